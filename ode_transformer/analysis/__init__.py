@@ -1,0 +1,1 @@
+"""Measurements on trained models and their logs, and plots."""

@@ -1,0 +1,59 @@
+"""The ``ode-transformer`` command.
+
+A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and one
+line in ``COMMANDS``. Only the module of the subcommand in use is imported, so that ``--help`` stays quick.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ode_transformer.errors import UserError
+
+# name: (module, what it does)
+COMMANDS = {
+    "average": ("ode_transformer.evaluation.averaging", "average the parameters of several checkpoints"),
+    "score": (
+        "ode_transformer.evaluation.scores",
+        "BLEU, chrF, phoneme and word error rate of a system's output",
+    ),
+    "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    :param argv: the arguments without the program's name; ``sys.argv`` by default
+    :return: exit status: the subcommand's own, 2 for a user's error, 130 when interrupted
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(prog="ode-transformer", description="Tools around ODE Transformer models.")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = None
+    for name, (module_name, summary) in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if argv[:1] == [name]:
+            module = importlib.import_module(module_name)
+            module.add_arguments(subparser)
+            run = module.run
+    args = parser.parse_args(argv)
+    assert run is not None  # the parser accepts no command that is not in the table
+    try:
+        status: int = run(args)
+        return status
+    except UserError as error:
+        message = str(error)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    except KeyboardInterrupt:
+        return 130
+    print(f"ode-transformer {args.command}: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

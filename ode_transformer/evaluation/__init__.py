@@ -1,0 +1,1 @@
+"""From checkpoints to scores: averaging and the measures of a system's output."""

@@ -1,0 +1,184 @@
+"""ODE Transformer (Li et al. 2021, 2022): options, architectures, registration with fairseq."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer.transformer_legacy import base_architecture
+from torch import nn
+
+from ode_transformer.modules.decoder import ODETransformerDecoder
+from ode_transformer.modules.depth import depth_choice
+from ode_transformer.modules.encoder import ODETransformerEncoder
+from ode_transformer.nn import HISTORIES, refusal
+from ode_transformer.numerics import COEFFICIENTS, get_tableau, scheme_names
+
+# Options of fairseq's Transformer that these encoders and decoders do not carry out, with the value that means "off".
+_NOT_SUPPORTED = {
+    "adaptive_input": False,
+    "base_layers": 0,
+    "cross_self_attention": False,
+    "encoder_layers_to_keep": None,
+    "decoder_layers_to_keep": None,
+    "no_cross_attention": False,
+    "offload_activations": False,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+}
+
+
+def _probability(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not a probability in [0, 1)")
+    return value
+
+
+def _clip_distance(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative; 0 switches relative positions off")
+    return value
+
+
+@register_model("ode_transformer")
+class ODETransformerModel(TransformerModel):
+    """Encoder and decoder whose layers are vector fields, stepped by a numerical scheme."""
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        super().add_args(parser)
+        schemes = ", ".join(scheme_names())
+        for name, kind, extra in (
+            (
+                "--encoder-ode-scheme",
+                {"choices": scheme_names(), "metavar": "NAME"},
+                f"scheme of the encoder: {schemes}",
+            ),
+            ("--decoder-ode-scheme", {"choices": scheme_names(), "metavar": "NAME"}, "scheme of the decoder, likewise"),
+            ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
+            (
+                "--ode-share-coefficients",
+                {"action": "store_true"},
+                "one set of coefficients for all layers, as released",
+            ),
+            ("--encoder-layer-history", {"choices": HISTORIES}, "what encoder layers read of earlier layers"),
+            ("--decoder-layer-history", {"choices": HISTORIES}, "what decoder layers read of earlier layers"),
+            ("--max-relative-positions", {"type": _clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+            ("--word-dropout-prob", {"type": _probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+        ):
+            parser.add_argument(name, help=extra, **kind)
+
+    @classmethod
+    def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
+        """Builds the model from fairseq's options.
+
+        :raises ValueError: in one line, if options do not go together
+        """
+        complete(args)
+        cls._check(args)
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
+        return ODETransformerEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerDecoder:
+        return ODETransformerDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
+
+    @staticmethod
+    def _check(args: argparse.Namespace) -> None:
+        for name, off in _NOT_SUPPORTED.items():
+            if getattr(args, name, off) not in (off, None):
+                raise ValueError(f"--{name.replace('_', '-')} is not supported by ode_transformer architectures")
+        schemes = (args.encoder_ode_scheme, args.decoder_ode_scheme)
+        if args.ode_coefficients != "tableau" and all(get_tableau(name).stages < 2 for name in schemes):
+            raise ValueError(
+                f"--ode-coefficients {args.ode_coefficients} weighs at least two stages; "
+                f"the schemes {schemes[0]} (encoder) and {schemes[1]} (decoder) have one"
+            )
+        cfg = TransformerConfig.from_namespace(args)
+        for stack in ("encoder", "decoder"):
+            reason = refusal(depth_choice(cfg, stack))
+            if reason is not None:
+                raise ValueError(f"{stack}: {reason}")
+
+
+def _defaults(args: argparse.Namespace, **values: Any) -> None:
+    """Sets what the command line left open; architecture functions run more than once."""
+    for name, value in values.items():
+        setattr(args, name, getattr(args, name, value))
+
+
+def complete(args: argparse.Namespace) -> None:
+    """What all architectures share, and the WMT base size for what is still open."""
+    _defaults(
+        args,
+        encoder_ode_scheme="euler",
+        decoder_ode_scheme="euler",
+        ode_coefficients="tableau",
+        ode_share_coefficients=False,
+        encoder_layer_history="dlcl",
+        decoder_layer_history="dlcl",
+        max_relative_positions=8,
+        word_dropout_prob=0.0,
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+        attention_dropout=0.1,
+        activation_dropout=0.1,
+    )
+    base_architecture(args)
+
+
+# ODE Transformer (2022) 3: "rk2" is RK2-block (learnable γ_i), the gate; RK4 keeps its tableau's coefficients.
+METHODS: dict[str, dict[str, Any]] = {
+    "euler": {"encoder_ode_scheme": "euler"},
+    "rk2": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "rk4": {"encoder_ode_scheme": "rk4"},
+}
+
+
+def _size(dim: int, inner: int, heads: int, encoder_layers: int, decoder_layers: int, **more: Any) -> dict[str, Any]:
+    stacks = {"encoder": encoder_layers, "decoder": decoder_layers}
+    size: dict[str, Any] = {}
+    for stack, layers in stacks.items():
+        size |= {
+            f"{stack}_embed_dim": dim,
+            f"{stack}_ffn_embed_dim": inner,
+            f"{stack}_attention_heads": heads,
+            f"{stack}_layers": layers,
+        }
+    return size | more
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    "": _size(512, 2048, 8, 6, 6),
+    "_tiny": _size(128, 256, 4, 4, 4),
+    "_iwslt_de_en": _size(512, 1024, 4, 6, 6),
+    "_wmt_en_de": _size(512, 2048, 8, 6, 6),
+    "_wmt_en_de_deep": _size(512, 2048, 8, 24, 6),
+    "_wmt_en_de_big": _size(1024, 4096, 16, 6, 6, dropout=0.3),
+    "_wmt_en_de_big_deep": _size(1024, 4096, 16, 12, 6, dropout=0.3),
+    "_small_18": _size(256, 1024, 4, 18, 6),  # 2022, Table 3: H = 256, L = 18; the heads are not stated
+    "_small_28": _size(256, 1024, 4, 28, 6),
+}
+
+
+def _architecture(method: dict[str, Any], size: dict[str, Any]) -> Callable[[argparse.Namespace], None]:
+    def architecture(args: argparse.Namespace) -> None:
+        _defaults(args, **method, **size)
+        complete(args)
+
+    return architecture
+
+
+for _method, _method_options in METHODS.items():
+    for _suffix, _size_options in SIZES.items():
+        register_model_architecture("ode_transformer", f"ode_transformer_{_method}{_suffix}")(
+            _architecture(_method_options, _size_options)
+        )

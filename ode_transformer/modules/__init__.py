@@ -1,0 +1,1 @@
+"""Encoders and decoders on fairseq's base classes."""

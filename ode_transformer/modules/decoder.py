@@ -1,0 +1,136 @@
+"""The decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
+from torch import Tensor, nn
+
+from ode_transformer.modules.depth import depth_choice, through_depth
+from ode_transformer.modules.layers import decoder_layer
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, build_scheme
+
+
+class ODETransformerDecoder(TransformerDecoderBase):
+    """Embeds the target's prefix and moves it through the layers by the scheme of the options.
+
+    Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
+    back on stages of the same number.
+    """
+
+    def __init__(
+        self,
+        cfg: TransformerConfig,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        no_encoder_attn: bool = False,
+        output_projection: nn.Module | None = None,
+    ) -> None:
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
+        self.scheme = build_scheme(depth_choice(cfg, "decoder"), self.num_layers, cfg.decoder.embed_dim)
+        self.word_dropout = WordDropout(cfg.word_dropout_prob)
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
+        return decoder_layer(cfg)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, Any] | None = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """Features of the target positions, of the last one alone when decoding step by step.
+
+        :param prev_output_tokens: [B, T]
+        :param encoder_out: what the encoder returned
+        :param incremental_state: fairseq's decoding cache, updated in place
+        :param full_context_alignment: let positions see later ones
+        :param alignment_layer: whose attention over the source is returned, the last by default
+        :param alignment_heads: average only so many heads
+        :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
+        """
+        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
+        y0 = self._embed(prev_output_tokens, incremental_state)
+        keys, queries = prev_output_tokens.size(1), y0.size(1)
+        device = prev_output_tokens.device
+        target_padding = prev_output_tokens.eq(self.padding_idx)
+        self_pattern = attention_pattern(
+            queries,
+            keys,
+            device,
+            padding_mask=target_padding if target_padding.any() else None,
+            causal=not full_context_alignment,
+            clip=self.cfg.max_relative_positions,
+        )
+        source_padding = encoder_out["encoder_padding_mask"]
+        source_pattern = attention_pattern(
+            queries, memory.size(1), device, padding_mask=source_padding[0] if source_padding else None
+        )
+        caches = self._caches(incremental_state)
+        aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        weights: list[Tensor] = []
+        wanted = weights if alignment_layer is not None or not self.training else None
+
+        def inputs(layer: int, evaluation: int) -> dict[str, dict[str, Any]]:
+            def cache(name: str) -> KeyValueCache | None:
+                return None if caches is None else caches.setdefault(name, {})
+
+            return {
+                "self_attn": {"pattern": self_pattern, "cache": cache(f"{layer}.{evaluation}")},
+                "encoder_attn": {
+                    "pattern": source_pattern,
+                    "memory": memory,
+                    "cache": cache(f"{layer}.memory"),  # every stage reads the same keys and values
+                    "weights": wanted if layer == aligned else None,
+                },
+            }
+
+        y, passed = through_depth(self.scheme, self.layers, y0, inputs, self._recompute)
+        if self.layer_norm is not None:
+            y = self.layer_norm(y)
+        attention = None
+        if weights:
+            attention = weights[-1][:, :alignment_heads].mean(dim=1)  # the last stage's
+        if self.project_out_dim is not None:
+            y = self.project_out_dim(y)
+        return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in passed]}
+
+    def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
+        positions = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            positions = positions if positions is None else positions[:, -1:]
+        x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens))
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, KeyValueCache] | None:
+        if incremental_state is None:
+            return None
+        return incremental_state.setdefault(self._get_full_incremental_state_key("caches"), {})
+
+    @torch.no_grad()
+    def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
+        """Beam search has chosen rows ``new_order``: all caches follow, in place."""
+        for cache in (self._caches(incremental_state) or {}).values():
+            for name, tensor in cache.items():
+                cache[name] = tensor.index_select(0, new_order)
+
+    @property
+    def _recompute(self) -> bool:
+        return self.cfg.checkpoint_activations and self.training
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        return state_dict  # there are no older layouts of these layers to upgrade from

@@ -1,0 +1,153 @@
+"""Multi-head attention over PyTorch's scaled_dot_product_attention.
+
+Axes: B batch, H heads, T query positions, S key positions, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, scaled_dot_product_attention
+
+from ode_transformer.nn.relative_position import RelativePositionKeys, relative_index
+
+# Keys and values [B, H, S, C/H] of the positions that one attention, at one evaluation, has already seen.
+KeyValueCache = MutableMapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class AttentionPattern:
+    """Who may look at whom, the same for all layers of a pass and therefore made once.
+
+    :param blocked: True where a query must not see a key, broadcasts to [B, H, T, S]; None if nothing is blocked
+    :param index: flat index of the relative positions (see ``relative_index``); None without them
+    """
+
+    blocked: Tensor | None = None
+    index: Tensor | None = None
+
+
+def attention_pattern(
+    queries: int,
+    keys: int,
+    device: torch.device,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    clip: int = 0,
+) -> AttentionPattern:
+    """The pattern for ``queries`` positions that are the last of ``keys``.
+
+    :param padding_mask: [B, keys], True at padding
+    :param causal: no position sees a later one
+    :param clip: clip distance of the relative positions, 0 for none
+    """
+    blocked = None if padding_mask is None else padding_mask[:, None, None, :]
+    if causal and queries > 1:
+        future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)
+        blocked = future if blocked is None else blocked | future
+    return AttentionPattern(blocked, relative_index(queries, keys, clip, device) if clip else None)
+
+
+class MultiheadAttention(nn.Module):
+    """Self-attention, with relative positions on request, or attention over an encoder's output.
+
+    :param dim: width C of the queries and of the result
+    :param heads: H, divides ``dim``
+    :param dropout: of the attention weights
+    :param memory_dim: width of the encoder's output; ``dim`` by default
+    :param max_relative_positions: clip distance k of the relative positions, 0 for none
+    :raises ValueError: if the heads do not divide the width
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        dropout: float = 0.0,
+        memory_dim: int | None = None,
+        max_relative_positions: int = 0,
+    ) -> None:
+        super().__init__()
+        if heads <= 0 or dim % heads:
+            raise ValueError(f"{heads} attention heads do not divide the width {dim}")
+        self.heads = heads
+        self.dropout = dropout
+        self.scale = (dim // heads) ** -0.5
+        self.q_proj = nn.Linear(dim, dim)
+        self.k_proj = nn.Linear(memory_dim or dim, dim)
+        self.v_proj = nn.Linear(memory_dim or dim, dim)
+        self.out_proj = nn.Linear(dim, dim)
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+        self.relative_keys = (
+            RelativePositionKeys(max_relative_positions, dim // heads) if max_relative_positions else None
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        pattern: AttentionPattern,
+        memory: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """What the positions of ``x`` read from themselves, or from ``memory`` where it is given.
+
+        :param x: [B, T, C]
+        :param memory: the encoder's output [B, S, C_memory]
+        :param cache: read and updated in place: over ``x``, the keys and values of earlier positions, to which those
+            of ``x`` are appended; over ``memory``, its keys and values, which do not change
+        :param weights: if a list is given, the attention weights [B, H, T, S] are appended to it
+        :returns: [B, T, C]
+        """
+        query = self._split(self.q_proj(x))
+        key, value = self._keys_and_values(x, memory, cache)
+        bias = self._bias(query, pattern)
+        if weights is None:
+            drop = self.dropout if self.training else 0.0
+            out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
+        else:
+            probabilities = self._probabilities(query, key, bias)
+            weights.append(probabilities)
+            out = torch.matmul(dropout(probabilities, self.dropout, self.training), value)
+        return self.out_proj(out.transpose(1, 2).flatten(2))
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[B, T, C] -> [B, H, T, C/H]"""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _keys_and_values(self, x: Tensor, memory: Tensor | None, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+        if memory is not None and cache:
+            return cache["key"], cache["value"]
+        source = x if memory is None else memory
+        key, value = self._split(self.k_proj(source)), self._split(self.v_proj(source))
+        if memory is None and cache:
+            key = torch.cat([cache["key"], key], dim=2)
+            value = torch.cat([cache["value"], value], dim=2)
+        if cache is not None:
+            cache["key"], cache["value"] = key, value
+        return key, value
+
+    def _bias(self, query: Tensor, pattern: AttentionPattern) -> Tensor | None:
+        """What is added to the scores, [B, H, T, S], or a mask that is True where attention is allowed."""
+        if self.relative_keys is None or pattern.index is None:
+            return None if pattern.blocked is None else ~pattern.blocked
+        bias = self.relative_keys(query * self.scale, pattern.index)
+        if pattern.blocked is None:
+            return bias
+        # The lowest number, not -inf: a row in which everything is blocked must not become NaN.
+        return bias.masked_fill(pattern.blocked, torch.finfo(bias.dtype).min)
+
+    def _probabilities(self, query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+        scores = torch.matmul(query * self.scale, key.transpose(-1, -2))
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if bias is not None and bias.dtype == torch.bool:
+            scores = scores.masked_fill(~bias, torch.finfo(scores.dtype).min)
+        elif bias is not None:
+            scores = scores + bias
+        return scores.softmax(dim=-1).to(query.dtype)

@@ -1,0 +1,23 @@
+"""Numerical schemes for y' = f(y): PyTorch only, no knowledge of Transformers or fairseq."""
+
+from ode_transformer.numerics.coefficients import COEFFICIENTS
+from ode_transformer.numerics.depth import DepthScheme, DepthState, RungeKutta
+from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, runge_kutta_step, stage_increments
+from ode_transformer.numerics.splitting import sequential_increment
+from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
+
+__all__ = [
+    "COEFFICIENTS",
+    "TABLEAUS",
+    "ButcherTableau",
+    "DepthScheme",
+    "DepthState",
+    "RungeKutta",
+    "VectorField",
+    "add_weighted",
+    "get_tableau",
+    "runge_kutta_step",
+    "scheme_names",
+    "sequential_increment",
+    "stage_increments",
+]

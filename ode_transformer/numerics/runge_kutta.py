@@ -1,0 +1,66 @@
+"""One explicit Runge–Kutta step over any vector field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ode_transformer.numerics.tableau import ButcherTableau
+
+VectorField = Callable[[Tensor], Tensor]
+Weight = float | Tensor
+
+
+def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
+    """y + h Σ_i w_i F_i, summed in float32 when ``y`` has half precision.
+
+    :param y: any shape
+    :param weights: numbers, or tensors that broadcast against ``y``; a number 0 costs nothing
+    :param increments: at least as many tensors as weights, each of the shape of ``y``
+    :param step_size: h
+    """
+    terms = [(w, f) for w, f in zip(weights, increments, strict=False) if isinstance(w, Tensor) or w != 0]
+    if not terms:
+        return y
+    total = y.to(torch.promote_types(y.dtype, torch.float32))
+    for weight, increment in terms:
+        if isinstance(weight, Tensor):
+            total = torch.addcmul(total, weight.to(total.dtype), increment.to(total.dtype), value=step_size)
+        else:
+            total = torch.add(total, increment, alpha=weight * step_size)
+    return total.to(y.dtype)
+
+
+def stage_increments(
+    field: VectorField, y: Tensor, tableau: ButcherTableau, step_size: float = 1.0
+) -> tuple[Tensor, ...]:
+    """The increments F_i = f(y + h Σ_{j<i} a_ij F_j) of one step, in the order of the stages.
+
+    ``field`` is called exactly ``tableau.stages`` times, stage by stage.
+    """
+    increments: list[Tensor] = []
+    for row in tableau.a:
+        increments.append(field(add_weighted(y, row, increments, step_size)))
+    return tuple(increments)
+
+
+def runge_kutta_step(
+    field: VectorField,
+    y: Tensor,
+    tableau: ButcherTableau,
+    weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
+    step_size: float = 1.0,
+) -> Tensor:
+    """y + h Σ_i γ_i F_i.
+
+    :param field: the vector field f
+    :param y: where the step begins, any shape
+    :param tableau: gives the stages, and the weights γ = b unless ``weigh`` is given
+    :param weigh: maps the increments to the weights γ, see :mod:`ode_transformer.numerics.coefficients`
+    :param step_size: h
+    """
+    increments = stage_increments(field, y, tableau, step_size)
+    weights = tableau.b if weigh is None else weigh(increments)
+    return add_weighted(y, weights, increments, step_size)

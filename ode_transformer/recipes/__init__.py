@@ -1,0 +1,1 @@
+"""Corpora and the steps from text to scores."""

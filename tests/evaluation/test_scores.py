@@ -1,0 +1,227 @@
+"""Scores against definitions, and the reading of what is scored."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.cli import main
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.generate_log import Translation, read_generate_log, read_lines
+from ode_transformer.evaluation.scores import bleu, chrf, edit_distance, phoneme_error_rate, word_error_rate
+
+words = st.text("abc", max_size=7)
+lines = st.lists(st.sampled_from(["AH", "B", "K", "T"]), max_size=6).map(" ".join)
+
+
+def naive_distance(left: str, right: str) -> int:
+    """The definition, word by word."""
+
+    @cache
+    def distance(i: int, j: int) -> int:
+        if i == 0 or j == 0:
+            return i + j
+        if left[i - 1] == right[j - 1]:
+            return distance(i - 1, j - 1)
+        return 1 + min(distance(i - 1, j), distance(i, j - 1), distance(i - 1, j - 1))
+
+    return distance(len(left), len(right))
+
+
+@settings(deadline=None)
+@given(words, words)
+def test_distance_is_the_definition(left: str, right: str):
+    assert edit_distance(left, right) == naive_distance(left, right)
+
+
+@settings(deadline=None)
+@given(words, words)
+def test_distance_is_symmetric_and_bounded(left: str, right: str):
+    distance = edit_distance(left, right)
+    assert distance == edit_distance(right, left)
+    assert abs(len(left) - len(right)) <= distance <= max(len(left), len(right))
+
+
+@settings(deadline=None)
+@given(words, words)
+def test_distance_is_zero_for_the_same_only(left: str, right: str):
+    assert edit_distance(left, left) == 0
+    assert (edit_distance(left, right) == 0) == (left == right)
+
+
+@settings(deadline=None)
+@given(words, words, words)
+def test_distance_obeys_the_triangle_inequality(a: str, b: str, c: str):
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+
+
+@settings(deadline=None)
+@given(st.lists(lines, min_size=1).filter(any))
+def test_identical_output_has_no_errors(references: list[str]):
+    assert phoneme_error_rate(references, references).value == 0
+    assert word_error_rate(references, references).value == 0
+
+
+def test_error_rates():
+    references = ["K AE T", "D AO G", "B ER D"]
+    hypotheses = ["K AE T", "D AA G Z", ""]  # none, a substitution and an insertion, three deletions
+    per, wer = phoneme_error_rate(hypotheses, references), word_error_rate(hypotheses, references)
+    assert (per.value, per.detail) == (pytest.approx(500 / 9), "5 edits in 9 phonemes")
+    assert (wer.value, wer.detail) == (pytest.approx(200 / 3), "2 of 3 words wrong")
+
+
+def test_a_longer_output_can_exceed_one_hundred_per_cent():
+    assert phoneme_error_rate(["A B C D"], ["X"]).value == 400
+
+
+def test_bleu_flavours():
+    references = ["The cat sat on the mat, didn't it? 10%-20%"]
+    hypotheses = ["the cat sat on the mat, didn't it? 10%-20%"]
+    flavours = {name: bleu(hypotheses, references, name) for name in ("13a", "intl", "none")}
+    assert len({round(score.value, 3) for score in flavours.values()}) == 3
+    for name, score in flavours.items():
+        assert f"|tok:{name}|" in score.signature
+        assert "|case:mixed|" in score.signature
+    lowercase = bleu(hypotheses, references, lowercase=True)
+    assert lowercase.value == pytest.approx(100)
+    assert "|case:lc|" in lowercase.signature
+
+
+def test_chrf():
+    assert chrf(["The cat"], ["The cat"]).value == pytest.approx(100)
+    assert chrf(["the cat"], ["The cat"]).value < chrf(["the cat"], ["The cat"], lowercase=True).value
+    assert "nc:6|nw:0" in chrf(["a"], ["a"]).signature
+
+
+@pytest.mark.parametrize("measure", [bleu, chrf, phoneme_error_rate, word_error_rate])
+def test_what_cannot_be_scored(measure):
+    with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
+        measure(["a"], ["a", "b"])
+    with pytest.raises(UserError, match="nothing to score"):
+        measure([], [])
+
+
+def test_empty_references_have_no_phoneme_error_rate():
+    with pytest.raises(UserError, match="the references are empty"):
+        phoneme_error_rate(["A"], [""])
+
+
+# --- files -------------------------------------------------------------------------------------
+
+LOG = """some other line
+S-1\tsource one
+T-1\treference one
+H-1\t-0.5\ttok en one
+D-1\t-0.5\tbest one
+P-1\t-0.1 -0.4
+H-1\t-0.7\ttok en two
+D-1\t-0.7\tsecond one
+S-0\t
+T-0\t
+H-0\t-1.5\t
+D-0\t-1.5\t
+Generate test with beam=5: BLEU4 = 12.3
+"""
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
+    assert read_generate_log(write(tmp_path / "log", LOG)) == [
+        Translation(0, "", "", ""),
+        Translation(1, "source one", "reference one", "best one"),
+    ]
+
+
+def test_log_with_numbers_of_two_digits(tmp_path: Path):
+    text = "".join(f"D-{number}\t-1\tsentence {number}\n" for number in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8))
+    translations = read_generate_log(write(tmp_path / "log", text))
+    assert [translation.hypothesis for translation in translations] == [f"sentence {n}" for n in range(11)]
+    assert {(translation.source, translation.reference) for translation in translations} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no output of fairseq-generate"),
+        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
+        ("T-0\ta\nD-0\t-1\ta\nT-0\ta\n", "T-0 occurs twice"),
+        ("T-0\ta\n", "sentence 0 has no hypothesis"),
+        ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
+    ],
+)
+def test_broken_logs(tmp_path: Path, text: str, message: str):
+    with pytest.raises(UserError, match=message):
+        read_generate_log(write(tmp_path / "log", text))
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
+def test_lines_end_at_line_feeds_only(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    path = write(tmp_path_factory.mktemp("lines") / "text", "".join(text + "\n" for text in texts))
+    assert read_lines(path) == texts
+
+
+def test_lines_without_a_last_line_feed_or_with_carriage_returns(tmp_path: Path):
+    assert read_lines(write(tmp_path / "text", b"a\r\nb\rc\n\nd")) == ["a", "b\rc", "", "d"]
+
+
+def test_bad_utf8_is_located(tmp_path: Path):
+    with pytest.raises(UserError, match="text: line 2 is not UTF-8"):
+        read_lines(write(tmp_path / "text", b"good\nb\xffd\n"))
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_command_on_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    hypotheses = write(tmp_path / "hyp", "K AE T\nD AA G\n")
+    references = write(tmp_path / "ref", "K AE T\nD AO G\n")
+    files = ["--hypotheses", str(hypotheses), "--references", str(references)]
+    assert main(["score", "--metric", "per", "wer", "--json", *files]) == 0
+    per, wer = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (per["metric"], per["value"], per["sentences"]) == ("PER", pytest.approx(100 / 6), 2)
+    assert (wer["metric"], wer["value"]) == ("WER", 50)
+
+
+def test_command_on_a_log_prints_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "T-0\tThe cat sat down.\nD-0\t-1\tThe cat sat down.\n")
+    assert main(["score", "--metric", "bleu", "chrf", "--tokenize", "intl", "--generate-log", str(log)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("BLEU 100.00 (")
+    assert "1 lines; nrefs:1|case:mixed|eff:no|tok:intl|smooth:exp|version:" in first
+    assert second.startswith("chrF2 100.00 (")
+
+
+def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "D-1\t-1\tB\nT-0\t<<unk>>\nD-0\t-1\tA\n")
+    files = ["--generate-log", str(log), "--references", str(write(tmp_path / "ref", "A\nB\n"))]
+    assert main(["score", "--metric", "wer", *files]) == 0
+    assert capsys.readouterr().out.startswith("WER 0.00")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--metric", "per", "--generate-log", "{log}", "--tokenize", "13a"],
+            "--tokenize goes with --metric bleu",
+        ),
+        (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with"),
+        (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
+        (["--metric", "per", "--hypotheses", "{log}"], "--hypotheses needs --references"),
+        (["--metric", "per", "--hypotheses", "{log}", "--references", "absent"], "absent: No such file"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    log = write(tmp_path / "log", "D-0\t-1\tA\n")
+    assert main(["score", *(argument.format(log=log) for argument in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,74 @@
+"""Builds registered architectures without a data set."""
+
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+
+PAD, EOS = 1, 2
+
+
+def dictionary(size: int) -> Dictionary:
+    made = Dictionary()
+    for number in range(size - len(made)):
+        made.add_symbol(f"w{number}")
+    return made
+
+
+def build_model(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
+    """The architecture with dictionaries of the given sizes, evaluation mode; embeddings are shared if they are one."""
+    src = dictionary(source)
+    tgt = src if target is None else dictionary(target)
+    args = Namespace(arch=arch, share_all_embeddings=target is None, **options)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    task = SimpleNamespace(source_dictionary=src, target_dictionary=tgt)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+
+
+SMALL = {
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 24,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 2,
+    "max_relative_positions": 3,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+}
+
+
+def small_model(seed: int = 0, **options: Any) -> FairseqEncoderDecoderModel:
+    """A model of 2-2 layers in float64 whose every parameter has been moved away from its start."""
+    torch.manual_seed(seed)
+    model = build_model("ode_transformer_euler", **(SMALL | options)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def batch(lengths: list[int], seed: int = 0, vocabulary: int = 30) -> torch.Tensor:
+    """Random sentences, right-padded, each closed by EOS; [B, longest]."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(tokens, lengths, strict=True):
+        row[: length - 1] = torch.randint(4, vocabulary, (length - 1,), generator=generator)
+        row[length - 1] = EOS
+    return tokens
+
+
+def teacher_forced(target: torch.Tensor) -> torch.Tensor:
+    """The decoder's input for a target: shifted right, EOS first."""
+    shifted = target.roll(1, dims=1)
+    shifted[:, 0] = EOS
+    shifted[shifted.eq(EOS) & (torch.arange(target.size(1)) > 0)] = PAD
+    return shifted

@@ -1,0 +1,94 @@
+"""What the papers claim of whole stacks, on the real encoder."""
+
+import torch
+from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
+from models_for_tests import PAD, batch, small_model
+
+OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
+RENAMED = {
+    "self_attn.layer_norm": "self_attn_layer_norm",
+    "self_attn.function": "self_attn",
+    "ffn.layer_norm": "final_layer_norm",
+    "ffn.function.": "",
+}
+
+
+def encode(encoder, source) -> torch.Tensor:
+    with torch.no_grad():
+        return encoder(source, None)["encoder_out"][0]
+
+
+def test_euler_is_fairseqs_own_pre_norm_encoder() -> None:
+    ours = small_model(**OPTIONS).encoder
+    cfg = TransformerConfig.from_namespace(ours.cfg)
+    stock = TransformerEncoderBase(cfg, ours.dictionary, ours.embed_tokens).double().eval()
+    weights = {}
+    for name, tensor in ours.state_dict().items():
+        for old, new in RENAMED.items():
+            name = name.replace(old, new)
+        weights[name] = tensor
+    stock.load_state_dict(weights)
+    source = batch([6, 4, 2])
+    kept = source.ne(PAD).t()
+    torch.testing.assert_close(encode(ours, source)[kept], encode(stock, source)[kept])
+
+
+def test_ones_with_rk2_is_each_layer_applied_twice() -> None:
+    twice = small_model(encoder_ode_scheme="rk2", ode_coefficients="ones", **OPTIONS).encoder
+    once = small_model(**(OPTIONS | {"encoder_layers": 4})).encoder
+    weights = twice.state_dict()
+    doubled = {
+        name.replace(f"layers.{layer // 2}.", f"layers.{layer}.", 1): tensor
+        for layer in range(4)
+        for name, tensor in weights.items()
+        if name.startswith(f"layers.{layer // 2}.")
+    }
+    once.load_state_dict(weights | doubled)
+    source = batch([6, 4, 2])
+    torch.testing.assert_close(encode(twice, source), encode(once, source))
+
+
+def test_layers_that_add_nothing_leave_the_embedding_alone() -> None:
+    """F = 0: y_L = y_0 for the paper's form of every scheme (the released form multiplies y, see the README)."""
+    for parts in (
+        {},
+        {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+        {"encoder_ode_scheme": "rk4"},
+    ):
+        encoder = small_model(**OPTIONS, **parts).encoder
+        with torch.no_grad():
+            for layer in encoder.layers:
+                layer["self_attn"].function.out_proj.weight.zero_()
+                layer["self_attn"].function.out_proj.bias.zero_()
+                layer["ffn"].function.fc2.weight.zero_()
+                layer["ffn"].function.fc2.bias.zero_()
+        source = batch([6, 4])
+        y0 = encoder.forward_embedding(source)[0].masked_fill(source.eq(PAD).unsqueeze(-1), 0)
+        torch.testing.assert_close(encode(encoder, source), encoder.layer_norm(y0).transpose(0, 1))
+
+
+def test_the_scheme_converges_on_the_real_vector_field() -> None:
+    """The field of one encoder layer, smooth under GELU, is integrated with each scheme's order."""
+    from ode_transformer.nn import attention_pattern
+    from ode_transformer.numerics import get_tableau, runge_kutta_step
+
+    encoder = small_model(activation_fn="gelu").encoder
+    pattern = attention_pattern(4, 4, torch.device("cpu"), clip=3)
+    y0 = torch.randn(2, 4, 16, dtype=torch.float64)
+
+    def integrate(scheme: str, steps: int) -> torch.Tensor:
+        y = y0
+        for _ in range(steps):
+            y = runge_kutta_step(
+                lambda y: encoder.layers[0](y, {"self_attn": {"pattern": pattern}}),
+                y,
+                get_tableau(scheme),
+                step_size=1 / steps,
+            )
+        return y
+
+    with torch.no_grad():
+        exact = integrate("rk4", 512)
+        for scheme, order in (("euler", 1), ("rk2", 2), ("rk4", 4)):
+            errors = [(integrate(scheme, steps) - exact).norm() for steps in (16, 32)]
+            assert abs(torch.log2(errors[0] / errors[1]).item() - order) < 0.25

@@ -1,0 +1,162 @@
+"""Properties that every combination of scheme, coefficients and history must have."""
+
+import pytest
+import torch
+from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+
+from ode_transformer.nn import DepthChoice, refusal
+
+# A pairwise cover of the parts; numerics is tested over all of their combinations.
+PARTS = [
+    {"encoder_ode_scheme": "euler", "encoder_layer_history": "none", "decoder_layer_history": "dense"},
+    {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "decoder_ode_scheme": "rk2"},
+    {"encoder_ode_scheme": "rk4", "decoder_ode_scheme": "rk4", "decoder_layer_history": "none"},
+    {"encoder_ode_scheme": "kutta3", "ode_coefficients": "scalar", "encoder_layer_history": "dense"},
+    {"encoder_ode_scheme": "ralston", "ode_coefficients": "ones", "decoder_ode_scheme": "midpoint"},
+    {"encoder_ode_scheme": "rk3-released", "decoder_ode_scheme": "rk3-released", "max_relative_positions": 0},
+    {"encoder_ode_scheme": "rk38", "ode_coefficients": "gate", "ode_share_coefficients": True,
+     "encoder_layer_history": "none", "decoder_ode_scheme": "ssprk3", "decoder_layer_history": "dense"},
+]  # fmt: skip
+every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
+
+LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]
+
+
+def run(model, source, previous):
+    with torch.no_grad():
+        return model(source, None, previous)[0]
+
+
+@pytest.fixture
+def example():
+    return batch(LENGTHS), teacher_forced(batch(TARGETS, seed=1))
+
+
+def test_the_cover_holds_no_refused_combination() -> None:
+    for parts in PARTS:
+        choice = DepthChoice(parts["encoder_ode_scheme"], parts.get("ode_coefficients", "tableau"))
+        assert refusal(choice) is None
+
+
+@every_choice
+def test_padding_does_not_matter(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    out = run(model, source, previous)
+    for row, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
+        alone = run(model, source[row : row + 1, :length], previous[row : row + 1, :target])
+        torch.testing.assert_close(out[row, :target], alone[0])
+
+
+@every_choice
+def test_left_padded_source_gives_the_same(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    left = torch.full_like(source, PAD)
+    for row, length in enumerate(LENGTHS):
+        left[row, -length:] = source[row, :length]
+    kept = previous.ne(PAD)
+    torch.testing.assert_close(run(model, left, previous)[kept], run(model, source, previous)[kept])
+
+
+@every_choice
+def test_order_of_the_batch_does_not_matter(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    order = torch.tensor([2, 0, 1])
+    torch.testing.assert_close(run(model, source[order], previous[order]), run(model, source, previous)[order])
+
+
+@every_choice
+def test_no_position_sees_a_later_target_but_all_see_the_source(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    out = run(model, source, previous)
+    changed = previous.clone()
+    changed[:, 3:] = torch.where(changed[:, 3:] == PAD, PAD, 9)
+    later = run(model, source, changed)
+    assert torch.equal(out[:, :3], later[:, :3])
+    assert not torch.allclose(out[1, 3], later[1, 3])
+    other_source = source.clone()
+    other_source[:, 0] = 28
+    assert not torch.isclose(run(model, other_source, previous)[:, 0], out[:, 0]).all(-1).any()
+
+
+@every_choice
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, example) -> None:
+    """At each step beam search replaces the rows by others; every stage's cache has to follow."""
+    model, (source, _) = small_model(**parts), example
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        tokens = torch.full((3, 1), EOS)
+        incremental_state: dict = {}
+        for _ in range(6):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            full = model.decoder(tokens, encoder_out=encoder_out)[0]
+            assert logits.shape == (3, 1, 30)
+            torch.testing.assert_close(logits[:, 0], full[:, -1])
+            rows = torch.randint(0, 3, (3,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            new = torch.randint(4, 30, (3, 1), generator=generator)
+            tokens = torch.cat([tokens[rows], new], dim=1)
+
+
+def test_stages_have_caches_of_their_own(example) -> None:
+    model, (source, previous) = small_model(decoder_ode_scheme="rk4"), example
+    state: dict = {}
+    model.decoder(previous[:, :1], encoder_out=model.encoder(source, None), incremental_state=state)
+    (caches,) = (value for key, value in state.items() if key.endswith("caches"))
+    own = {f"{layer}.{stage}" for layer in range(2) for stage in range(4)}
+    assert set(caches) == own | {"0.memory", "1.memory"}
+
+
+@every_choice
+def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, example) -> None:
+    source, previous = example
+    gradients = []
+    for recompute in (False, True):
+        model = small_model(checkpoint_activations=recompute, dropout=0.3, **parts).train()
+        torch.manual_seed(7)
+        model(source, None, previous)[0][previous.ne(PAD)].square().mean().backward()
+        missing = [name for name, p in model.named_parameters() if p.grad is None]
+        assert missing == []
+        gradients.append([p.grad for p in model.parameters()])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(recomputed, plain)
+
+
+def test_attention_is_reported_and_equals_the_fast_path(example) -> None:
+    model, (source, previous) = small_model(decoder_ode_scheme="rk2"), example
+    with torch.no_grad():
+        out, extra = model(source, None, previous)
+    attention = extra["attn"][0]
+    assert attention.shape == (3, 7, 6)
+    torch.testing.assert_close(attention.sum(-1), torch.ones(3, 7, dtype=torch.float64))
+    assert (attention[source.eq(PAD)[:, None, :].expand_as(attention)] == 0).all()
+    model.train()
+    fast, extra = model(source, None, previous)
+    assert extra["attn"] == [None]
+    torch.testing.assert_close(fast, out)
+    assert model(source, None, previous, alignment_layer=0, alignment_heads=1)[1]["attn"][0].shape == (
+        3,
+        7,
+        6,
+    )
+
+
+def test_word_dropout_acts_on_source_and_target_in_training_only(example) -> None:
+    model, (source, previous) = small_model(word_dropout_prob=0.5), example
+    torch.testing.assert_close(run(model, source, previous), run(small_model(), source, previous))
+    model.train()
+    torch.manual_seed(0)
+    encoded = [model.encoder(source, None)["encoder_out"][0] for _ in range(2)]
+    assert not torch.allclose(*encoded)
+    encoder_out = model.encoder(source, None)
+    decoded = [model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2)]
+    assert not torch.allclose(*decoded)
+
+
+def test_hidden_states_are_returned_on_request(example) -> None:
+    model, (source, previous) = small_model(encoder_ode_scheme="rk2"), example
+    out = model.encoder(source, None, return_all_hiddens=True)
+    assert [tuple(x.shape) for x in out["encoder_states"]] == [(6, 3, 16)] * 3
+    assert model.encoder(source, None)["encoder_states"] == []
+    assert [tuple(x.shape) for x in model(source, None, previous)[1]["inner_states"]] == [(7, 3, 16)] * 3

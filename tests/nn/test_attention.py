@@ -1,0 +1,177 @@
+"""Attention with relative positions against loops over positions, and against the recorded released module."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ode_transformer.nn import MultiheadAttention, attention_pattern
+
+DIM, HEADS, CLIP = 8, 2, 2
+GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
+CASE = GOLDEN / "rpr_attention_encoder__konly" / "rpr_attention_encoder__konly.npz"
+
+
+def naive(attention: MultiheadAttention, x: torch.Tensor, lengths: list[int], causal: bool, clip: int) -> torch.Tensor:
+    """Shaw et al. (2018), one pair of positions at a time; x is [B, T, C]."""
+    out = torch.zeros_like(x)
+    width = DIM // HEADS
+    for b, length in enumerate(lengths):
+        query, key, value = (p(x[b]) for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+        for head in range(HEADS):
+            part = slice(head * width, (head + 1) * width)
+            for i in range(x.size(1)):
+                seen = range(min(i + 1, length) if causal else length)
+                scores = []
+                for j in seen:
+                    vector = key[j, part]
+                    if clip:
+                        vector = vector + attention.relative_keys.weight[max(-clip, min(clip, j - i)) + clip]
+                    scores.append(query[i, part] @ vector / width**0.5)
+                shares = torch.stack(scores).softmax(0)
+                out[b, i, part] = sum(share * value[j, part] for share, j in zip(shares, seen, strict=True))
+    return attention.out_proj(out)
+
+
+def padding(lengths: list[int]) -> torch.Tensor:
+    return torch.arange(max(lengths))[None, :] >= torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("clip", [0, CLIP, 20])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("explicit", [False, True])
+def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool) -> None:
+    torch.manual_seed(0)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    lengths = [5, 3, 1]
+    x = torch.randn(3, 5, DIM, dtype=torch.float64)
+    pattern = attention_pattern(5, 5, x.device, padding(lengths), causal, clip)
+    weights: list[torch.Tensor] | None = [] if explicit else None
+    got = attention(x, pattern, weights=weights)
+    torch.testing.assert_close(got, naive(attention, x, lengths, causal, clip))
+    if weights is not None:
+        torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
+
+
+def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
+    torch.manual_seed(1)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP).double()
+    x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
+    pattern = attention_pattern(4, 4, x.device, padding([4, 2]), True, CLIP)
+    assert torch.autograd.gradcheck(lambda x: attention(x, pattern), (x,))
+    table = attention.relative_keys.weight
+    for weights in (None, []):
+        out = attention(x, pattern, weights=weights).square().sum()
+        gradients = torch.autograd.grad(out, (x, table))
+        if weights is None:
+            expected = gradients
+    for got, want in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("clip", [0, CLIP])
+def test_step_by_step_equals_the_full_pass(clip: int) -> None:
+    torch.manual_seed(2)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    x = torch.randn(2, 6, DIM, dtype=torch.float64)
+    full = attention(x, attention_pattern(6, 6, x.device, None, True, clip))
+    cache: dict[str, torch.Tensor] = {}
+    for i in range(6):
+        pattern = attention_pattern(1, i + 1, x.device, None, True, clip)
+        torch.testing.assert_close(attention(x[:, i : i + 1], pattern, cache=cache), full[:, i : i + 1])
+
+
+def test_memory_is_projected_once() -> None:
+    attention = MultiheadAttention(DIM, HEADS, memory_dim=6).double()
+    memory = torch.randn(2, 3, 6, dtype=torch.float64)
+    x = torch.randn(2, 4, DIM, dtype=torch.float64)
+    pattern = attention_pattern(4, 3, x.device, padding([3, 2]))
+    cache: dict[str, torch.Tensor] = {}
+    first = attention(x, pattern, memory, cache)
+    calls = []
+    attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    torch.testing.assert_close(attention(x, pattern, memory, cache), first)
+    assert not calls
+
+
+def test_a_row_that_may_see_nothing_is_finite() -> None:
+    for clip in (0, CLIP):
+        attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip)
+        x = torch.randn(1, 3, DIM)
+        blocked = torch.ones(1, 3, dtype=torch.bool)
+        for weights in (None, []):
+            assert (
+                attention(x, attention_pattern(3, 3, x.device, blocked, False, clip), weights=weights).isfinite().all()
+            )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP)
+    x = 5 * torch.randn(2, 7, DIM)
+    pattern = attention_pattern(7, 7, x.device, padding([7, 4]), True, CLIP)
+    expected = attention(x, pattern)
+    for weights in (None, []):
+        got = attention.to(dtype)(x.to(dtype), pattern, weights=weights)
+        assert (got.float() - expected).abs().max() < 40 * torch.finfo(dtype).eps * expected.abs().max()
+        attention.float()
+
+
+def test_memory_stays_far_below_a_vector_for_each_pair_of_positions() -> None:
+    """The bias is T² for each head; a (T, T, head_dim) tensor would be head_dim times that."""
+    length, dim = 64, 256
+    attention = MultiheadAttention(dim, 1, max_relative_positions=8)
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for tensor in torch.utils._pytree.tree_leaves(out):
+                if isinstance(tensor, torch.Tensor):
+                    largest = max(largest, tensor.numel())
+            return out
+
+    x = torch.randn(1, length, dim)
+    with Watch():
+        attention(x, attention_pattern(length, length, x.device, None, True, 8)).sum().backward()
+    assert largest <= max(length * length, dim * dim)
+
+
+def test_heads_that_do_not_divide_the_width() -> None:
+    with pytest.raises(ValueError, match="3 attention heads do not divide the width 8"):
+        MultiheadAttention(8, 3)
+    with pytest.raises(ValueError, match="must be positive, not -1"):
+        MultiheadAttention(8, 2, max_relative_positions=-1)
+
+
+@pytest.mark.skipif(not CASE.exists(), reason="the recorded cases of the released code are not here")
+@pytest.mark.parametrize("side", ["right", "left", "nomask"])
+def test_parity_with_the_released_module(side: str) -> None:
+    recorded = {name: torch.from_numpy(array) for name, array in np.load(CASE).items()}
+    attention = MultiheadAttention(16, 4, max_relative_positions=3).double()
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    with torch.no_grad():
+        for kind in ("weight", "bias"):
+            for projection, block in zip(projections, recorded[f"sd/in_proj_{kind}"].chunk(3), strict=True):
+                getattr(projection, kind).copy_(block)
+            getattr(attention.out_proj, kind).copy_(recorded[f"sd/out_proj.{kind}"])
+        attention.relative_keys.weight.copy_(recorded["sd/relative_position_keys"])
+    x = recorded["x"].transpose(0, 1).requires_grad_()
+    mask = recorded.get(f"{side}/key_padding_mask")
+    pattern = attention_pattern(11, 11, x.device, mask, False, 3)
+    out = attention(x, pattern)
+    valid = torch.ones(3, 11, 1) if mask is None else (~mask).unsqueeze(-1).double()
+    torch.testing.assert_close(out * valid, recorded[f"{side}/out"].transpose(0, 1) * valid, rtol=0, atol=1e-12)
+    weights: list[torch.Tensor] = []
+    attention(x, pattern, weights=weights)
+    mean = weights[0].mean(dim=1)
+    torch.testing.assert_close(mean * valid, recorded[f"{side}/attn_weights"] * valid, rtol=0, atol=1e-12)
+    for kind, seed in (("sum", valid), ("weighted", recorded[f"{side}/grad_weight"].transpose(0, 1))):
+        table, grad_x = torch.autograd.grad((out * seed).sum(), (attention.relative_keys.weight, x), retain_graph=True)
+        prefix = f"{side}/grad_{kind}"
+        torch.testing.assert_close(table, recorded[f"{prefix}/relative_position_keys"], rtol=0, atol=1e-10)
+        torch.testing.assert_close(grad_x.transpose(0, 1), recorded[f"{prefix}/x"], rtol=0, atol=1e-10)

@@ -1,0 +1,126 @@
+"""The weights of the increments, and what the papers claim of them."""
+
+import math
+
+import pytest
+import torch
+
+from ode_transformer.numerics import COEFFICIENTS, TABLEAUS, RungeKutta, get_tableau, runge_kutta_step
+
+DIM = 6
+
+
+def make(name: str, scheme: str = "rk2") -> torch.nn.Module:
+    return COEFFICIENTS[name](get_tableau(scheme), DIM).double()
+
+
+def f(y: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(y.roll(1, -1)) + 0.1 * y
+
+
+def test_gate_of_two_stages_is_the_papers() -> None:
+    gate = make("gate")
+    torch.nn.init.normal_(gate.projection.weight)
+    y = torch.randn(2, 3, DIM, dtype=torch.float64)
+    f1 = f(y)
+    f2 = f(y + f1)
+    g = torch.sigmoid(gate.projection(torch.cat([f1, f2], dim=-1)))  # 2022, Eq. 26; [2, 3, 1]
+    torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), gate), y + g * f1 + (1 - g) * f2)
+
+
+POSITIVE = [t.name for t in TABLEAUS if t.stages > 1 and min(t.b) > 0]
+
+
+@pytest.mark.parametrize("scheme", POSITIVE)
+def test_gate_starts_as_the_scheme_and_its_weights_sum_to_one(scheme: str) -> None:
+    tableau = get_tableau(scheme)
+    y = torch.randn(2, 3, DIM, dtype=torch.float64)
+    gate = make("gate", scheme)
+    torch.testing.assert_close(
+        runge_kutta_step(f, y, tableau, gate), runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6
+    )
+    torch.nn.init.normal_(gate.projection.weight, std=3)
+    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(tableau.stages)])
+    torch.testing.assert_close(sum(weights), torch.ones(2, 3, 1, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("scheme", "reason"), [("euler", "at least two stages"), ("midpoint", "must be positive")])
+def test_gate_is_refused_where_it_has_no_start(scheme: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        make("gate", scheme)
+
+
+def test_parameter_counts() -> None:
+    counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
+    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, "gate": 2 * DIM + 1}
+
+
+def test_ones_with_rk2_is_the_layer_applied_twice() -> None:
+    """z = y + F(y) = Layer(y), y + F(y) + F(y + F(y)) = Layer(Layer(y)), forward and backward."""
+    y = torch.randn(3, DIM, dtype=torch.float64, requires_grad=True)
+    once = runge_kutta_step(f, y, get_tableau("rk2"), make("ones"))
+    z = y + f(y)
+    twice = z + f(z)
+    torch.testing.assert_close(once, twice)
+    grads = [torch.autograd.grad(out.square().sum(), y)[0] for out in (once, twice)]
+    torch.testing.assert_close(*grads)
+
+
+def test_scalars_start_as_ones_and_are_trained() -> None:
+    y = torch.randn(3, DIM, dtype=torch.float64)
+    scalar = make("scalar")
+    out = runge_kutta_step(f, y, get_tableau("rk2"), scalar)
+    torch.testing.assert_close(out, runge_kutta_step(f, y, get_tableau("rk2"), make("ones")))
+    out.sum().backward()
+    f1 = f(y)
+    torch.testing.assert_close(scalar.weight.grad, torch.stack([f1.sum(), f(y + f1).sum()]))
+
+
+@pytest.mark.parametrize(("gate", "order"), [(0.5, 2), (0.3, 1)])
+def test_a_constant_gate_keeps_order_two_only_at_one_half(gate: float, order: int) -> None:
+    def error(steps: int) -> float:
+        y = torch.tensor([0.5], dtype=torch.float64)
+        for _ in range(steps):
+            y = runge_kutta_step(torch.square, y, get_tableau("rk2"), lambda _: (gate, 1 - gate), 1 / steps)
+        return abs(y.item() - 1.0)  # y' = y², y(0) = 1/2, y(1) = 1
+
+    assert math.log2(error(256) / error(512)) == pytest.approx(order, abs=0.1)
+
+
+@pytest.mark.parametrize("coefficients", list(COEFFICIENTS))
+def test_gradient_identity_of_rk2(coefficients: str) -> None:
+    """∂y'/∂y = ½(1 + g), and g for γ = 1; g = (1 + F'(z))(1 + F'(y)), z = y + F(y) (2022, Eqs. 20-24)."""
+    y = torch.randn(DIM, dtype=torch.float64)
+    weigh = make(coefficients)
+    got = torch.autograd.functional.jacobian(lambda y: runge_kutta_step(f, y, get_tableau("rk2"), weigh), y)
+    eye = torch.eye(DIM, dtype=torch.float64)
+    slope = [eye + torch.autograd.functional.jacobian(f, point) for point in (y + f(y), y)]
+    g = slope[0] @ slope[1]
+    expected = g if coefficients in ("ones", "scalar") else (eye + g) / 2
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gate_is_computed_in_float32(dtype: torch.dtype) -> None:
+    gate = make("gate").to(dtype)
+    torch.nn.init.normal_(gate.projection.weight)
+    increments = [100 * torch.randn(4, DIM, dtype=dtype) for _ in range(2)]
+    weights = gate(increments)
+    assert all(w.dtype == torch.float32 and w.isfinite().all() for w in weights)
+    exact = gate.double()([i.double() for i in increments])
+    torch.testing.assert_close(weights[0].double(), exact[0], rtol=1e-4, atol=1e-4)
+
+
+def test_shared_and_separate_sets() -> None:
+    tableau = get_tableau("rk2")
+    y = torch.randn(2, DIM, dtype=torch.float64)
+    sets = [make("scalar") for _ in range(3)]
+    for factor, coefficients in enumerate(sets, start=1):
+        torch.nn.init.constant_(coefficients.weight, factor)
+    separate = RungeKutta(tableau, sets).integrate([f] * 3, y)
+    by_hand = y
+    for coefficients in sets:
+        by_hand = runge_kutta_step(f, by_hand, tableau, coefficients)
+    torch.testing.assert_close(separate, by_hand)
+    shared = RungeKutta(tableau, sets[:1]).integrate([f] * 3, y)
+    assert not torch.allclose(shared, separate)

@@ -1,0 +1,97 @@
+"""One step against the papers' formulas, written out."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer.numerics import TABLEAUS, add_weighted, get_tableau, runge_kutta_step, stage_increments
+
+
+def f(y: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(y.flip(-1)) - 0.3 * y
+
+
+def rk2(y: torch.Tensor, h: float) -> torch.Tensor:
+    f1 = h * f(y)
+    f2 = h * f(y + f1)
+    return y + (f1 + f2) / 2  # ODE Transformer (2022), Eqs. 12-14
+
+
+def rk4(y: torch.Tensor, h: float) -> torch.Tensor:
+    f1 = h * f(y)
+    f2 = h * f(y + f1 / 2)
+    f3 = h * f(y + f2 / 2)
+    f4 = h * f(y + f3)
+    return y + (f1 + 2 * f2 + 2 * f3 + f4) / 6  # Eqs. 15-19
+
+
+def kutta3(y: torch.Tensor, h: float) -> torch.Tensor:
+    f1 = h * f(y)
+    f2 = h * f(y + f1 / 2)
+    f3 = h * f(y - f1 + 2 * f2)
+    return y + (f1 + 4 * f2 + f3) / 6
+
+
+def rk3_released(y: torch.Tensor, h: float) -> torch.Tensor:
+    f1 = h * f(y)
+    f2 = h * f(y + f1 / 2)
+    f3 = h * f(y + f2)
+    return y + (f1 + 4 * f2 + f3) / 6
+
+
+@pytest.mark.parametrize("step_size", [1.0, 0.25])
+@pytest.mark.parametrize(
+    ("name", "formula"), [("rk2", rk2), ("rk4", rk4), ("kutta3", kutta3), ("rk3-released", rk3_released)]
+)
+def test_step_equals_the_formula(name, formula, step_size) -> None:
+    y = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(runge_kutta_step(f, y, get_tableau(name), step_size=step_size), formula(y, step_size))
+
+
+@pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
+def test_the_field_is_called_once_for_each_stage(tableau) -> None:
+    calls = []
+
+    def counted(y: torch.Tensor) -> torch.Tensor:
+        calls.append(y)
+        return f(y)
+
+    stage_increments(counted, torch.ones(2), tableau)
+    assert len(calls) == tableau.stages
+
+
+@pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
+def test_a_field_of_zero_leaves_y_alone_and_a_constant_field_is_exact(tableau) -> None:
+    y = torch.randn(4, dtype=torch.float64)
+    assert torch.equal(runge_kutta_step(torch.zeros_like, y, tableau), y)
+    slope = torch.randn(4, dtype=torch.float64)
+    torch.testing.assert_close(runge_kutta_step(lambda _: slope, y, tableau, step_size=0.5), y + 0.5 * slope)
+
+
+@pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
+def test_gradcheck(tableau) -> None:
+    y = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: runge_kutta_step(f, y, tableau), (y,))
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=5), st.floats(0.1, 1))
+def test_add_weighted_is_the_sum(weights: list[float], step_size: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    y, *terms = torch.randn(len(weights) + 1, 4, dtype=torch.float64, generator=generator)
+    expected = y + step_size * sum(w * t for w, t in zip(weights, terms, strict=True))
+    torch.testing.assert_close(add_weighted(y, weights, terms, step_size), expected)
+    as_tensors = [torch.tensor(w, dtype=torch.float64) for w in weights]
+    torch.testing.assert_close(add_weighted(y, as_tensors, terms, step_size), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_of_half_precision_round_once(dtype) -> None:
+    generator = torch.Generator().manual_seed(2)
+    y, *terms = torch.randn(5, 1000, generator=generator).to(dtype)
+    weights = get_tableau("rk4").b
+    exact = y.double() + sum(w * t.double() for w, t in zip(weights, terms, strict=True))
+    got = add_weighted(y, weights, terms)
+    assert got.dtype == dtype
+    half_ulp = torch.finfo(dtype).eps / 2 * exact.abs().clamp_min(torch.finfo(dtype).tiny)
+    assert ((got.double() - exact).abs() <= 1.01 * half_ulp + 1e-6).all()
