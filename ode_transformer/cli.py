@@ -18,6 +18,7 @@ COMMANDS = {
         "ode_transformer.evaluation.scores",
         "BLEU, chrF, phoneme and word error rate of a system's output",
     ),
+    "coefficients": ("ode_transformer.analysis.coefficients", "the stage weights of a trained model, layer by layer"),
     "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
 }
 

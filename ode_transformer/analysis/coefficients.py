@@ -1,0 +1,116 @@
+"""What the coefficients of a trained model are: the weights of each layer's stages, averaged over real positions."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ode_transformer.numerics import RungeKutta
+
+
+@dataclass(frozen=True)
+class StageWeights:
+    """Mean and deviation over positions of γ_i in one layer.
+
+    :param stack: ``encoder`` or ``decoder``
+    :param layer: from 1 on
+    :param mean: one number for each stage
+    :param deviation: likewise; 0 where the weights do not depend on the position
+    """
+
+    stack: str
+    layer: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+@torch.no_grad()
+def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -> list[StageWeights]:
+    """Runs the batches through the model and collects the weights of all stacks that have several stages.
+
+    :param model: encoder–decoder model in evaluation mode
+    :param batches: keyword arguments of ``model.forward``
+    """
+    seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, layer) -> [stages, positions] each
+    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]
+    calls: dict[str, int] = {}
+
+    def watch(stack: str, layers: int) -> Any:
+        def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
+            layer = calls[stack] = calls.get(stack, 0) % layers + 1  # a shared set is called for each layer in turn
+            keep = real[stack]
+            spread = [torch.as_tensor(w).float().cpu() for w in weights]
+            spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+            seen[stack, layer].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
+
+        return hook
+
+    handles = []
+    for stack in ("encoder", "decoder"):
+        part = getattr(model, stack)
+        schemes = [module for module in part.modules() if isinstance(module, RungeKutta)]
+        if not schemes or schemes[0].tableau.stages < 2:
+            continue
+        handles += [c.register_forward_hook(watch(stack, part.num_layers)) for c in schemes[0].coefficients]
+    try:
+        for batch in batches:
+            real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
+            real["decoder"] = batch["prev_output_tokens"].ne(padding_idx).cpu()
+            model(**batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    result = []
+    for (stack, layer), parts in sorted(seen.items(), key=lambda entry: (entry[0][0] != "encoder", entry[0][1])):
+        weights = torch.cat(parts, dim=1)
+        mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
+        result.append(StageWeights(stack, layer, tuple(mean.tolist()), tuple(deviation.tolist())))
+    return result
+
+
+def table(rows: list[StageWeights]) -> str:
+    """One line for each layer; a line that says so if no stack has several stages."""
+    if not rows:
+        return "every layer has one stage, there is nothing to weigh"
+    lines = []
+    for row in rows:
+        weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
+        lines.append(f"{row.stack} layer {row.layer}:  {weights}")
+    return "\n".join(lines)
+
+
+def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
+    """The stage weights of a checkpoint on the first sentences of a binarised data set."""
+    from fairseq import checkpoint_utils
+
+    import ode_transformer.models  # noqa: F401  (registers the architectures)
+
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(data)})
+    task.load_dataset(split)
+    dataset = task.dataset(split)
+    rows = range(min(sentences, len(dataset)))
+    batches = [
+        dataset.collater([dataset[i] for i in rows[start : start + 64]])["net_input"]
+        for start in range(0, len(rows), 64)
+    ]
+    return stage_weights(model.eval(), batches, task.source_dictionary.pad())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer coefficients``."""
+    parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
+    parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
+    parser.add_argument("--split", default="valid", help="part of the data (default: valid)")
+    parser.add_argument("--sentences", type=int, default=512, help="how many at most (default: 512)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print mean ± deviation of each stage's weight, layer by layer."""
+    print(table(measure(args.path, args.data, args.split, args.sentences)))
+    return 0

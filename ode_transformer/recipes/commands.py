@@ -1,0 +1,61 @@
+"""Runs fairseq's commands as a user would type them, and shows them."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.errors import UserError
+
+
+def flags(options: Mapping[str, Any]) -> list[str]:
+    """``{"lr": 0.1, "cpu": True}`` as ``["--lr", "0.1", "--cpu"]``; what is False or None is left out."""
+    words: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name}")
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+def show(command: Sequence[str | Path], log: Path | None = None) -> None:
+    """Prints a command so that it can be copied into a shell."""
+    target = f" > {shlex.quote(str(log))}" if log else ""
+    print(f"\n+ {shlex.join(map(str, command))}{target}", flush=True)
+
+
+def run(
+    command: Sequence[str | Path],
+    log: Path,
+    progress: Callable[[str], None] | None = None,
+    append: bool = False,
+) -> None:
+    """Shows a command and runs it, its output going to ``log``.
+
+    :param command: the first word is a command of this Python environment
+    :param progress: called with every line of the output as it comes
+    :param append: keep what the log already holds
+    :raises UserError: the command failed; names the log and quotes its last line
+    """
+    show(command, log)
+    executable = Path(sys.executable).parent / str(command[0])
+    words = [str(executable), *map(str, command[1:])]
+    with (
+        open(log, "a" if append else "w", encoding="utf-8") as file,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            file.flush()
+            if progress is not None:
+                progress(line)
+    if process.returncode != 0:
+        lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+        raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")

