@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,5 +113,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print mean ± deviation of each stage's weight, layer by layer."""
+    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for is the table
     print(table(measure(args.path, args.data, args.split, args.sentences)))
     return 0

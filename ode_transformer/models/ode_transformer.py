@@ -21,9 +21,13 @@ from ode_transformer.numerics import COEFFICIENTS, get_tableau, scheme_names
 _NOT_SUPPORTED = {
     "adaptive_input": False,
     "base_layers": 0,
+    "char_inputs": False,
     "cross_self_attention": False,
     "encoder_layers_to_keep": None,
+    "encoder_xformers_att_config": None,
     "decoder_layers_to_keep": None,
+    "decoder_xformers_att_config": None,
+    "export": False,
     "no_cross_attention": False,
     "offload_activations": False,
     "quant_noise_pq": 0,
@@ -99,8 +103,8 @@ class ODETransformerModel(TransformerModel):
         schemes = (args.encoder_ode_scheme, args.decoder_ode_scheme)
         if args.ode_coefficients != "tableau" and all(get_tableau(name).stages < 2 for name in schemes):
             raise ValueError(
-                f"--ode-coefficients {args.ode_coefficients} weighs at least two stages; "
-                f"the schemes {schemes[0]} (encoder) and {schemes[1]} (decoder) have one"
+                f"--ode-coefficients {args.ode_coefficients} (given, or set by the architecture) weighs at least "
+                f"two stages; the schemes {schemes[0]} (encoder) and {schemes[1]} (decoder) have one"
             )
         cfg = TransformerConfig.from_namespace(args)
         for stack in ("encoder", "decoder"):

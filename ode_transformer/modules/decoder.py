@@ -90,7 +90,8 @@ class ODETransformerDecoder(TransformerDecoderBase):
                 },
             }
 
-        y, passed = through_depth(self.scheme, self.layers, y0, inputs, self._recompute)
+        recompute = self.cfg.checkpoint_activations and self.training
+        y, passed = through_depth(self.scheme, self.layers, y0, inputs, recompute)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None
@@ -127,10 +128,6 @@ class ODETransformerDecoder(TransformerDecoderBase):
         for cache in (self._caches(incremental_state) or {}).values():
             for name, tensor in cache.items():
                 cache[name] = tensor.index_select(0, new_order)
-
-    @property
-    def _recompute(self) -> bool:
-        return self.cfg.checkpoint_activations and self.training
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         return state_dict  # there are no older layouts of these layers to upgrade from

@@ -50,7 +50,8 @@ class ODETransformerEncoder(TransformerEncoderBase):
             clip=self.cfg.max_relative_positions,
         )
         inputs = {"self_attn": {"pattern": pattern}}
-        y, passed = through_depth(self.scheme, self.layers, y0, lambda layer, evaluation: inputs, self._recompute)
+        recompute = self.cfg.checkpoint_activations and self.training
+        y, passed = through_depth(self.scheme, self.layers, y0, lambda layer, evaluation: inputs, recompute)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {
@@ -62,10 +63,6 @@ class ODETransformerEncoder(TransformerEncoderBase):
             "src_tokens": [],
             "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # B x 1
         }
-
-    @property
-    def _recompute(self) -> bool:
-        return self.cfg.checkpoint_activations and self.training
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         return state_dict  # there are no older layouts of these layers to upgrade from

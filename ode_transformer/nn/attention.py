@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
+from ode_transformer.nn.dropout import Dropout
 from ode_transformer.nn.relative_position import RelativePositionKeys, relative_index
 
 # Keys and values [B, H, S, C/H] of the positions that one attention, at one evaluation, has already seen.
@@ -74,7 +75,7 @@ class MultiheadAttention(nn.Module):
         if heads <= 0 or dim % heads:
             raise ValueError(f"{heads} attention heads do not divide the width {dim}")
         self.heads = heads
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.scale = (dim // heads) ** -0.5
         self.q_proj = nn.Linear(dim, dim)
         self.k_proj = nn.Linear(memory_dim or dim, dim)
@@ -109,12 +110,12 @@ class MultiheadAttention(nn.Module):
         key, value = self._keys_and_values(x, memory, cache)
         bias = self._bias(query, pattern)
         if weights is None:
-            drop = self.dropout if self.training else 0.0
+            drop = self.dropout.active
             out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
         else:
             probabilities = self._probabilities(query, key, bias)
             weights.append(probabilities)
-            out = torch.matmul(dropout(probabilities, self.dropout, self.training), value)
+            out = torch.matmul(self.dropout(probabilities), value)
         return self.out_proj(out.transpose(1, 2).flatten(2))
 
     def _split(self, x: Tensor) -> Tensor:

@@ -2,30 +2,37 @@
 
     x_n = Σ_{i ≤ n} W[n, i] s_i,   s_0 = y_0,   s_i = LN_i(y_i),   y_{n+1} = step(x_n)
 
-``dlcl`` learns W, which starts at the mean; ``dense`` keeps the mean.
+``dlcl`` learns W, which starts at the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7,
+y_0 + Σ W_l F(y_l), sums increments and is another scheme.)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics import DepthScheme, DepthState, VectorField, add_weighted
+from ode_transformer.numerics import DepthScheme, DepthState, VectorField, Weight, add_weighted
 
 HISTORIES = ("none", "dense", "dlcl")
 
 
 @dataclass(frozen=True)
 class HistoryState(DepthState):
-    """Adds what has been remembered: s_0 … s_depth, each [.., dim]."""
+    """Adds what has been remembered.
 
-    memory: tuple[Tensor, ...] = ()
+    :param inner: the state of the scheme that steps the layers
+    :param memory: s_0 … s_depth, each [.., dim]
+    """
+
+    inner: DepthState = field(kw_only=True)
+    memory: tuple[Tensor, ...] = field(kw_only=True)
 
 
 class LayerHistory(DepthScheme):
-    """Puts a one-step scheme behind a history of all layers.
+    """Lets a scheme step the layers from combinations of all earlier states.
 
     :param scheme: how one layer is stepped
     :param layers: L
@@ -38,20 +45,24 @@ class LayerHistory(DepthScheme):
         self.scheme = scheme
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(layers))
         mean = torch.ones(layers + 1, layers + 1).tril() / torch.arange(1, layers + 2)[:, None]
-        if learned:
-            self.weight = nn.Parameter(mean)
-        else:
-            self.register_buffer("weight", mean, persistent=False)
+        self.weight = nn.Parameter(mean) if learned else None
 
     def start(self, y0: Tensor) -> HistoryState:
-        return self._remember((y0,))
+        return self._remember(self.scheme.start(y0), (y0,))
 
     def step(self, field: VectorField, depth_state: DepthState) -> HistoryState:
         assert isinstance(depth_state, HistoryState)
-        y = self.scheme.step(field, depth_state).y
-        return self._remember((*depth_state.memory, self.norms[depth_state.depth](y)))
+        inner = self.scheme.step(field, replace(depth_state.inner, y=depth_state.y))
+        return self._remember(inner, (*depth_state.memory, self.norms[depth_state.depth](inner.y)))
 
-    def _remember(self, memory: tuple[Tensor, ...]) -> HistoryState:
+    def weights(self, depth: int) -> Sequence[Weight]:
+        """W[depth, 0 … depth]."""
+        if self.weight is None:
+            return (1.0 / (depth + 1),) * (depth + 1)
+        return self.weight[depth, : depth + 1].unbind()
+
+    def _remember(self, inner: DepthState, memory: tuple[Tensor, ...]) -> HistoryState:
         depth = len(memory) - 1
-        weights = self.weight[depth, : depth + 1].unbind()
-        return HistoryState(add_weighted(torch.zeros_like(memory[0]), weights, memory), depth, memory)
+        nothing = memory[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
+        x = add_weighted(nothing, self.weights(depth), memory)
+        return HistoryState(x, depth, inner=inner, memory=memory)

@@ -1,7 +1,9 @@
 """Sub-layers as vector fields, and the layer that is made of them.
 
-sub-layer   f(x) = dropout(function(LN(x)))            ODE Transformer (2022) Eq. 3: G(LN(y_t), θ_t)
-layer       F(y) = a + FFN(LN(y + a)),  a = SAN(LN(y))  so that y + F(y) is the pre-norm layer
+The papers step the merged layer, "SAN + FFN", without writing its F; here it is what the residual layer adds to y.
+
+    sub-layer   f(x) = dropout(function(LN(x)))             ODE Transformer (2022) Eqs. 3 and 5: G(LN(y_t), θ_t)
+    layer       F(y) = a + FFN(LN(y + a)),  a = SAN(LN(y))  so that y + F(y) is the pre-norm layer
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ode_transformer.numerics import sequential_increment
+from ode_transformer.nn.dropout import Dropout
+from ode_transformer.numerics import VectorField, sequential_increment
 
 
 class FeedForward(nn.Module):
@@ -26,7 +29,7 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.dropout(self.activation(self.fc1(x))))
@@ -44,7 +47,7 @@ class SubLayer(nn.Module):
         super().__init__()
         self.layer_norm = nn.LayerNorm(dim)
         self.function = function
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, **inputs: Any) -> Tensor:
         return self.dropout(self.function(self.layer_norm(x), **inputs))
@@ -53,11 +56,13 @@ class SubLayer(nn.Module):
 class Layer(nn.ModuleDict):
     """Named sub-layers that act in turn. Called with y it returns F(y), what they add to y together."""
 
-    def forward(self, y: Tensor, inputs: Mapping[str, Mapping[str, Any]]) -> Tensor:
-        """F(y).
+    def fields(self, inputs: Mapping[str, Mapping[str, Any]]) -> list[VectorField]:
+        """The sub-layers as vector fields of y alone.
 
-        :param y: [B, T, C]
         :param inputs: what a sub-layer needs beside y, by its name; sub-layers that need nothing may be absent
         """
-        fields = [partial(sublayer, **inputs.get(name, {})) for name, sublayer in self.items()]
-        return sequential_increment(fields, y)
+        return [partial(sublayer, **inputs.get(name, {})) for name, sublayer in self.items()]
+
+    def forward(self, y: Tensor, inputs: Mapping[str, Mapping[str, Any]]) -> Tensor:
+        """F(y), [B, T, C] -> [B, T, C]; ``inputs`` as in :meth:`fields`."""
+        return sequential_increment(self.fields(inputs), y)

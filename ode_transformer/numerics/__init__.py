@@ -2,7 +2,7 @@
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.depth import DepthScheme, DepthState, RungeKutta
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, runge_kutta_step, stage_increments
+from ode_transformer.numerics.runge_kutta import VectorField, Weight, add_weighted, runge_kutta_step, stage_increments
 from ode_transformer.numerics.splitting import sequential_increment
 from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
 
@@ -14,6 +14,7 @@ __all__ = [
     "DepthState",
     "RungeKutta",
     "VectorField",
+    "Weight",
     "add_weighted",
     "get_tableau",
     "runge_kutta_step",

@@ -53,8 +53,8 @@ class GateCoefficients(nn.Module):
     """γ = softmax([W·[F_1; …; F_s] + b; 0]), for each position; two stages give the paper's g and 1 − g.
 
     g = sigmoid(W·[F_1; F_2] + b), y + g F_1 + (1 − g) F_2 (2022, Eqs. 25 and 26). More stages are our generalisation.
-    W starts at zero and b where the softmax gives the tableau's b, so training starts from the scheme itself.
-    Computed in float32 whatever the precision of the increments.
+    W starts at zero and b where the softmax gives the tableau's weights, so training starts from the scheme itself; the
+    papers leave the start open. Computed in float32 whatever the precision of the increments, under autocast too.
     """
 
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
@@ -71,6 +71,10 @@ class GateCoefficients(nn.Module):
             self.projection.bias.copy_(torch.tensor([math.log(b / tableau.b[-1]) for b in tableau.b[:-1]]))
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
+        with torch.autocast(increments[0].device.type, enabled=False):
+            return self._weights(increments)
+
+    def _weights(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
         dtype = torch.promote_types(increments[0].dtype, torch.float32)
         weight, bias = self.projection.weight.to(dtype), self.projection.bias.to(dtype)
         # W·[F_1; …; F_s] as a sum over the blocks of W: the concatenation is never made.

@@ -16,18 +16,20 @@ Weight = float | Tensor
 def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
     """y + h Σ_i w_i F_i, summed in float32 when ``y`` has half precision.
 
-    :param y: any shape
-    :param weights: numbers, or tensors that broadcast against ``y``; a number 0 costs nothing
-    :param increments: at least as many tensors as weights, each of the shape of ``y``
+    The operations promote the increments themselves: a copy of one in float32 would be kept for the backward pass.
+
+    :param y: any shape that broadcasts to that of the increments
+    :param weights: numbers, or tensors that broadcast against the increments; a number 0 costs nothing
+    :param increments: as many tensors as weights
     :param step_size: h
     """
-    terms = [(w, f) for w, f in zip(weights, increments, strict=False) if isinstance(w, Tensor) or w != 0]
+    terms = [(w, f) for w, f in zip(weights, increments, strict=True) if isinstance(w, Tensor) or w != 0]
     if not terms:
         return y
     total = y.to(torch.promote_types(y.dtype, torch.float32))
     for weight, increment in terms:
         if isinstance(weight, Tensor):
-            total = torch.addcmul(total, weight.to(total.dtype), increment.to(total.dtype), value=step_size)
+            total = torch.addcmul(total, weight, increment, value=step_size)
         else:
             total = torch.add(total, increment, alpha=weight * step_size)
     return total.to(y.dtype)

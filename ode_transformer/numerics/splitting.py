@@ -15,7 +15,7 @@ def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:
     F(y) = a_1 + a_2 + …,  a_i = f_i(y + a_1 + … + a_{i−1}),
 
     computed as a sum of the a_i, never as the difference of two large numbers. With f_1 = self-attention and
-    f_2 = feed-forward network, y + F(y) is a pre-norm Transformer layer (ODE Transformer 2022, Eq. 3).
+    f_2 = feed-forward network, y + F(y) is a pre-norm Transformer layer.
     """
     total = fields[0](y)
     for field in fields[1:]:

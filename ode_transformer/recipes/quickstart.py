@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.analysis import coefficients, curves
-from ode_transformer.checkpoints import save_checkpoint
+from ode_transformer.analysis import curves
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.averaging import average_checkpoints, last_checkpoints, numbered_checkpoints
+from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.generate_log import Translation, read_generate_log, read_lines
 from ode_transformer.evaluation.scores import METRICS, Score
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, vocabulary
@@ -208,10 +207,8 @@ def decode(request: Request, until: int | None, model: Path) -> list[Translation
     there = [update for update in numbered_checkpoints(run / "checkpoints", "update") if not until or update <= until]
     if not there:
         raise UserError(f"{run / 'checkpoints'}: no checkpoint yet; train for more --minutes")
-    count = min(request.recipe.average, len(there))
-    average = ["ode-transformer", "average", run / "checkpoints", "--last", count, "--by", "update"]
-    commands.show([*map(str, average), *(["--until", str(until)] if until else []), "--output", model])
-    save_checkpoint(average_checkpoints(last_checkpoints(run / "checkpoints", count, "update", until)), model)
+    chosen = {"last": min(request.recipe.average, len(there)), "by": "update", "until": until, "output": model}
+    commands.run(["ode-transformer", "average", run / "checkpoints", *commands.flags(chosen)], run / "average.log")
     log = run / "generate.log"
     options = {
         "user-dir": PACKAGE,
@@ -243,11 +240,12 @@ def report(request: Request, translations: list[Translation], scores: list[Score
     print("\n== ten translations of the test set (source, reference, output)")
     for number in range(0, len(sources), max(1, len(sources) // 10))[:10]:
         print(f"\n  {sources[number]}\n  {references[number]}\n  {translations[number].hypothesis}")
-    print("\n== weights of the stages, mean ± deviation over the positions of the validation set")
-    print(coefficients.table(coefficients.measure(model / "model.pt", run.parent / "data-bin", "valid", 512)))
-    plot = run / "curves.png"
-    curves.plot({request.arch: curves.read_log(run / "train.log")}, plot)
-    print(f"\n== loss curves: {plot}")
+    print("\n== weights of the stages, mean ± deviation over the positions of validation sentences")
+    weights = ["ode-transformer", "coefficients", run.parent / "data-bin", "--path", model / "model.pt"]
+    commands.run(weights, run / "coefficients.log", lambda line: print(f"  {line}", end=""))
+    print("\n== loss curves")
+    plot = ["ode-transformer", "curves", run / "train.log", "--output", run / "curves.png", "--csv", run / "curves.csv"]
+    commands.run(plot, run / "curves.log")
     print("\n== scores on the test set")
     for entry in scores:
         print(entry)

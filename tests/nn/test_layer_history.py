@@ -23,24 +23,22 @@ def history(learned: bool, scheme: str = "euler") -> LayerHistory:
 @pytest.mark.parametrize("learned", [False, True])
 def test_equals_the_equation(learned: bool, scheme: str) -> None:
     made = history(learned, scheme)
-    weight = made.weight.detach()
     if learned:
         nn.init.normal_(made.weight)
-        weight = made.weight.detach()
+    weight = [made.weights(depth) for depth in range(LAYERS + 1)]
     y0 = torch.randn(2, 4, DIM, dtype=torch.float64)
     seen = [y0]
     for n, field in enumerate(FIELDS):
-        x = sum(weight[n, i] * s for i, s in enumerate(seen))
+        x = sum(weight[n][i] * s for i, s in enumerate(seen))
         seen.append(made.norms[n](runge_kutta_step(field, x, get_tableau(scheme))))
-    expected = sum(weight[LAYERS, i] * s for i, s in enumerate(seen))
+    expected = sum(weight[LAYERS][i] * s for i, s in enumerate(seen))
     torch.testing.assert_close(made.integrate(FIELDS, y0), expected)
 
 
 def test_starts_as_the_mean_and_dense_keeps_it() -> None:
-    mean = torch.tensor([[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3] * 3 + [0], [1 / 4] * 4], dtype=torch.float64)
     for learned in (True, False):
-        torch.testing.assert_close(history(learned).weight.double(), mean, rtol=0, atol=1e-7)
-    assert "weight" not in dict(history(False).named_parameters())
+        for depth in range(LAYERS + 1):
+            assert [float(w) for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
     assert "weight" not in history(False).state_dict()
 
 

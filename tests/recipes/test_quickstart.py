@@ -84,7 +84,13 @@ def test_a_folder_without_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def dictionary(words: int) -> str:
     """Made-up words whose pronunciation follows from the spelling, letter by letter."""
-    sounds = dict(zip("abdegiklmnoprstu", "AH0 B D EH1 G IH0 K L M N OW1 P R S T UW0".split(), strict=True))
+    sounds = dict(
+        zip(
+            "abdegiklmnoprstu",
+            ["AH0", "B", "D", "EH1", "G", "IH0", "K", "L", "M", "N", "OW1", "P", "R", "S", "T", "UW0"],
+            strict=True,
+        )
+    )
     generator = random.Random(0)
     spellings = {"".join(generator.choices(list(sounds), k=generator.randint(3, 6))) for _ in range(words)}
     return "".join(f"{word} {' '.join(sounds[letter] for letter in word)}\n" for word in sorted(spellings))
@@ -101,7 +107,14 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     words += ["--", *TINY.split()]
     assert quickstart.main(words) == 0
     printed = capfd.readouterr().out
-    for expected in ("+ fairseq-train", "+ fairseq-generate", "+ fairseq-interactive", "PER ", "WER ", "encoder layer 1:"):
+    for expected in (
+        "+ fairseq-train",
+        "+ fairseq-generate",
+        "+ fairseq-interactive",
+        "PER ",
+        "WER ",
+        "encoder layer 1:",
+    ):
         assert expected in printed
     made = quickstart.parse(words)
     assert (made.run / "curves.png").read_bytes().startswith(b"\x89PNG")
