@@ -1,13 +1,15 @@
 """What the papers claim of whole stacks, on the real encoder."""
 
+import pytest
 import torch
-from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
-from models_for_tests import PAD, batch, small_model
+from models_for_tests import PAD, SMALL, batch, build_model, small_model, teacher_forced
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 RENAMED = {
     "self_attn.layer_norm": "self_attn_layer_norm",
     "self_attn.function": "self_attn",
+    "encoder_attn.layer_norm": "encoder_attn_layer_norm",
+    "encoder_attn.function": "encoder_attn",
     "ffn.layer_norm": "final_layer_norm",
     "ffn.function.": "",
 }
@@ -18,19 +20,50 @@ def encode(encoder, source) -> torch.Tensor:
         return encoder(source, None)["encoder_out"][0]
 
 
-def test_euler_is_fairseqs_own_pre_norm_encoder() -> None:
-    ours = small_model(**OPTIONS).encoder
-    cfg = TransformerConfig.from_namespace(ours.cfg)
-    stock = TransformerEncoderBase(cfg, ours.dictionary, ours.embed_tokens).double().eval()
+STOCK = SMALL | {"encoder_normalize_before": True, "decoder_normalize_before": True}
+del STOCK["max_relative_positions"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"layernorm_embedding": True, "no_scale_embedding": True, "activation_fn": "gelu"},
+        {"no_token_positional_embeddings": True, "no_decoder_final_norm": True},
+        {"encoder_learned_pos": True, "decoder_learned_pos": True},
+    ],
+    ids=lambda more: "-".join(more) or "plain",
+)
+def test_euler_is_fairseqs_own_pre_norm_transformer(more: dict) -> None:
+    """Same weights, same encoder output, logits and attention."""
+    ours = small_model(**OPTIONS, **more)
+    stock = build_model("transformer", **(STOCK | more)).double()
     weights = {}
     for name, tensor in ours.state_dict().items():
         for old, new in RENAMED.items():
             name = name.replace(old, new)
         weights[name] = tensor
     stock.load_state_dict(weights)
-    source = batch([6, 4, 2])
-    kept = source.ne(PAD).t()
-    torch.testing.assert_close(encode(ours, source)[kept], encode(stock, source)[kept])
+    source, previous = batch([6, 4, 2]), teacher_forced(batch([5, 7, 2], seed=1))
+    real, written = source.ne(PAD).t(), previous.ne(PAD)
+    torch.testing.assert_close(encode(ours.encoder, source)[real], encode(stock.encoder, source)[real])
+    with torch.no_grad():
+        encoder_outs = [model.encoder(source, None) for model in (ours, stock)]
+        for asked in (
+            {},
+            {"alignment_layer": 0},
+            {"alignment_layer": 1, "alignment_heads": 1},
+            {"full_context_alignment": True, "alignment_layer": 0},
+            {"features_only": True},
+        ):
+            (out, extra), (expected, stock_extra) = (
+                model.decoder(previous, encoder_out=encoder_out, **asked)
+                for model, encoder_out in zip((ours, stock), encoder_outs, strict=True)
+            )
+            # fairseq makes its attention weights in float32
+            torch.testing.assert_close(out[written], expected[written], rtol=0, atol=1e-5)
+            attention, stock_attention = extra["attn"][0].double(), stock_extra["attn"][0].double()
+            torch.testing.assert_close(attention[written], stock_attention[written], rtol=0, atol=1e-6)
 
 
 def test_ones_with_rk2_is_each_layer_applied_twice() -> None:

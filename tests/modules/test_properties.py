@@ -4,7 +4,8 @@ import pytest
 import torch
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
-from ode_transformer.nn import DepthChoice, refusal
+from ode_transformer.nn import DepthChoice, WordDropout, refusal
+from ode_transformer.nn.dropout import Dropout
 
 # A pairwise cover of the parts; numerics is tested over all of their combinations.
 PARTS = [
@@ -55,6 +56,15 @@ def test_left_padded_source_gives_the_same(parts, example) -> None:
         left[row, -length:] = source[row, :length]
     kept = previous.ne(PAD)
     torch.testing.assert_close(run(model, left, previous)[kept], run(model, source, previous)[kept])
+
+
+@every_choice
+def test_left_padded_target_gives_the_same(parts) -> None:
+    """fairseq's --left-pad-target: the causal mask alone would let real positions see the padding before them."""
+    model = small_model(**parts)
+    source, previous = batch([4, 4]), teacher_forced(batch([4, 4], seed=2))
+    left = torch.cat([torch.full((2, 2), PAD), previous], dim=1)
+    torch.testing.assert_close(run(model, source, left)[:, 2:], run(model, source, previous))
 
 
 @every_choice
@@ -121,6 +131,74 @@ def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, e
         gradients.append([p.grad for p in model.parameters()])
     for plain, recomputed in zip(*gradients, strict=True):
         torch.testing.assert_close(recomputed, plain)
+
+
+def test_recomputing_evaluates_each_layer_again_in_the_backward_pass(example) -> None:
+    source, previous = example
+    for recompute in (False, True):
+        model = small_model(encoder_ode_scheme="rk2", checkpoint_activations=recompute).train()
+        calls: list[str] = []
+        for name in ("encoder", "decoder"):
+            layer = getattr(model, name).layers[0]
+            layer.register_forward_hook(lambda *_, name=name, calls=calls: calls.append(name))
+        model(source, None, previous)[0].sum().backward()
+        factor = 2 if recompute else 1
+        assert (calls.count("encoder"), calls.count("decoder")) == (2 * factor, factor)
+
+
+def test_each_dropout_reaches_its_place() -> None:
+    model = small_model(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3, word_dropout_prob=0.4)
+    found = {
+        name: module.probability for name, module in model.named_modules() if isinstance(module, (Dropout, WordDropout))
+    }
+    expected = {"encoder.word_dropout": 0.4, "decoder.word_dropout": 0.4}
+    for stack, sublayers in (("encoder", ("self_attn", "ffn")), ("decoder", ("self_attn", "encoder_attn", "ffn"))):
+        for layer in range(2):
+            for sublayer in sublayers:
+                place = f"{stack}.layers.{layer}.{sublayer}"
+                expected[f"{place}.dropout"] = 0.1
+                expected[f"{place}.function.dropout"] = 0.3 if sublayer == "ffn" else 0.2
+    assert found == expected
+    assert model.encoder.dropout_module.p == model.decoder.dropout_module.p == 0.1
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_acts_in_training_and_where_it_is_retained(kind: str, example) -> None:
+    model, (source, previous) = small_model(**{kind: 0.5}), example
+    assert torch.equal(run(model, source, previous), run(model, source, previous))
+    assert not torch.equal(run(model.train(), source, previous), run(model, source, previous))
+    model.eval()
+    model.make_generation_fast_(retain_dropout=True)
+    assert not torch.equal(run(model, source, previous), run(model, source, previous))
+
+
+def test_dropout_acts_on_the_embedded_target(example) -> None:
+    model, (source, previous) = small_model(), example
+    model.decoder.dropout_module.p = 0.5
+    encoder_out = model.encoder(source, None)
+    model.train()
+    first, second = (model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_a_model_loads_its_own_state(example) -> None:
+    model, (source, previous) = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate"), example
+    other = small_model(seed=1, encoder_ode_scheme="rk2", ode_coefficients="gate")
+    other.load_state_dict(model.state_dict(), strict=True)
+    torch.testing.assert_close(run(other, source, previous), run(model, source, previous))
+
+
+def test_the_last_stage_reports_its_attention(example) -> None:
+    """With γ = b of midpoint, (0, 1), the last stage alone moves the layer."""
+    model, (source, previous) = small_model(decoder_ode_scheme="midpoint"), example
+    seen = []
+    attention = model.decoder.layers[1]["encoder_attn"].function
+    attention.register_forward_hook(lambda _, inputs, kwargs, out: seen.append(kwargs["weights"][-1]), with_kwargs=True)
+    with torch.no_grad():
+        extra = model(source, None, previous)[1]
+    assert len(seen) == 2
+    assert not torch.allclose(seen[0], seen[1])
+    torch.testing.assert_close(extra["attn"][0], seen[1].mean(dim=1))
 
 
 def test_attention_is_reported_and_equals_the_fast_path(example) -> None:

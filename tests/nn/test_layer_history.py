@@ -1,9 +1,11 @@
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
 
 from ode_transformer.nn import LayerHistory
-from ode_transformer.numerics import COEFFICIENTS, RungeKutta, get_tableau, runge_kutta_step
+from ode_transformer.numerics import COEFFICIENTS, DepthScheme, DepthState, RungeKutta, get_tableau, runge_kutta_step
 
 DIM, LAYERS = 6, 3
 FIELDS = [torch.tanh, torch.sin, lambda y: 0.5 * y.flip(-1)]
@@ -52,6 +54,52 @@ def test_only_the_lower_triangle_is_trained() -> None:
     made = history(True)
     made.integrate(FIELDS, torch.randn(2, 4, DIM, dtype=torch.float64)).square().sum().backward()
     assert torch.equal(made.weight.grad != 0, torch.ones(LAYERS + 1, LAYERS + 1).tril().bool())
+
+
+@dataclass(frozen=True)
+class Remembering(DepthState):
+    """State of the scheme below."""
+
+    before: torch.Tensor | None = None
+
+
+class TwoSteps(DepthScheme):
+    """y_{n+1} = y_{n−1} + F(y_n): a scheme with a memory of its own."""
+
+    def start(self, y0: torch.Tensor) -> Remembering:
+        return Remembering(y0, 0, y0)
+
+    def step(self, field, depth_state) -> Remembering:
+        return Remembering(depth_state.before + field(depth_state.y), depth_state.depth + 1, depth_state.y)
+
+
+def test_a_scheme_behind_the_history_keeps_its_own_memory() -> None:
+    made = LayerHistory(TwoSteps(), LAYERS, DIM, learned=False).double()
+    y0 = torch.randn(2, DIM, dtype=torch.float64)
+    seen, before = [y0], y0
+    for n, field in enumerate(FIELDS):
+        x = sum(seen) / len(seen)
+        seen.append(made.norms[n](before + field(x)))
+        before = x
+    torch.testing.assert_close(made.integrate(FIELDS, y0), sum(seen) / len(seen))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_kept_for_the_backward_pass_does_not_grow_with_precision(dtype: torch.dtype) -> None:
+    """Each state is kept once, however many later layers read it."""
+    made = history(True).to(dtype)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    y0 = torch.randn(512, DIM, dtype=dtype, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        held = made.integrate([lambda y: y] * LAYERS, y0)
+        assert held.requires_grad
+    units = sum(kept.values()) / (y0.numel() * y0.element_size())
+    assert units < 4 * LAYERS + 2
 
 
 def test_half_precision_of_a_deep_stack_does_not_overflow() -> None:

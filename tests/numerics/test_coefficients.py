@@ -111,6 +111,16 @@ def test_gate_is_computed_in_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(weights[0].double(), exact[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gate_is_computed_in_float32_under_autocast(dtype: torch.dtype) -> None:
+    gate = make("gate").float()
+    torch.nn.init.normal_(gate.projection.weight)
+    increments = [3e4 * torch.randn(4, DIM) for _ in range(2)]
+    expected = gate(increments)
+    with torch.autocast("cpu", dtype=dtype):
+        torch.testing.assert_close(gate(increments), expected)
+
+
 def test_shared_and_separate_sets() -> None:
     tableau = get_tableau("rk2")
     y = torch.randn(2, DIM, dtype=torch.float64)

@@ -1,0 +1,158 @@
+"""What the command line can say: architectures, refused combinations, and no option that is silently ignored."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import fields
+
+import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models.transformer.transformer_config import (
+    DecoderConfig,
+    EncDecBaseConfig,
+    QuantNoiseConfig,
+    TransformerConfig,
+)
+from models_for_tests import SMALL, build_model, small_model
+
+from ode_transformer.models.ode_transformer import _NOT_SUPPORTED, METHODS, SIZES, ODETransformerModel
+
+WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
+    "": (512, 2048, 8, 6, 6, 0.1),
+    "_tiny": (128, 256, 4, 4, 4, 0.1),
+    "_iwslt_de_en": (512, 1024, 4, 6, 6, 0.1),
+    "_wmt_en_de": (512, 2048, 8, 6, 6, 0.1),
+    "_wmt_en_de_deep": (512, 2048, 8, 24, 6, 0.1),
+    "_wmt_en_de_big": (1024, 4096, 16, 6, 6, 0.3),
+    "_wmt_en_de_big_deep": (1024, 4096, 16, 12, 6, 0.3),
+    "_small_18": (256, 1024, 4, 18, 6, 0.1),
+    "_small_28": (256, 1024, 4, 28, 6, 0.1),
+}
+SCHEMES = {"euler": ("euler", "tableau"), "rk2": ("rk2", "gate"), "rk4": ("rk4", "tableau")}
+
+
+def settings(arch: str, **given) -> Namespace:
+    args = Namespace(**given)
+    for _ in range(2):  # fairseq calls architecture functions more than once
+        ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
+@pytest.mark.parametrize("suffix", WIDTHS)
+@pytest.mark.parametrize("method", SCHEMES)
+def test_architectures(method: str, suffix: str) -> None:
+    assert set(METHODS) == set(SCHEMES)
+    assert set(SIZES) == set(WIDTHS)
+    args = settings(f"ode_transformer_{method}{suffix}")
+    assert (args.encoder_ode_scheme, args.ode_coefficients) == SCHEMES[method]
+    assert args.decoder_ode_scheme == "euler"
+    d, f, heads, encoder_layers, decoder_layers, dropout = WIDTHS[suffix]
+    for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
+        read = {
+            name: getattr(args, f"{stack}_{name}")
+            for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+        }
+        assert tuple(read.values()) == (d, f, heads, layers)
+        assert getattr(args, f"{stack}_layer_history") == "dlcl"
+        assert getattr(args, f"{stack}_normalize_before")
+    assert (args.dropout, args.attention_dropout, args.activation_dropout) == (dropout, 0.1, 0.1)
+    assert (args.max_relative_positions, args.word_dropout_prob, args.ode_share_coefficients) == (8, 0.0, False)
+
+
+def test_the_command_line_comes_first() -> None:
+    args = settings("ode_transformer_rk2_tiny", encoder_ode_scheme="rk4", encoder_layers=9, max_relative_positions=0)
+    assert (args.encoder_ode_scheme, args.encoder_layers, args.max_relative_positions) == ("rk4", 9, 0)
+
+
+ON = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "0", "quant_noise_pq": 0.1, "quant_noise_scalar": 0.1,
+      "base_layers": 1, "encoder_xformers_att_config": "{}", "decoder_xformers_att_config": "{}"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _NOT_SUPPORTED)
+def test_what_is_not_carried_out_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} is not supported"):
+        small_model(**{name: ON.get(name, True)})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"encoder_normalize_before": False}, "encoder: post-norm"),
+        ({"decoder_normalize_before": False}, "decoder: post-norm"),
+        ({"encoder_layerdrop": 0.2}, "encoder: LayerDrop"),
+        ({"decoder_layerdrop": 0.2}, "decoder: LayerDrop"),
+        ({"ode_coefficients": "gate"}, "--ode-coefficients gate .* weighs at least two stages"),
+        (
+            {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
+            "encoder: coefficients 'gate' start from positive",
+        ),
+        ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
+        ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        small_model(**options)
+    assert "\n" not in str(raised.value)
+
+
+def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
+    names = [name for name, _ in small_model(decoder_ode_scheme="rk2", ode_coefficients="gate").named_parameters()]
+    assert any(name.startswith("decoder.scheme.scheme.coefficients") for name in names)
+    assert not any(name.startswith("encoder.scheme.scheme.coefficients") for name in names)
+
+
+# Fields of fairseq's configuration whose effect is fairseq's own (embedding, output, base classes) or carried out here.
+HONOURED = {
+    "activation_fn", "dropout", "attention_dropout", "activation_dropout", "relu_dropout",
+    "max_source_positions", "max_target_positions", "share_decoder_input_output_embed", "share_all_embeddings",
+    "merge_src_tgt_embed", "no_token_positional_embeddings", "adaptive_softmax_cutoff", "adaptive_softmax_dropout",
+    "adaptive_softmax_factor", "layernorm_embedding", "tie_adaptive_weights", "tie_adaptive_proj", "no_scale_embedding",
+    "checkpoint_activations", "no_decoder_final_norm",
+    "encoder_embed_path", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_layers", "encoder_attention_heads",
+    "encoder_normalize_before", "encoder_learned_pos", "encoder_layerdrop",
+    "decoder_embed_path", "decoder_embed_dim", "decoder_ffn_embed_dim", "decoder_layers", "decoder_attention_heads",
+    "decoder_normalize_before", "decoder_learned_pos", "decoder_layerdrop", "decoder_input_dim", "decoder_output_dim",
+}  # fmt: skip
+# These only refine an option that is off or refused, or how fairseq wraps layers for fully sharded training.
+WITHOUT_EFFECT = {"quant_noise_pq_block_size", "base_sublayers", "base_shuffle", "min_params_to_wrap"}
+
+
+def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
+    known = set()
+    for prefix, config in (
+        ("encoder_", EncDecBaseConfig),
+        ("decoder_", DecoderConfig),
+        ("quant_noise_", QuantNoiseConfig),
+    ):
+        known |= {prefix + entry.name for entry in fields(config) if not entry.name.startswith("_")}
+    nested = {"encoder", "decoder", "quant_noise"}
+    known |= {entry.name for entry in fields(TransformerConfig) if entry.name not in nested and entry.name[0] != "_"}
+    assert known == HONOURED | WITHOUT_EFFECT | set(_NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--encoder-ode-scheme", "rk5"], "invalid choice: 'rk5'"),
+        (["--ode-coefficients", "magic"], "invalid choice: 'magic'"),
+        (["--max-relative-positions", "-1"], "-1 is negative; 0 switches relative positions off"),
+        (["--word-dropout-prob", "1.0"], r"1.0 is not a probability in \[0, 1\)"),
+        (["--word-dropout-prob", "nan"], r"nan is not a probability in \[0, 1\)"),
+    ],
+)
+def test_the_parser_names_flag_and_fault(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    import re
+
+    parser = ArgumentParser()
+    ODETransformerModel.add_args(parser)
+    with pytest.raises(SystemExit) as raised:
+        parser.parse_args(words)
+    assert raised.value.code == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert words[0] in last
+    assert re.search(message, last)
+
+
+def test_widths_of_the_stacks_may_differ() -> None:
+    model = build_model("ode_transformer_rk2", 30, 25, **(SMALL | {"decoder_embed_dim": 24, "decoder_output_dim": 12}))
+    assert model.decoder.layers[0]["encoder_attn"].function.k_proj.in_features == 16
+    assert model.decoder.output_projection.in_features == 12
