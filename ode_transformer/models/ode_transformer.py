@@ -36,17 +36,19 @@ _NOT_SUPPORTED = {
 
 
 def _probability(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0.0 <= value < 1.0:
         raise argparse.ArgumentTypeError(f"{text} is not a probability in [0, 1)")
     return value
 
 
 def _clip_distance(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative; 0 switches relative positions off")
-    return value
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; 0 switches relative positions off")
+    return int(text)
 
 
 @register_model("ode_transformer")

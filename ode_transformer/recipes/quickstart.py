@@ -156,6 +156,7 @@ def train(request: Request, steps: Steps) -> None:
         "cpu": not on_gpu(),
         "num-workers": 0,
         "required-batch-size-multiple": 1,  # with fairseq's 8, batches lose sentences
+        "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
         "stop-time-hours": round(request.minutes / 60, 4),
         "save-dir": checkpoints,
         "no-epoch-checkpoints": True,

@@ -134,7 +134,9 @@ def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
     [
         (["--encoder-ode-scheme", "rk5"], "invalid choice: 'rk5'"),
         (["--ode-coefficients", "magic"], "invalid choice: 'magic'"),
-        (["--max-relative-positions", "-1"], "-1 is negative; 0 switches relative positions off"),
+        (["--max-relative-positions", "-1"], "-1 is not a whole number from 0 on; 0 switches relative positions off"),
+        (["--max-relative-positions", "x"], "x is not a whole number"),
+        (["--word-dropout-prob", "x"], r"x is not a probability in \[0, 1\)"),
         (["--word-dropout-prob", "1.0"], r"1.0 is not a probability in \[0, 1\)"),
         (["--word-dropout-prob", "nan"], r"nan is not a probability in \[0, 1\)"),
     ],

@@ -1,0 +1,154 @@
+"""fairseq-validate, fairseq-generate and fairseq-interactive, against whole passes of the model in Python."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, run, succeed
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+
+pytestmark = pytest.mark.slow
+
+SHORT = ("--max-len-a", 0, "--max-len-b", 20)
+
+
+@pytest.fixture(params=["euler", "rk2", "rk4"])
+def checkpoint(request: pytest.FixtureRequest, learned: Callable[[str], Path]) -> Path:
+    return learned(request.param)
+
+
+def generate(text: Text, path: object, *options: object) -> str:
+    # Three sentences in a batch, so that there is padding.
+    common = ("--user-dir", USER_DIR, "--cpu", "--batch-size", 3, "--required-batch-size-multiple", 1)
+    return succeed("generate", text.data, *common, "--path", path, *SHORT, *options)
+
+
+class WholePass:
+    """Scores a target at once, by the mean of the models' probabilities: no search, no cache."""
+
+    def __init__(self, *checkpoints: Path) -> None:
+        models, _, task = load_model_ensemble_and_task([str(path) for path in checkpoints])
+        self.models = [model.eval() for model in models]
+        self.dictionary = task.target_dictionary
+
+    def encode(self, pieces: str) -> torch.Tensor:
+        return self.dictionary.encode_line(pieces, add_if_not_exist=False).long()
+
+    @torch.no_grad()
+    def log_probabilities(self, source: str, target: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Base 2 as fairseq prints them: of every symbol at every position [T, V], and of the target [T]."""
+        src, tgt = self.encode(source)[None], self.encode(target)
+        outputs = [model(src, torch.tensor([src.size(1)]), tgt.roll(1)[None])[0][0] for model in self.models]
+        everything = torch.stack([output.softmax(-1) for output in outputs]).mean(0).log2()
+        return everything, everything.gather(1, tgt[:, None])[:, 0]
+
+
+def assert_scores_are_those_of_whole_passes(output: str, model: WholePass) -> None:
+    sources, found, scores = (lines_of(output, kind) for kind in "SHP")
+    assert len(found) == 8
+    for number, (score, translation) in found.items():
+        _, expected = model.log_probabilities(sources[number][0], translation)
+        printed = torch.tensor([float(word) for word in scores[number][0].split()])
+        torch.testing.assert_close(printed, expected, atol=1e-4, rtol=0)
+        assert abs(float(score) - expected.mean().item()) < 1e-4
+
+
+def test_beam_search_reports_the_scores_of_whole_passes(text: Text, checkpoint: Path) -> None:
+    output = generate(text, checkpoint, "--beam", 5)
+    assert_scores_are_those_of_whole_passes(output, WholePass(checkpoint))
+    assert len({fields[1] for fields in lines_of(output, "H").values()}) > 1
+
+
+def test_beam_search_finds_what_a_search_without_caches_finds(text: Text, checkpoint: Path) -> None:
+    models, args, task = load_model_ensemble_and_task([str(checkpoint)])
+    task.load_dataset("test")
+    dataset = task.dataset("test")
+    sample = dataset.collater([dataset[number] for number in range(len(dataset))])
+    args.generation.beam, args.generation.max_len_b = 5, 20
+    found = []
+    for cached in (True, False):
+        generator = task.build_generator(models, args.generation)
+        generator.model.has_incremental = cached
+        found.append(task.inference_step(generator, models, sample))
+    for ours, others in zip(*found, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in others]
+        torch.testing.assert_close([h["score"] for h in ours], [h["score"] for h in others], atol=1e-4, rtol=0)
+
+
+def test_an_ensemble_takes_the_mean_of_the_probabilities(text: Text, trained: Path) -> None:
+    two = [trained / f"checkpoint{epoch}.pt" for epoch in (3, 5)]
+    output = generate(text, f"{two[0]}:{two[1]}", "--beam", 5)
+    assert_scores_are_those_of_whole_passes(output, WholePass(*two))
+
+
+def test_sampling_is_repeatable_and_stays_among_the_most_probable(text: Text, trained: Path) -> None:
+    path = trained / "checkpoint_last.pt"
+    options = ("--sampling", "--sampling-topk", 5, "--beam", 1)
+    first, again, other = (generate(text, path, *options, "--seed", seed) for seed in (1, 1, 2))
+    assert lines_of(again, "H") == lines_of(first, "H") != lines_of(other, "H")
+    model, sources = WholePass(path), lines_of(first, "S")
+    ranks = []
+    for number, (_, translation) in lines_of(first, "H").items():
+        everything, chosen = model.log_probabilities(sources[number][0], translation)
+        # Neither padding nor, at first, the end can be chosen.
+        everything[:, [model.dictionary.pad(), model.dictionary.eos()]] = -math.inf
+        ranks += (everything > chosen[:, None]).sum(1)[:-1].tolist()
+    assert max(ranks) < 5
+    assert len(set(ranks)) > 1  # a greedy choice would have rank 0 everywhere
+
+
+def test_alignments_follow_the_attention_of_the_last_layer(text: Text, learned: Callable[[str], Path]) -> None:
+    checkpoint = learned("rk4")
+    # One sentence at a time, because fairseq counts padding on the left of a source, too.
+    output = generate(text, checkpoint, "--beam", 5, "--print-alignment", "--batch-size", 1)
+    model = WholePass(checkpoint)
+    sources, found, alignments = (lines_of(output, kind) for kind in "SHA")
+    assert len(alignments) == 8
+    for number, (line,) in alignments.items():
+        src, tgt = model.encode(sources[number][0]), model.encode(found[number][1])
+        with torch.no_grad():
+            attention = model.models[0](src[None], torch.tensor([len(src)]), tgt.roll(1)[None])[1]["attn"][0][0]
+        best = attention[:-1, :-1].argmax(1)  # the ends of the sentences are not aligned
+        assert line.split() == [f"{source}-{target}" for target, source in enumerate(best.tolist())]
+
+
+def test_validate_reports_the_loss_of_whole_passes(text: Text, trained: Path) -> None:
+    path = trained / "checkpoint_last.pt"
+    common = ("--user-dir", USER_DIR, "--cpu", "--batch-size", 3, "--required-batch-size-multiple", 1)
+    done = run("validate", text.data, "--task", "translation", *common, "--path", path, "--log-format", "simple")
+    assert done.returncode == 0, done.stderr
+    summary = (done.stdout + done.stderr).rpartition("| nll_loss ")[2]
+    model = WholePass(path)
+    sources, targets = ((text.data.parent / f"valid.{language}").read_text().splitlines() for language in ("en", "de"))
+    losses = torch.cat([-model.log_probabilities(*pair)[1] for pair in zip(sources, targets, strict=True)])
+    assert abs(float(summary.split()[0]) - losses.mean().item()) < 2e-3  # printed with three decimals
+
+
+TYPED: Sequence[str] = (PAIRS[0][0], "", "The dog reads a book in Zürich ☃.", PAIRS[3][0])
+
+
+def interactive(text: Text, path: Path) -> str:
+    common = ("--user-dir", USER_DIR, "--cpu", "--path", path, "--beam", 5)
+    pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", text.pieces)
+    return succeed("interactive", text.data, *common, *pieces, *SHORT, stdin="".join(f"{line}\n" for line in TYPED))
+
+
+def test_what_is_typed_is_translated_line_by_line_here_and_from_python(text: Text, trained: Path) -> None:
+    from ode_transformer.models import ODETransformerModel
+
+    output = interactive(text, trained / "checkpoint_last.pt")
+    translations = [fields[1] for _, fields in sorted(lines_of(output, "D").items())]
+    assert len(lines_of(output, "H")) == len(translations) == len(TYPED)
+    model = ODETransformerModel.from_pretrained(
+        str(trained),
+        "checkpoint_last.pt",
+        data_name_or_path=str(text.data),
+        bpe="sentencepiece",
+        sentencepiece_model=str(text.pieces),
+    )
+    assert model.translate(list(TYPED), max_len_b=20) == translations
+    assert model.translate(TYPED[0], max_len_b=20) == translations[0]

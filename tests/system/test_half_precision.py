@@ -1,0 +1,32 @@
+"""Every method computes in half precision what it computes in float32, as far as that precision goes."""
+
+import pytest
+import torch
+from models_for_tests import PAD, SMALL, batch, build_model, teacher_forced
+
+
+def loss_and_gradients(arch: str, dtype: torch.dtype, **options: str) -> tuple[float, dict[str, torch.Tensor]]:
+    """As fairseq trains with --fp16 and --bf16: the whole model is converted, the loss is summed in float32."""
+    torch.manual_seed(3)
+    # ReLU's derivative jumps where rounding changes a sign.
+    model = build_model(arch, **SMALL, activation_fn="gelu", **options).to(dtype).train()
+    source, target = batch([9, 4, 6]), batch([5, 8, 3], seed=1)
+    logits = model(source, None, teacher_forced(target))[0]
+    assert logits.dtype == dtype
+    loss = torch.nn.functional.cross_entropy(logits.float().transpose(1, 2), target, ignore_index=PAD)
+    loss.backward()
+    return loss.item(), {name: p.grad.float() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("decoder", ["euler", "rk4"])
+@pytest.mark.parametrize("method", ["euler", "rk2", "rk4"])
+def test_loss_and_gradients_are_near_those_of_float32(method: str, decoder: str, dtype: torch.dtype) -> None:
+    arch = f"ode_transformer_{method}_tiny"
+    exact, gradients = loss_and_gradients(arch, torch.float32, decoder_ode_scheme=decoder)
+    loss, rounded = loss_and_gradients(arch, dtype, decoder_ode_scheme=decoder)
+    unit = torch.finfo(dtype).eps
+    assert abs(loss - exact) < unit * exact
+    flat, flat_rounded = (torch.cat([g.flatten() for g in gs.values()]) for gs in (gradients, rounded))
+    assert flat_rounded.isfinite().all()
+    assert (flat_rounded - flat).norm() < 4 * unit * flat.norm()
