@@ -38,10 +38,8 @@ setup(
         "ve-fairseq==0.12.3",
         "sentencepiece",
         "sacrebleu",
-        "subword-nmt",
+        "subword-nmt",  # fairseq's --bpe subword_nmt, which the papers' data sets use
         "PyYAML",
-        "tqdm",
-        "numpy",
     ],
     extras_require={
         "dev": [

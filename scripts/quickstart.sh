@@ -5,15 +5,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 usage() {
     cat <<'HELP'
-usage: bash scripts/quickstart.sh [--task text|g2p] [--target LANG] [--arch NAME | --scheme NAME]
+usage: bash scripts/quickstart.sh [--task text|g2p] [--target LANG] [--arch NAME] [--scheme NAME]
                                   [--minutes M | --measure-at M,M,...] [--output DIR] [--wheels DIR]
                                   [-- FLAGS OF fairseq-train]
 
   --task text     English to another language, from the catalogues of translated Python packages (default)
   --task g2p      spelling to phonemes, from the CMU Pronouncing Dictionary
   --target LANG   target language of the text: de (default), fr, ro, pt_BR, ...
-  --arch NAME     registered architecture, e.g. ode_transformer_rk4_tiny
-  --scheme NAME   Runge-Kutta scheme of the encoder: euler, rk2, rk4, heun, kutta3, ... in the tiny size
+  --arch NAME     registered architecture in its own size, e.g. ode_transformer_rk4_tiny
+  --scheme NAME   Runge-Kutta scheme of the encoder, in the size of the default: euler, rk2 (with the learned gate,
+                  the default), rk4, or with its tableau's weights heun, midpoint, kutta3, ...
   --minutes M     minutes of training, apart from preparation and decoding
   --measure-at    train for the longest of these minutes and score after each
   --output DIR    folder for everything (default: quickstart)
@@ -25,12 +26,15 @@ HELP
     environment_help
 }
 
-case ${1:-} in
-    -h | --help)
-        usage
-        exit 0
-        ;;
-esac
+for word in "$@"; do
+    case $word in
+        --) break ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+    esac
+done
 
 ensure_environment
 exec "$VENV/bin/python" -m ode_transformer.recipes.quickstart "$@"

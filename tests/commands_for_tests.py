@@ -122,7 +122,9 @@ def training(text: Text, save_dir: Path, arch: str, updates: int, *options: obje
     return (
         *(text.data, "--user-dir", USER_DIR, "--arch", arch, *SMALL, "--share-all-embeddings", "--cpu"),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", 1.0, "--seed", 1),
-        *("--lr-scheduler", "inverse_sqrt", "--lr", 0.005, "--warmup-updates", 10, "--num-workers", 0),
+        *("--lr-scheduler", "inverse_sqrt", "--lr", 0.005, "--warmup-updates", 10),
+        # No thread that loads ahead: when training stops within an epoch, it can abort the process at its end.
+        *("--num-workers", 0, "--data-buffer-size", 0),
         *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", 0.1),
         *("--batch-size", 5, "--required-batch-size-multiple", 1, "--max-update", updates, "--disable-validation"),
         *("--save-dir", save_dir, "--log-format", "json", "--log-interval", 1, *options),

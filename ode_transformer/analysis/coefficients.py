@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ode_transformer.arguments import positive_int
+from ode_transformer.checkpoints import load_checkpoint
+from ode_transformer.errors import UserError
 from ode_transformer.numerics import RungeKutta
 
 
@@ -87,13 +90,20 @@ def table(rows: list[StageWeights]) -> str:
 
 
 def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
-    """The stage weights of a checkpoint on the first sentences of a binarised data set."""
+    """The stage weights of a checkpoint on the first sentences of a binarised data set.
+
+    :raises UserError: the checkpoint or the data cannot be read
+    """
     from fairseq import checkpoint_utils
 
     import ode_transformer.models  # noqa: F401  (registers the architectures)
 
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(data)})
-    task.load_dataset(split)
+    load_checkpoint(path)  # for its errors, which are one line
+    try:
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(data)})
+        task.load_dataset(split)
+    except (FileNotFoundError, AssertionError) as error:
+        raise UserError(f"{data}: no data of the split {split!r} that belongs to {path}: {error}") from error
     dataset = task.dataset(split)
     rows = range(min(sentences, len(dataset)))
     batches = [
@@ -108,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
     parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
     parser.add_argument("--split", default="valid", help="part of the data (default: valid)")
-    parser.add_argument("--sentences", type=int, default=512, help="how many at most (default: 512)")
+    parser.add_argument("--sentences", type=positive_int, default=512, help="how many at most (default: 512)")
 
 
 def run(args: argparse.Namespace) -> int:

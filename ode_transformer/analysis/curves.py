@@ -181,8 +181,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the curves of the logs as a plot, a table or both."""
     if args.output is None and args.csv is None:
         raise UserError("nothing to write: give --output, --csv or both")
-    if len(set(args.logs)) < len(args.logs):
-        raise UserError("a log is named twice")
+    if twice := [str(log) for log in args.logs if args.logs.count(log) > 1]:
+        raise UserError(f"{twice[0]} is named twice")
     runs = {name: read_log(log) for name, log in zip(run_names(args.logs), args.logs, strict=True)}
     if args.csv is not None:
         write_csv(runs, args.csv)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ode_transformer.arguments import positive_int
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
 
@@ -143,22 +144,15 @@ def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     return ties
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer average``."""
     parser.add_argument("inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="a run's directory, or checkpoints")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="where to write the average")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=_positive, metavar="N", help="the newest N of the directory")
-    which.add_argument("--best", type=_positive, metavar="N", help="the best N kept by --keep-best-checkpoints")
+    which.add_argument("--last", type=positive_int, metavar="N", help="the newest N of the directory")
+    which.add_argument("--best", type=positive_int, metavar="N", help="the best N kept by --keep-best-checkpoints")
     parser.add_argument("--by", choices=("epoch", "update"), help="what --last counts (default: epoch)")
-    parser.add_argument("--until", type=_positive, metavar="K", help="--last: none after this epoch or update")
+    parser.add_argument("--until", type=positive_int, metavar="K", help="--last: none after this epoch or update")
 
 
 def select(args: argparse.Namespace) -> list[Path]:
@@ -169,8 +163,9 @@ def select(args: argparse.Namespace) -> list[Path]:
     if args.last is None and args.best is None:
         if directories:
             raise UserError(f"{directories[0]} is a directory: say --last N or --best N")
-        if len({path.resolve() for path in args.inputs}) < len(args.inputs):
-            raise UserError("a checkpoint is named twice")
+        resolved = [path.resolve() for path in args.inputs]
+        if twice := [str(path) for path in args.inputs if resolved.count(path.resolve()) > 1]:
+            raise UserError(f"{twice[0]} is named twice")
         return list(args.inputs)
     if len(args.inputs) > 1 or not directories:
         raise UserError(f"--last and --best take one directory, not {', '.join(map(str, args.inputs))}")

@@ -99,11 +99,12 @@ def _require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None
         raise UserError("nothing to score: the references are empty")
 
 
-METRICS: dict[str, Callable[[Sequence[str], Sequence[str], argparse.Namespace], Score]] = {
-    "bleu": lambda hyps, refs, args: bleu(hyps, refs, args.tokenize or "13a", args.lowercase),
-    "chrf": lambda hyps, refs, args: chrf(hyps, refs, args.lowercase),
-    "per": lambda hyps, refs, args: phoneme_error_rate(hyps, refs),
-    "wer": lambda hyps, refs, args: word_error_rate(hyps, refs),
+# name: (hypotheses, references, tokenize, lowercase) -> Score; what a measure has no use for it leaves aside
+METRICS: dict[str, Callable[[Sequence[str], Sequence[str], str, bool], Score]] = {
+    "bleu": bleu,
+    "chrf": lambda hypotheses, references, tokenize, lowercase: chrf(hypotheses, references, lowercase),
+    "per": lambda hypotheses, references, tokenize, lowercase: phoneme_error_rate(hypotheses, references),
+    "wer": lambda hypotheses, references, tokenize, lowercase: word_error_rate(hypotheses, references),
 }
 
 
@@ -145,6 +146,6 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--lowercase goes with --metric bleu or chrf")
     hypotheses, references = _read_pairs(args)
     for name in args.metric:
-        score = METRICS[name](hypotheses, references, args)
+        score = METRICS[name](hypotheses, references, args.tokenize or "13a", args.lowercase)
         print(json.dumps(asdict(score)) if args.json else score)
     return 0

@@ -11,6 +11,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
+from ode_transformer.arguments import clip_distance, probability
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
@@ -33,22 +34,6 @@ _NOT_SUPPORTED = {
     "quant_noise_pq": 0,
     "quant_noise_scalar": 0,
 }
-
-
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability in [0, 1)")
-    return value
-
-
-def _clip_distance(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; 0 switches relative positions off")
-    return int(text)
 
 
 @register_model("ode_transformer")
@@ -74,8 +59,8 @@ class ODETransformerModel(TransformerModel):
             ),
             ("--encoder-layer-history", {"choices": HISTORIES}, "what encoder layers read of earlier layers"),
             ("--decoder-layer-history", {"choices": HISTORIES}, "what decoder layers read of earlier layers"),
-            ("--max-relative-positions", {"type": _clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
-            ("--word-dropout-prob", {"type": _probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+            ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+            ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
         ):
             parser.add_argument(name, help=extra, **kind)
 
@@ -110,9 +95,10 @@ class ODETransformerModel(TransformerModel):
             )
         cfg = TransformerConfig.from_namespace(args)
         for stack in ("encoder", "decoder"):
-            reason = refusal(depth_choice(cfg, stack))
+            choice = depth_choice(cfg, stack)
+            reason = refusal(choice)
             if reason is not None:
-                raise ValueError(f"{stack}: {reason}")
+                raise ValueError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
 
 
 def _defaults(args: argparse.Namespace, **values: Any) -> None:

@@ -1,5 +1,7 @@
 """Multi-head attention over PyTorch's scaled_dot_product_attention.
 
+    softmax(Q Kᵀ / √(C/H) + bias) V    for each head; the bias holds relative positions and what is blocked
+
 Axes: B batch, H heads, T query positions, S key positions, C channels.
 """
 

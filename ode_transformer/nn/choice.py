@@ -46,9 +46,9 @@ def refusal(choice: DepthChoice) -> str | None:
     if choice.coefficients == "gate" and min(tableau.b) <= 0:
         return f"coefficients 'gate' start from positive weights; scheme '{choice.scheme}' has {tableau.b}"
     if not choice.normalize_before:
-        return "post-norm layers are not y + F(y), which every scheme needs: use pre-norm"
+        return "post-norm layers are not y + F(y), which every scheme needs: use pre-norm (normalize-before)"
     if choice.layerdrop:
-        return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set it to 0"
+        return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set layerdrop to 0"
     return None
 
 

@@ -34,5 +34,10 @@ class Dropout(nn.Module):
         retain_dropout_modules: Sequence[str] | None = None,
         **_: object,
     ) -> None:
-        """fairseq calls this on every module before it decodes."""
-        self.retained = retain_dropout and retain_dropout_modules is None
+        """fairseq calls this on every module before it decodes.
+
+        :raises ValueError: if dropout is to be retained in some modules only: fairseq means names of its own layers
+        """
+        if retain_dropout and retain_dropout_modules is not None:
+            raise ValueError("--retain-dropout-modules names layers of fairseq; ours take --retain-dropout alone")
+        self.retained = retain_dropout

@@ -1,4 +1,7 @@
-"""One explicit Runge–Kutta step over any vector field."""
+"""One explicit Runge–Kutta step over any vector field.
+
+F_i = f(y + h Σ_{j<i} a_ij F_j),   y' = y + h Σ_i γ_i F_i      ODE Transformer (2022) Eqs. 8-11, h outside of F
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -24,9 +25,9 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def show(command: Sequence[str | Path], log: Path | None = None) -> None:
-    """Prints a command so that it can be copied into a shell."""
-    target = f" > {shlex.quote(str(log))}" if log else ""
+def show(command: Sequence[str | Path], log: Path | None = None, append: bool = False) -> None:
+    """Prints a command so that it can be copied into a shell in which this Python environment is active."""
+    target = f" {'>>' if append else '>'} {shlex.quote(str(log))} 2>&1" if log else ""
     print(f"\n+ {shlex.join(map(str, command))}{target}", flush=True)
 
 
@@ -43,12 +44,19 @@ def run(
     :param append: keep what the log already holds
     :raises UserError: the command failed; names the log and quotes its last line
     """
-    show(command, log)
+    show(command, log, append)
     executable = Path(sys.executable).parent / str(command[0])
     words = [str(executable), *map(str, command[1:])]
     with (
         open(log, "a" if append else "w", encoding="utf-8") as file,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
+        subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | {"PYTHONUTF8": "1"},  # the log is UTF-8 whatever the locale
+        ) as process,
     ):
         assert process.stdout is not None
         for line in process.stdout:

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ode_transformer.errors import UserError
+from ode_transformer.recipes.files import place
 
 SPLITS = ("train", "valid", "test")
 
@@ -137,20 +135,6 @@ def write_corpus(
     except OSError as error:
         raise CorpusError(f"{directory}: cannot write the corpus: {error.strerror or error}") from error
     return counts
-
-
-def place(directory: Path, files: dict[str, str], last: str) -> None:
-    """Write all ``files`` (name: text) or leave ``directory`` without the file called ``last``."""
-    directory.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory))
-    try:
-        for name, text in files.items():
-            (staging / name).write_text(text, encoding="utf-8", newline="\n")
-        (directory / last).unlink(missing_ok=True)
-        for name in sorted(files, key=lambda name: name == last):
-            os.replace(staging / name, directory / name)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def sources_text(title: str, counts: dict[str, int], origins: Sequence[Origin]) -> str:

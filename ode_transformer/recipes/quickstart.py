@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -11,14 +12,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.analysis import curves
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.generate_log import Translation, read_generate_log, read_lines
-from ode_transformer.evaluation.scores import METRICS, Score
+from ode_transformer.evaluation.scores import METRICS, Score, bleu
+from ode_transformer.numerics import scheme_names
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, vocabulary
-from ode_transformer.recipes.parallel_text import place
+from ode_transformer.recipes.files import place
 from ode_transformer.recipes.recipe import QuickstartRecipe, read_recipe
 from ode_transformer.recipes.steps import Steps
 
@@ -33,6 +36,7 @@ class Request:
     recipe: QuickstartRecipe
     languages: tuple[str, str]
     arch: str
+    size: dict[str, Any]
     minutes: float
     output: Path
     run: Path
@@ -50,8 +54,8 @@ def parse(argv: Sequence[str]) -> Request:
     )
     parser.add_argument("--task", choices=("text", "g2p"), default="text", help="translation, or spelling to phonemes")
     parser.add_argument("--target", metavar="LANG", help="target language of the text: de (default), fr, ro, ...")
-    parser.add_argument("--arch", help="registered architecture (default: the recipe's)")
-    parser.add_argument("--scheme", metavar="NAME", help="encoder's scheme: euler, rk2, rk4, ... in the tiny size")
+    parser.add_argument("--arch", help="registered architecture, in its own size")
+    parser.add_argument("--scheme", metavar="NAME", help="scheme of the encoder, in the size of the default")
     parser.add_argument("--minutes", type=float, help="minutes of training (default: the recipe's)")
     parser.add_argument("--measure-at", metavar="M,M,...", help="train for the longest of these minutes, score at each")
     parser.add_argument(
@@ -66,7 +70,13 @@ def parse(argv: Sequence[str]) -> Request:
     if args.target and recipe.target is None:
         raise UserError(f"--target {args.target}: the task {args.task} has no languages to choose from")
     target = args.target or recipe.target
+    if target is not None and (not re.fullmatch(r"[A-Za-z]{2,3}([_@-]\w+)*", target) or target.startswith("en")):
+        raise UserError(f"--target {target}: not the code of a language other than English")
     languages = pronunciation_corpus.LANGUAGES if target is None else ("en", target)
+    if args.scheme and args.scheme not in scheme_names():
+        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(scheme_names())}")
+    if args.arch and args.arch not in architectures():
+        raise UserError(f"--arch {args.arch}: no architecture of this name; ours are {', '.join(ours())}")
     arch = args.arch or recipe.arch
     if args.scheme and not args.arch:
         # The papers' three methods are architectures; any other scheme is a flag with its tableau's coefficients.
@@ -75,17 +85,31 @@ def parse(argv: Sequence[str]) -> Request:
     if args.scheme and not (arch.endswith(f"_{args.scheme}_tiny")):
         extra = ["--encoder-ode-scheme", args.scheme, *extra]
     try:
-        measure_at = tuple(sorted(float(minute) for minute in (args.measure_at or "").split(",") if minute))
+        measure_at = tuple(sorted(float(m) for m in args.measure_at.split(","))) if args.measure_at is not None else ()
     except ValueError:
         raise UserError(f"--measure-at {args.measure_at}: expected minutes divided by commas") from None
-    if measure_at and args.minutes:
+    if measure_at and args.minutes is not None:
         raise UserError("--measure-at says how long to train: leave out --minutes")
-    minutes = args.minutes or max(measure_at, default=recipe.minutes)
-    if min((minutes, *measure_at)) <= 0:
-        raise UserError("the minutes of training must be positive")
+    minutes = max(measure_at, default=recipe.minutes) if args.minutes is None else args.minutes
+    if wrong := [m for m in (minutes, *measure_at) if not 0 < m < math.inf]:
+        raise UserError(f"--minutes, --measure-at: {wrong[0]:g} is not a positive number of minutes")
     name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in extra)]))
     run = args.output / "-".join(languages) / name
-    return Request(recipe, languages, arch, minutes, args.output, run, args.wheels, measure_at, tuple(extra))
+    size = {} if args.arch else recipe.size
+    return Request(recipe, languages, arch, size, minutes, args.output, run, args.wheels, measure_at, tuple(extra))
+
+
+def architectures() -> list[str]:
+    """All that fairseq knows once our models are registered."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    import ode_transformer.models  # noqa: F401
+
+    return sorted(ARCH_MODEL_REGISTRY)
+
+
+def ours() -> list[str]:
+    return [name for name in architectures() if name.startswith("ode_transformer")]
 
 
 def prepare(request: Request) -> Steps:
@@ -128,12 +152,13 @@ def prepare(request: Request) -> Steps:
         commands.run(["fairseq-preprocess", *commands.flags(options)], home / "preprocess.log")
 
     if request.wheels is None:
-        Steps(wheels.parent)(f"download {recipe.packages.stem}", recipe.packages.read_text(encoding="utf-8"), download)
+        pins = recipe.packages.read_text(encoding="utf-8")
+        Steps(wheels.parent)(f"download {recipe.packages.stem}", pins, wheels, download)
     steps = Steps(home)
-    steps("corpus", [request.languages, sorted(path.name for path in wheels.glob("*.whl"))], make_corpus)
+    steps("corpus", [request.languages, sorted(path.name for path in wheels.glob("*.whl"))], corpus, make_corpus)
     if recipe.vocabulary:
-        steps("vocabulary", recipe.vocabulary, make_pieces)
-    steps("binarise", request.languages, binarise)
+        steps("vocabulary", recipe.vocabulary, pieces, make_pieces)
+    steps("binarise", request.languages, binary, binarise)
     return steps
 
 
@@ -155,6 +180,7 @@ def train(request: Request, steps: Steps) -> None:
         "arch": request.arch,
         "cpu": not on_gpu(),
         "num-workers": 0,
+        "data-buffer-size": 0,  # fairseq's loading thread can abort the process when training stops within an epoch
         "required-batch-size-multiple": 1,  # with fairseq's 8, batches lose sentences
         "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
         "stop-time-hours": round(request.minutes / 60, 4),
@@ -163,6 +189,7 @@ def train(request: Request, steps: Steps) -> None:
         "keep-interval-updates": -1 if request.measure_at else recipe.average,
         "log-format": "json",
         "log-interval": 25,
+        **request.size,
         **recipe.train,
     }
     data = run.parent / "data-bin"
@@ -180,7 +207,7 @@ def train(request: Request, steps: Steps) -> None:
 
     run.mkdir(parents=True, exist_ok=True)
     here = Steps(run, steps.digest)
-    here("train", command, learn)
+    here("train", command, checkpoints, learn)
 
 
 def progress(line: str) -> None:
@@ -228,9 +255,8 @@ def decode(request: Request, until: int | None, model: Path) -> list[Translation
 def score(request: Request, translations: list[Translation]) -> list[Score]:
     """The recipe's metrics against the corpus's own references."""
     references = read_lines(request.run.parent / "corpus" / f"test.{request.languages[1]}")
-    defaults = argparse.Namespace(tokenize=None, lowercase=False)
     hypotheses = [translation.hypothesis for translation in translations]
-    return [METRICS[name](hypotheses, references, defaults) for name in request.recipe.metrics]
+    return [METRICS[name](hypotheses, references, "13a", False) for name in request.recipe.metrics]
 
 
 def report(request: Request, translations: list[Translation], scores: list[Score]) -> None:
@@ -251,8 +277,7 @@ def report(request: Request, translations: list[Translation], scores: list[Score
     for entry in scores:
         print(entry)
     if request.recipe.vocabulary:
-        copied = METRICS["bleu"](sources, references, argparse.Namespace(tokenize=None, lowercase=False))
-        print(f"(copying the source instead: {copied})")
+        print(f"(copying the source instead: {bleu(sources, references)})")
     print("\n== the model stays usable")
     flags = {"path": model / "model.pt", "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
     if request.recipe.vocabulary:
@@ -263,6 +288,7 @@ def report(request: Request, translations: list[Translation], scores: list[Score
 
 def run_quickstart(request: Request) -> None:
     """All steps; those that are done already are left out."""
+    print(f"For the commands that are printed: source {Path(sys.prefix) / 'bin' / 'activate'}")
     steps = prepare(request)
     train(request, steps)
     run, home = request.run, request.run.parent
@@ -291,8 +317,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     try:
         run_quickstart(parse(sys.argv[1:] if argv is None else argv))
-    except UserError as error:
-        print(f"quickstart: error: {error}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        print(f"quickstart: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("quickstart: interrupted; the same command goes on from here", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ class QuickstartRecipe:
     :param minutes: budget of training
     :param average: how many of the last checkpoints are averaged
     :param metrics: keys of ``ode_transformer.evaluation.scores.METRICS``
+    :param size: flags of fairseq-train that fit the default architecture to the corpus, not for other architectures
     :param train: flags of fairseq-train
     :param generate: flags of fairseq-generate
     :param target: default target language of a text task
@@ -32,6 +33,7 @@ class QuickstartRecipe:
     minutes: float
     average: int
     metrics: list[str]
+    size: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     generate: dict[str, Any] = field(default_factory=dict)
     target: str | None = None
@@ -51,12 +53,14 @@ def read_recipe(path: Path) -> QuickstartRecipe:
     if not isinstance(values, dict) or set(values) - known:
         unknown = sorted(set(values) - known) if isinstance(values, dict) else values
         raise UserError(f"{path}: unknown {unknown}; known keys are {', '.join(sorted(known))}")
-    try:
-        recipe = QuickstartRecipe(**{**values, "packages": path.parent / str(values.get("packages"))})
-    except TypeError as error:
-        raise UserError(f"{path}: {str(error).partition(' ')[2]}") from error
+    required = {entry.name for entry in fields(QuickstartRecipe) if entry.default is entry.default_factory is MISSING}
+    if missing := sorted(required - set(values)):
+        raise UserError(f"{path}: {', '.join(missing)} is missing")
+    recipe = QuickstartRecipe(**{**values, "packages": path.parent / str(values["packages"])})
     if unknown := set(recipe.metrics) - set(METRICS):
         raise UserError(f"{path}: unknown metrics {sorted(unknown)}; known are {', '.join(METRICS)}")
-    if recipe.minutes <= 0 or recipe.average < 1:
-        raise UserError(f"{path}: minutes and average must be positive")
+    for name in ("minutes", "average"):
+        value = getattr(recipe, name)
+        if not isinstance(value, int | float) or not value > 0:
+            raise UserError(f"{path}: {name} must be a positive number, not {value!r}")
     return recipe

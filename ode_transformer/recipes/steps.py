@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.recipes.parallel_text import place
+from ode_transformer.recipes.files import place
 
 
 class Steps:
     """A chain of steps, each known by a digest of what it and all steps before it were asked to do.
 
-    A step is left out if it has been completed with the same digest; a changed request redoes it and all after it.
+    A step is left out if it has been completed with the same digest and its result is still there; a changed request
+    redoes it and all after it.
 
     :param directory: where the digests of completed steps are kept
     :param before: digest of what these steps build on
@@ -28,10 +29,17 @@ class Steps:
         """Digest of a request after the steps so far."""
         return hashlib.sha256(json.dumps([self.digest, request], default=str).encode()).hexdigest()
 
-    def __call__(self, name: str, request: Any, make: Callable[[], None]) -> None:
+    def __call__(self, name: str, request: Any, result: Path, make: Callable[[], None]) -> None:
+        """Does a step unless it has been done.
+
+        :param name: of the step, and of its record
+        :param request: what it is asked to do, as far as JSON can say it
+        :param result: what it leaves; a step whose result is gone is done again
+        :param make: does it
+        """
         digest = self.digest_of([name, request])
         record = self.directory / f"{name}.done"
-        if record.exists() and record.read_text() == digest:
+        if result.exists() and record.exists() and record.read_text() == digest:
             print(f"\n== {name}: already done", flush=True)
         else:
             print(f"\n== {name}", flush=True)

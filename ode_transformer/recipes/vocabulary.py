@@ -7,7 +7,8 @@ from pathlib import Path
 import sentencepiece
 
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.parallel_text import SPLITS, place
+from ode_transformer.recipes.files import place
+from ode_transformer.recipes.parallel_text import SPLITS
 
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's from_pretrained looks for
 

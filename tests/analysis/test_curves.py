@@ -163,7 +163,7 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ("arguments", "message"),
     [
         (["{log}"], "nothing to write"),
-        (["{log}", "{log}", "--csv", "a.csv"], "a log is named twice"),
+        (["{log}", "{log}", "--csv", "a.csv"], "log is named twice"),
         (["absent.log", "--csv", "a.csv"], "absent.log: No such file"),
         (["{log}", "--csv", "absent/a.csv"], "absent/a.csv: No such file"),
     ],

@@ -75,14 +75,14 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"encoder_normalize_before": False}, "encoder: post-norm"),
-        ({"decoder_normalize_before": False}, "decoder: post-norm"),
-        ({"encoder_layerdrop": 0.2}, "encoder: LayerDrop"),
-        ({"decoder_layerdrop": 0.2}, "decoder: LayerDrop"),
+        ({"encoder_normalize_before": False}, "--encoder-ode-scheme euler: post-norm"),
+        ({"decoder_normalize_before": False}, "--decoder-ode-scheme euler: post-norm"),
+        ({"encoder_layerdrop": 0.2}, "--encoder-ode-scheme euler: LayerDrop"),
+        ({"decoder_layerdrop": 0.2}, "--decoder-ode-scheme euler: LayerDrop"),
         ({"ode_coefficients": "gate"}, "--ode-coefficients gate .* weighs at least two stages"),
         (
             {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
-            "encoder: coefficients 'gate' start from positive",
+            "--encoder-ode-scheme midpoint: coefficients 'gate' start from positive",
         ),
         ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
         ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),

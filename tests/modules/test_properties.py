@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
 from ode_transformer.nn import DepthChoice, WordDropout, refusal
@@ -107,6 +109,30 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, exam
             encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
             new = torch.randint(4, 30, (3, 1), generator=generator)
             tokens = torch.cat([tokens[rows], new], dim=1)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    parts=st.sampled_from(PARTS),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: list[int], data) -> None:
+    """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
+    model, source = small_model(**parts), batch(lengths)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        tokens = torch.full((len(lengths), 1), EOS)
+        incremental_state: dict = {}
+        for _ in range(4):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            torch.testing.assert_close(logits[:, -1], model.decoder(tokens, encoder_out=encoder_out)[0][:, -1])
+            rows = data.draw(st.lists(st.integers(0, tokens.size(0) - 1), min_size=1, max_size=5))
+            new = data.draw(st.lists(st.integers(4, 29), min_size=len(rows), max_size=len(rows)))
+            order = torch.tensor(rows)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, order)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            tokens = torch.cat([tokens[order], torch.tensor(new)[:, None]], dim=1)
 
 
 def test_stages_have_caches_of_their_own(example) -> None:

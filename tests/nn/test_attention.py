@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ode_transformer.nn import MultiheadAttention, attention_pattern
 
@@ -53,6 +55,28 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool)
     torch.testing.assert_close(got, naive(attention, x, lengths, causal, clip))
     if weights is not None:
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    clip=st.integers(0, 5),
+    causal=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_padding_and_order_of_the_batch_do_not_matter(lengths: list[int], clip: int, causal: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    longest = max(lengths)
+    x = torch.randn(len(lengths), longest, DIM, dtype=torch.float64)
+    out = attention(x, attention_pattern(longest, longest, x.device, padding(lengths), causal, clip))
+    for row, length in enumerate(lengths):
+        alone = attention(x[row : row + 1, :length], attention_pattern(length, length, x.device, None, causal, clip))
+        torch.testing.assert_close(out[row, :length], alone[0])
+    order = torch.randperm(len(lengths))
+    mask = padding(lengths)[order]
+    reordered = attention(x[order], attention_pattern(longest, longest, x.device, mask, causal, clip))
+    torch.testing.assert_close(reordered, out[order])
 
 
 def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
@@ -148,7 +172,7 @@ def test_heads_that_do_not_divide_the_width() -> None:
         MultiheadAttention(8, 2, max_relative_positions=-1)
 
 
-@pytest.mark.skipif(not CASE.exists(), reason="the recorded cases of the released code are not here")
+@pytest.mark.skipif(not CASE.exists(), reason="$ODE_GOLDEN_DIR has no recordings of the released code")
 @pytest.mark.parametrize("side", ["right", "left", "nomask"])
 def test_parity_with_the_released_module(side: str) -> None:
     recorded = {name: torch.from_numpy(array) for name, array in np.load(CASE).items()}

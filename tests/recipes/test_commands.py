@@ -14,7 +14,7 @@ def test_flags() -> None:
 
 def test_the_command_is_shown_as_a_shell_would_take_it(capsys: pytest.CaptureFixture[str]) -> None:
     commands.show(["fairseq-train", Path("a b"), "--adam-betas", "(0.9, 0.98)"], Path("x.log"))
-    assert capsys.readouterr().out == "\n+ fairseq-train 'a b' --adam-betas '(0.9, 0.98)' > x.log\n"
+    assert capsys.readouterr().out == "\n+ fairseq-train 'a b' --adam-betas '(0.9, 0.98)' > x.log 2>&1\n"
 
 
 def python(code: str) -> list[str]:

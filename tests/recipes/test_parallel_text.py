@@ -140,7 +140,7 @@ def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypa
         moved.append(destination.name)
         os.rename(source, destination)
 
-    monkeypatch.setattr(parallel_text.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(CorpusError, match="No space left on device"):
         write_corpus(tmp_path, numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
     assert not (tmp_path / "corpus.json").exists()

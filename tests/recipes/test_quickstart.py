@@ -5,7 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
-from tiny_wheels import make_wheel
+import yaml
+from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import quickstart
@@ -54,7 +55,14 @@ def test_measure_at_sets_the_minutes() -> None:
         (["--task", "g2p", "--target", "fr"], "--target fr: the task g2p has no languages"),
         (["--measure-at", "3,soon"], "expected minutes divided by commas"),
         (["--measure-at", "3", "--minutes", "4"], "leave out --minutes"),
-        (["--minutes", "-1"], "must be positive"),
+        (["--minutes", "-1"], "-1 is not a positive number of minutes"),
+        (["--minutes", "0"], "0 is not a positive number of minutes"),
+        (["--measure-at", "3,inf"], "inf is not a positive number of minutes"),
+        (["--measure-at", ""], "expected minutes"),
+        (["--scheme", "rk5"], "--scheme rk5: unknown; known are euler"),
+        (["--arch", "ode_transformer_rk9"], "--arch ode_transformer_rk9: no architecture .* ode_transformer_euler"),
+        (["--target", "en"], "--target en: not the code of a language other than English"),
+        (["--target", "../x"], "--target ../x: not the code"),
     ],
 )
 def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,3 +139,37 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
     model = ODETransformerModel.from_pretrained(str(made.run / "model"), checkpoint_file="model.pt")
     assert len(model.translate(["b a d", "k i t"])) == 2
+
+
+@pytest.mark.slow
+def test_the_whole_way_of_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """Catalogues of a made-up language, a small vocabulary, and the text that comes back without pieces."""
+    english = "the a red green old new house garden river bridge stands runs".split()  # noqa: SIM905
+    generator = random.Random(1)
+    sources = {" ".join(generator.choices(english, k=generator.randint(3, 7))) for _ in range(1500)}
+    messages = {source: " ".join(word[::-1] for word in source.split()) for source in sources}
+    wheels, configs = tmp_path / "wheels", tmp_path / "configs"
+    wheels.mkdir()
+    configs.mkdir()
+    make_wheel(wheels, "shop", {"shop/locale/de/LC_MESSAGES/shop.mo": compile_mo(messages)})
+    recipe = yaml.safe_load((quickstart.CONFIGS / "quickstart_text.yaml").read_text())
+    (configs / "quickstart_text.yaml").write_text(yaml.safe_dump(recipe | {"vocabulary": 36}))
+    monkeypatch.setattr(quickstart, "CONFIGS", configs)
+    words = ["--wheels", str(wheels), "--output", str(tmp_path / "out"), "--minutes", "0.1", "--", *TINY.split()]
+    assert quickstart.main(words) == 0
+    printed = capfd.readouterr().out
+    for expected in ("+ fairseq-preprocess", "BLEU ", "chrF2 ", "(copying the source instead: BLEU", "--remove-bpe"):
+        assert expected in printed
+    run = quickstart.parse(words).run
+    assert "\u2581" in (run.parent / "pieces" / "test.de").read_text()
+    outputs = [line for line in (run / "generate.log").read_text().splitlines() if line.startswith("D-")]
+    assert outputs
+    assert not any("\u2581" in line for line in outputs)
+    assert "MIT" in (run.parent / "corpus" / "SOURCES.md").read_text()
+
+    from ode_transformer.models import ODETransformerModel
+
+    model = ODETransformerModel.from_pretrained(str(run / "model"), checkpoint_file="model.pt", bpe="sentencepiece")
+    translations = model.translate(["the old house", "a river runs near"])
+    assert len(translations) == 2
+    assert not any("\u2581" in translation for translation in translations)

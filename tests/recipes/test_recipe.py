@@ -20,9 +20,11 @@ def test_shipped_recipes(task: str) -> None:
     ("text", "message"),
     [
         (GOOD + "colour: red\n", r"unknown \['colour'\]; known keys are arch, average"),
-        (GOOD.replace("arch: a\n", ""), "missing 1 required positional argument: 'arch'"),
+        (GOOD.replace("arch: a\n", ""), "arch is missing"),
         (GOOD.replace("bleu", "beauty"), r"unknown metrics \['beauty'\]; known are bleu"),
-        (GOOD.replace("minutes: 1", "minutes: 0"), "must be positive"),
+        (GOOD.replace("packages: p.txt\n", ""), "packages is missing"),
+        (GOOD.replace("minutes: 1", "minutes: 0"), "minutes must be a positive number, not 0"),
+        (GOOD.replace("average: 2", "average: few"), "average must be a positive number, not 'few'"),
         ("just a line", "unknown just a line"),
         ("a: [", "cannot be read as YAML"),
     ],

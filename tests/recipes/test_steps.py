@@ -13,11 +13,12 @@ def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) ->
         if fail and name == "b":
             raise RuntimeError("stopped")
         done.append(name)
+        (directory / "result").touch()
 
     steps = Steps(directory)
     try:
-        steps("a", first, lambda: make("a"))
-        steps("b", {"size": second}, lambda: make("b"))
+        steps("a", first, directory, lambda: make("a"))
+        steps("b", {"size": second}, directory / "result", lambda: make("b"))
     except RuntimeError:
         done.append("stopped")
     return done
@@ -39,6 +40,12 @@ def test_a_changed_request_redoes_it_and_all_after_it(tmp_path: Path) -> None:
     assert run(tmp_path, first=9, second=3) == ["a", "b"]
 
 
+def test_a_step_whose_result_is_gone_is_done_again(tmp_path: Path) -> None:
+    run(tmp_path)
+    (tmp_path / "result").unlink()
+    assert run(tmp_path) == ["b"]
+
+
 def test_going_back_is_a_change_too(tmp_path: Path) -> None:
     for second in (2, 3, 2):
         assert run(tmp_path, second=second)[-1] == "b"
@@ -52,9 +59,9 @@ def test_a_failure_after_a_success_forgets_the_success(tmp_path: Path) -> None:
 
 def test_steps_that_build_on_others(tmp_path: Path) -> None:
     below = Steps(tmp_path)
-    below("a", 1, lambda: None)
+    below("a", 1, tmp_path, lambda: None)
     above = Steps(tmp_path, below.digest)
     assert above.digest_of("x") != Steps(tmp_path).digest_of("x")
     with pytest.raises(ZeroDivisionError):
-        above("c", 1, lambda: 1 / 0)
+        above("c", 1, tmp_path, lambda: 1 / 0)
     assert not (tmp_path / "c.done").exists()

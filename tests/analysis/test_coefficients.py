@@ -1,0 +1,69 @@
+"""The stage weights that a trained model reports are those that it uses."""
+
+import pytest
+import torch
+from models_for_tests import PAD, batch, small_model, teacher_forced
+
+from ode_transformer.analysis.coefficients import StageWeights, measure, stage_weights, table
+from ode_transformer.errors import UserError
+
+SOURCE, PREVIOUS = batch([6, 3, 4]), teacher_forced(batch([5, 7, 2], seed=1))
+
+
+def collect(model) -> list[StageWeights]:
+    batches = [
+        {"src_tokens": SOURCE[rows], "src_lengths": None, "prev_output_tokens": PREVIOUS[rows]}
+        for rows in (slice(0, 2), slice(2, 3))
+    ]
+    return stage_weights(model, batches, PAD)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
+    model = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate", ode_share_coefficients=share)
+    seen: list[torch.Tensor] = []
+    sets = model.encoder.scheme.scheme.coefficients
+    handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    for handle in handles:
+        handle.remove()
+    rows = collect(model)
+    assert [(row.stack, row.layer) for row in rows] == [("encoder", 1), ("encoder", 2)]
+    for row, gate in zip(rows, seen, strict=True):
+        real = gate[SOURCE.ne(PAD)]
+        assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
+        assert row.deviation[0] == pytest.approx(real.std(correction=0).item(), abs=1e-6)
+        assert row.mean[0] != pytest.approx(gate.mean().item(), abs=1e-6)  # padding would have counted
+
+
+def test_scalars_of_both_stacks() -> None:
+    model = small_model(encoder_ode_scheme="rk4", decoder_ode_scheme="rk2", ode_coefficients="scalar")
+    rows = collect(model)
+    assert [(row.stack, row.layer) for row in rows] == [(s, n) for s in ("encoder", "decoder") for n in (1, 2)]
+    for row in rows:
+        weight = getattr(model, row.stack).scheme.scheme.coefficients[row.layer - 1].weight
+        assert row.mean == pytest.approx(weight.tolist(), abs=1e-6)
+        assert row.deviation == pytest.approx([0] * len(weight), abs=1e-6)
+
+
+def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:
+    rows = collect(small_model(encoder_ode_scheme="rk4"))
+    assert rows[0].mean == pytest.approx((1 / 6, 2 / 6, 2 / 6, 1 / 6), abs=1e-6)
+    assert "encoder layer 1:  0.167 ± 0.000  0.333 ± 0.000" in table(rows)
+    assert "nothing to weigh" in table(collect(small_model()))
+
+
+def test_no_hook_is_left_behind() -> None:
+    model = small_model(encoder_ode_scheme="rk2")
+    collect(model)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_a_missing_or_broken_checkpoint_is_one_line(tmp_path) -> None:
+    broken = tmp_path / "model.pt"
+    broken.write_bytes(b"no checkpoint")
+    with pytest.raises(UserError, match=str(broken)):
+        measure(broken, tmp_path, "valid", 10)
+    with pytest.raises(FileNotFoundError):
+        measure(tmp_path / "none.pt", tmp_path, "valid", 10)
