@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.recipes import parallel_text
 from ode_transformer.recipes.parallel_text import (
     SPLITS,
     CorpusError,
