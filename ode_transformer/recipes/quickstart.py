@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import re
@@ -27,6 +28,7 @@ from ode_transformer.recipes.steps import Steps
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONFIGS = PACKAGE.parent / "configs"
+MAX_NAME = 100  # characters of a run's folder, which names the flags given
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def parse(argv: Sequence[str]) -> Request:
     if wrong := [m for m in (minutes, *measure_at) if not 0 < m < math.inf]:
         raise UserError(f"--minutes, --measure-at: {wrong[0]:g} is not a positive number of minutes")
     name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in extra)]))
+    if len(name) > MAX_NAME:
+        name = f"{name[:MAX_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     run = args.output / "-".join(languages) / name
     size = {} if args.arch else recipe.size
     return Request(recipe, languages, arch, size, minutes, args.output, run, args.wheels, measure_at, tuple(extra))

@@ -44,6 +44,13 @@ def test_architecture_and_scheme(words: list[str], arch: str, flags: tuple[str, 
     assert made.run != request().run
 
 
+def test_many_flags_give_folders_of_short_and_different_names() -> None:
+    flags = [word for number in range(60) for word in (f"--flag-{number}", "1")]
+    names = {request("--", *flags, "--seed", str(seed)).run.name for seed in (1, 2)}
+    assert len(names) == 2
+    assert all(len(name) < 120 for name in names)
+
+
 def test_measure_at_sets_the_minutes() -> None:
     made = request("--measure-at", "10,3")
     assert (made.minutes, made.measure_at) == (10, (3, 10))
