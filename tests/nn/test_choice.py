@@ -39,10 +39,13 @@ def test_each_combination_works_or_is_refused(choice: DepthChoice) -> None:
         torch.testing.assert_close(scheme.integrate([torch.zeros_like] * 2, y0), y0)
 
 
-def test_share_of_refused_combinations() -> None:
-    """Refused are exactly: euler with anything to weigh, and a gate over midpoint's weight of zero."""
+def test_exactly_these_combinations_are_refused() -> None:
+    """One stage with anything to weigh, and a gate over a weight of zero."""
     refused = {(c.scheme, c.coefficients) for c in COMBINATIONS if refusal(c)}
-    assert refused == {("euler", "ones"), ("euler", "scalar"), ("euler", "gate"), ("midpoint", "gate")}
+    one_stage = {(t.name, name) for t in TABLEAUS for name in COEFFICIENTS if t.stages == 1 and name != "tableau"}
+    zero_weight = {(t.name, "gate") for t in TABLEAUS if 0 in t.b}
+    assert refused == one_stage | zero_weight
+    assert {("euler", "gate"), ("euler", "ones"), ("euler", "scalar"), ("midpoint", "gate")} <= refused
 
 
 @pytest.mark.parametrize(
