@@ -38,4 +38,4 @@ def test_post_norm_is_refused(text: Text, trained: Path) -> None:
     path = ("--path", trained / "checkpoint_last.pt", "--model-overrides", "{'decoder_normalize_before': False}")
     done = run("generate", text.data, "--user-dir", USER_DIR, "--cpu", *path)
     assert done.returncode != 0
-    assert done.stderr.rstrip().splitlines()[-1].startswith("ValueError: decoder: post-norm")
+    assert done.stderr.rstrip().splitlines()[-1].startswith("ValueError: --decoder-ode-scheme euler: post-norm")
