@@ -286,7 +286,7 @@ def report(request: Request, translations: list[Translation], scores: list[Score
     flags = {"path": model / "model.pt", "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
     if request.recipe.vocabulary:
         piece_model = model / vocabulary.MODEL
-        flags |= {"bpe": "sentencepiece", "sentencepiece-model": piece_model, "remove-bpe": "sentencepiece"}
+        flags |= {"bpe": "sentencepiece", "sentencepiece-model": piece_model}  # D- lines are the text
     commands.show(["fairseq-interactive", model, *commands.flags(flags)])
 
 
