@@ -81,9 +81,9 @@ def parse(argv: Sequence[str]) -> Request:
         raise UserError(f"--arch {args.arch}: no architecture of this name; ours are {', '.join(ours())}")
     arch = args.arch or recipe.arch
     if args.scheme and not args.arch:
-        # The papers' three methods are architectures; any other scheme is a flag with its tableau's coefficients.
-        known = args.scheme in ("euler", "rk2", "rk4")
-        arch = f"ode_transformer_{args.scheme if known else 'euler'}_tiny"
+        # The papers' methods are architectures; any other scheme is a flag with its tableau's coefficients.
+        named = f"ode_transformer_{args.scheme}_tiny"
+        arch = named if named in architectures() else "ode_transformer_euler_tiny"
     if args.scheme and not (arch.endswith(f"_{args.scheme}_tiny")):
         extra = ["--encoder-ode-scheme", args.scheme, *extra]
     try:
