@@ -19,6 +19,10 @@ COMMANDS = {
         "BLEU, chrF, phoneme and word error rate of a system's output",
     ),
     "coefficients": ("ode_transformer.analysis.coefficients", "the stage weights of a trained model, layer by layer"),
+    "convert": (
+        "ode_transformer.released",
+        "checkpoints of the authors' released code under the names of this package",
+    ),
     "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
 }
 

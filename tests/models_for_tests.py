@@ -1,33 +1,21 @@
 """Builds registered architectures without a data set."""
 
 from argparse import Namespace
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+from fairseq.models import FairseqEncoderDecoderModel
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.models.bare import bare_model
 
 PAD, EOS = 1, 2
 
 
-def dictionary(size: int) -> Dictionary:
-    made = Dictionary()
-    for number in range(size - len(made)):
-        made.add_symbol(f"w{number}")
-    return made
-
-
 def build_model(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
     """The architecture with dictionaries of the given sizes, evaluation mode; embeddings are shared if they are one."""
-    src = dictionary(source)
-    tgt = src if target is None else dictionary(target)
     args = Namespace(arch=arch, share_all_embeddings=target is None, **options)
-    ARCH_CONFIG_REGISTRY[arch](args)
-    task = SimpleNamespace(source_dictionary=src, target_dictionary=tgt)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+    return bare_model(args, source, target).eval()
 
 
 SMALL = {

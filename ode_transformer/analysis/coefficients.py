@@ -20,16 +20,14 @@ from ode_transformer.numerics import RungeKutta
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Mean and deviation over positions of γ_i in one layer.
+    """Mean and deviation over positions of γ_i in one block.
 
-    :param stack: ``encoder`` or ``decoder``
-    :param layer: from 1 on
+    :param block: such as ``encoder layer 1``; ``encoder layer 1 ffn`` where sub-layers are stepped one by one
     :param mean: one number for each stage
     :param deviation: likewise; 0 where the weights do not depend on the position
     """
 
-    stack: str
-    layer: int
+    block: str
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
@@ -41,27 +39,28 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     :param model: encoder–decoder model in evaluation mode
     :param batches: keyword arguments of ``model.forward``
     """
-    seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, layer) -> [stages, positions] each
+    seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
     real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]
-    calls: dict[str, int] = {}
+    calls: dict[str, int] = defaultdict(int)
+    blocks = {stack: block_names(stack, getattr(model, stack)) for stack in ("encoder", "decoder")}
 
-    def watch(stack: str, layers: int) -> Any:
+    def watch(stack: str, steps: int) -> Any:
         def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
-            layer = calls[stack] = calls.get(stack, 0) % layers + 1  # a shared set is called for each layer in turn
+            block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
+            calls[stack] += 1
             keep = real[stack]
             spread = [torch.as_tensor(w).float().cpu() for w in weights]
             spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
-            seen[stack, layer].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
+            seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
         return hook
 
     handles = []
-    for stack in ("encoder", "decoder"):
-        part = getattr(model, stack)
-        schemes = [module for module in part.modules() if isinstance(module, RungeKutta)]
-        if not schemes or schemes[0].tableau.stages < 2:
-            continue
-        handles += [c.register_forward_hook(watch(stack, part.num_layers)) for c in schemes[0].coefficients]
+    for stack in blocks:
+        schemes = [module for module in getattr(model, stack).modules() if isinstance(module, RungeKutta)]
+        if schemes and schemes[0].tableau.stages > 1:
+            hook = watch(stack, schemes[0].steps)
+            handles += [c.register_forward_hook(hook) for c in schemes[0].coefficients]
     try:
         for batch in batches:
             real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
@@ -71,11 +70,24 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
         for handle in handles:
             handle.remove()
     result = []
-    for (stack, layer), parts in sorted(seen.items(), key=lambda entry: (entry[0][0] != "encoder", entry[0][1])):
-        weights = torch.cat(parts, dim=1)
-        mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
-        result.append(StageWeights(stack, layer, tuple(mean.tolist()), tuple(deviation.tolist())))
+    for stack in blocks:
+        for block, name in enumerate(blocks[stack]):
+            if (stack, block) in seen:
+                weights = torch.cat(seen[stack, block], dim=1)
+                mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
+                result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
+
+
+def block_names(stack: str, part: Any) -> list[str]:
+    """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
+    names = []
+    for number, layer in enumerate(part.layers, 1):
+        grouping = part.choice.grouping(tuple(layer))
+        for members, stepped in grouping:
+            if stepped:
+                names.append(f"{stack} layer {number}" + (f" {'+'.join(members)}" if len(grouping) > 1 else ""))
+    return names
 
 
 def table(rows: list[StageWeights]) -> str:
@@ -85,7 +97,7 @@ def table(rows: list[StageWeights]) -> str:
     lines = []
     for row in rows:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
-        lines.append(f"{row.stack} layer {row.layer}:  {weights}")
+        lines.append(f"{row.block}:  {weights}")
     return "\n".join(lines)
 
 

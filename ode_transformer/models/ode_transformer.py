@@ -11,11 +11,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
-from ode_transformer.arguments import clip_distance, probability
+from ode_transformer.arguments import clip_distance, positive_int, probability
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
-from ode_transformer.nn import HISTORIES, refusal
+from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refusal
 from ode_transformer.numerics import COEFFICIENTS, get_tableau, scheme_names
 
 # Options of fairseq's Transformer that these encoders and decoders do not carry out, with the value that means "off".
@@ -35,6 +35,11 @@ _NOT_SUPPORTED = {
     "quant_noise_scalar": 0,
 }
 
+_PROBABILITIES = (
+    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
+    *("encoder_layerdrop", "decoder_layerdrop"),
+)
+
 
 @register_model("ode_transformer")
 class ODETransformerModel(TransformerModel):
@@ -43,23 +48,25 @@ class ODETransformerModel(TransformerModel):
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         super().add_args(parser)
-        schemes = ", ".join(scheme_names())
+        scheme = {"choices": scheme_names(), "metavar": "NAME"}
         for name, kind, extra in (
-            (
-                "--encoder-ode-scheme",
-                {"choices": scheme_names(), "metavar": "NAME"},
-                f"scheme of the encoder: {schemes}",
-            ),
-            ("--decoder-ode-scheme", {"choices": scheme_names(), "metavar": "NAME"}, "scheme of the decoder, likewise"),
+            ("--encoder-ode-scheme", scheme, f"scheme of the encoder: {', '.join(scheme_names())}"),
+            ("--decoder-ode-scheme", scheme, "scheme of the decoder, likewise"),
             ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
-            (
-                "--ode-share-coefficients",
-                {"action": "store_true"},
-                "one set of coefficients for all layers, as released",
-            ),
+            ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
+            ("--ode-function", {"choices": FUNCTIONS}, "what is stepped: what a layer adds, or the layer (released)"),
+            ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
+            ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
+            ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
             ("--encoder-layer-history", {"choices": HISTORIES}, "what encoder layers read of earlier layers"),
             ("--decoder-layer-history", {"choices": HISTORIES}, "what decoder layers read of earlier layers"),
+            (
+                "--post-norm",
+                {"action": "store_true"},
+                "normalise after each sub-layer; goes with --ode-function layer-output",
+            ),
             ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+            ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
             ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
         ):
             parser.add_argument(name, help=extra, **kind)
@@ -70,8 +77,10 @@ class ODETransformerModel(TransformerModel):
 
         :raises ValueError: in one line, if options do not go together
         """
+        args.ode_trained = getattr(args, "ode_options_saved", False)
         complete(args)
         cls._check(args)
+        args.ode_options_saved = True  # a checkpoint keeps the options: here it says that they come from one
         return super().build_model(args, task)
 
     @classmethod
@@ -93,6 +102,9 @@ class ODETransformerModel(TransformerModel):
                 f"--ode-coefficients {args.ode_coefficients} (given, or set by the architecture) weighs at least "
                 f"two stages; the schemes {schemes[0]} (encoder) and {schemes[1]} (decoder) have one"
             )
+        for name in _PROBABILITIES:
+            if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
+                raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")
         cfg = TransformerConfig.from_namespace(args)
         for stack in ("encoder", "decoder"):
             choice = depth_choice(cfg, stack)
@@ -109,18 +121,24 @@ def _defaults(args: argparse.Namespace, **values: Any) -> None:
 
 def complete(args: argparse.Namespace) -> None:
     """What all architectures share, and the WMT base size for what is still open."""
+    _defaults(args, post_norm=False)
     _defaults(
         args,
         encoder_ode_scheme="euler",
         decoder_ode_scheme="euler",
         ode_coefficients="tableau",
         ode_share_coefficients=False,
+        ode_function="increment",
+        ode_function_scope="san+ffn",
+        ode_steps=1,
+        ode_stage_parameters="shared",
         encoder_layer_history="dlcl",
         decoder_layer_history="dlcl",
         max_relative_positions=8,
+        relative_values=False,
         word_dropout_prob=0.0,
-        encoder_normalize_before=True,
-        decoder_normalize_before=True,
+        encoder_normalize_before=not args.post_norm,
+        decoder_normalize_before=not args.post_norm,
         attention_dropout=0.1,
         activation_dropout=0.1,
     )

@@ -8,12 +8,12 @@ import torch
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
-from ode_transformer.modules.depth import depth_choice, through_depth
-from ode_transformer.modules.layers import decoder_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, build_scheme
+from ode_transformer.modules.depth import DepthStack
+from ode_transformer.modules.layers import build_layer
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern
 
 
-class ODETransformerDecoder(TransformerDecoderBase):
+class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     """Embeds the target's prefix and moves it through the layers by the scheme of the options.
 
     Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
@@ -29,11 +29,11 @@ class ODETransformerDecoder(TransformerDecoderBase):
         output_projection: nn.Module | None = None,
     ) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
-        self.scheme = build_scheme(depth_choice(cfg, "decoder"), self.num_layers, cfg.decoder.embed_dim)
+        self.choose_depth(cfg, "decoder")
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
-        return decoder_layer(cfg)
+        return build_layer(cfg, "decoder")
 
     def extract_features_scriptable(
         self,
@@ -76,22 +76,22 @@ class ODETransformerDecoder(TransformerDecoderBase):
         weights: list[Tensor] = []
         wanted = weights if alignment_layer is not None or not self.training else None
 
-        def inputs(layer: int, evaluation: int) -> dict[str, dict[str, Any]]:
-            def cache(name: str) -> KeyValueCache | None:
-                return None if caches is None else caches.setdefault(name, {})
+        def cache(*name: object) -> KeyValueCache | None:
+            return None if caches is None else caches.setdefault(".".join(map(str, name)), {})
 
-            return {
-                "self_attn": {"pattern": self_pattern, "cache": cache(f"{layer}.{evaluation}")},
-                "encoder_attn": {
+        def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
+            if name == "self_attn":
+                return {"pattern": self_pattern, "cache": cache(layer, name, evaluation)}
+            if name == "encoder_attn":
+                return {
                     "pattern": source_pattern,
                     "memory": memory,
-                    "cache": cache(f"{layer}.memory"),  # every stage reads the same keys and values
+                    "cache": cache(layer, name, copy),  # keys and values of the memory are the same at every evaluation
                     "weights": wanted if layer == aligned else None,
-                },
-            }
+                }
+            return {}
 
-        recompute = self.cfg.checkpoint_activations and self.training
-        y, passed = through_depth(self.scheme, self.layers, y0, inputs, recompute)
+        y, passed = self.through_depth(y0, inputs)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None
@@ -128,6 +128,3 @@ class ODETransformerDecoder(TransformerDecoderBase):
         for cache in (self._caches(incremental_state) or {}).values():
             for name, tensor in cache.items():
                 cache[name] = tensor.index_select(0, new_order)
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        return state_dict  # there are no older layouts of these layers to upgrade from

@@ -7,21 +7,21 @@ from typing import Any
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from torch import Tensor, nn
 
-from ode_transformer.modules.depth import depth_choice, through_depth
-from ode_transformer.modules.layers import encoder_layer
-from ode_transformer.nn import Layer, WordDropout, attention_pattern, build_scheme
+from ode_transformer.modules.depth import DepthStack
+from ode_transformer.modules.layers import build_layer
+from ode_transformer.nn import Layer, WordDropout, attention_pattern
 
 
-class ODETransformerEncoder(TransformerEncoderBase):
+class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
     """Embeds the source and moves it through the layers by the scheme of the options."""
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
-        self.scheme = build_scheme(depth_choice(cfg, "encoder"), self.num_layers, cfg.encoder.embed_dim)
+        self.choose_depth(cfg, "encoder")
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> Layer:
-        return encoder_layer(cfg)
+        return build_layer(cfg, "encoder")
 
     def forward_scriptable(
         self,
@@ -49,9 +49,8 @@ class ODETransformerEncoder(TransformerEncoderBase):
             padding_mask=padding if padding.any() else None,
             clip=self.cfg.max_relative_positions,
         )
-        inputs = {"self_attn": {"pattern": pattern}}
-        recompute = self.cfg.checkpoint_activations and self.training
-        y, passed = through_depth(self.scheme, self.layers, y0, lambda layer, evaluation: inputs, recompute)
+        inputs: dict[str, dict[str, Any]] = {"self_attn": {"pattern": pattern}, "ffn": {}}
+        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs[name])
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {
@@ -63,6 +62,3 @@ class ODETransformerEncoder(TransformerEncoderBase):
             "src_tokens": [],
             "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # B x 1
         }
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        return state_dict  # there are no older layouts of these layers to upgrade from

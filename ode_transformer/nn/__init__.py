@@ -1,14 +1,17 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
 from ode_transformer.nn.attention import KeyValueCache, MultiheadAttention, attention_pattern
-from ode_transformer.nn.choice import DepthChoice, build_scheme, refusal
+from ode_transformer.nn.choice import STAGE_PARAMETERS, DepthChoice, build_scheme, refusal, swapped
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
-from ode_transformer.nn.relative_position import RelativePositionKeys, relative_index
-from ode_transformer.nn.sublayers import FeedForward, Layer, SubLayer
+from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, FeedForward, Layer, SubLayer, SubLayerInputs
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
+    "FUNCTIONS",
     "HISTORIES",
+    "SCOPES",
+    "STAGE_PARAMETERS",
     "DepthChoice",
     "FeedForward",
     "KeyValueCache",
@@ -16,10 +19,13 @@ __all__ = [
     "LayerHistory",
     "MultiheadAttention",
     "RelativePositionKeys",
+    "RelativePositionValues",
     "SubLayer",
+    "SubLayerInputs",
     "WordDropout",
     "attention_pattern",
     "build_scheme",
     "refusal",
     "relative_index",
+    "swapped",
 ]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.relative_position import RelativePositionKeys, relative_index
+from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 
 # Keys and values [B, H, S, C/H] of the positions that one attention, at one evaluation, has already seen.
 KeyValueCache = MutableMapping[str, Tensor]
@@ -62,6 +62,7 @@ class MultiheadAttention(nn.Module):
     :param dropout: of the attention weights
     :param memory_dim: width of the encoder's output; ``dim`` by default
     :param max_relative_positions: clip distance k of the relative positions, 0 for none
+    :param relative_values: relative positions on the values too; the attention weights are then made explicitly
     :raises ValueError: if the heads do not divide the width
     """
 
@@ -72,6 +73,7 @@ class MultiheadAttention(nn.Module):
         dropout: float = 0.0,
         memory_dim: int | None = None,
         max_relative_positions: int = 0,
+        relative_values: bool = False,
     ) -> None:
         super().__init__()
         if heads <= 0 or dim % heads:
@@ -87,9 +89,9 @@ class MultiheadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
-        self.relative_keys = (
-            RelativePositionKeys(max_relative_positions, dim // heads) if max_relative_positions else None
-        )
+        clip, head_dim = max_relative_positions, dim // heads
+        self.relative_keys = RelativePositionKeys(clip, head_dim) if clip else None
+        self.relative_values = RelativePositionValues(clip, head_dim) if relative_values else None
 
     def forward(
         self,
@@ -111,13 +113,17 @@ class MultiheadAttention(nn.Module):
         query = self._split(self.q_proj(x))
         key, value = self._keys_and_values(x, memory, cache)
         bias = self._bias(query, pattern)
-        if weights is None:
+        if weights is None and self.relative_values is None:
             drop = self.dropout.active
             out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
         else:
             probabilities = self._probabilities(query, key, bias)
-            weights.append(probabilities)
-            out = torch.matmul(self.dropout(probabilities), value)
+            if weights is not None:
+                weights.append(probabilities)
+            probabilities = self.dropout(probabilities)
+            out = torch.matmul(probabilities, value)
+            if self.relative_values is not None:
+                out = out + self.relative_values(probabilities, pattern.index)
         return self.out_proj(out.transpose(1, 2).flatten(2))
 
     def _split(self, x: Tensor) -> Tensor:

@@ -1,11 +1,22 @@
-"""The choice of parts: which scheme, coefficients and history move a stack through depth, and which go together."""
+"""The choice of parts: what moves a stack of layers through depth, and which parts go together."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
-from ode_transformer.numerics import COEFFICIENTS, DepthScheme, RungeKutta, get_tableau
+from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups
+from ode_transformer.numerics import (
+    LEARNED,
+    DepthScheme,
+    RungeKutta,
+    build_coefficients,
+    coefficients_refusal,
+    get_tableau,
+)
+
+STAGE_PARAMETERS = ("shared", "separate")
 
 
 @dataclass(frozen=True)
@@ -14,55 +25,138 @@ class DepthChoice:
 
     :param scheme: name of a tableau
     :param coefficients: key of ``COEFFICIENTS``
-    :param share_coefficients: one set for the stack instead of one for each layer
+    :param share_coefficients: one set for the stack instead of one for each block
+    :param function: one of ``FUNCTIONS``: what the scheme takes for F
+    :param scope: one of ``SCOPES``: which sub-layers it steps
+    :param steps: N steps of size 1/N for each block
+    :param stage_parameters: ``separate`` gives every stage its own copy of the layer (ODE Transformer 2022, footnote 4)
     :param history: one of ``HISTORIES``
     :param normalize_before: the layers are pre-norm
     :param layerdrop: probability with which fairseq would leave out layers
+    :param max_relative_positions: clip distance of the relative positions, 0 for none
+    :param relative_values: relative positions on the values too
     """
 
     scheme: str = "euler"
     coefficients: str = "tableau"
     share_coefficients: bool = False
+    function: str = "increment"
+    scope: str = "san+ffn"
+    steps: int = 1
+    stage_parameters: str = "shared"
     history: str = "none"
     normalize_before: bool = True
     layerdrop: float = 0.0
+    max_relative_positions: int = 0
+    relative_values: bool = False
+
+    @property
+    def learned(self) -> bool:
+        """The coefficients are trained, and belong to the scheme that they were trained with."""
+        return self.coefficients in LEARNED
+
+    @property
+    def copies(self) -> int:
+        """How many copies of its parameters a stepped sub-layer has."""
+        return get_tableau(self.scheme).stages if self.stage_parameters == "separate" else 1
+
+    def trait(self) -> dict[str, str]:
+        """What parameters are trained for and do not show by themselves: a checkpoint keeps it."""
+        return {
+            "scheme": get_tableau(self.scheme).name,
+            "coefficients": self.coefficients,
+            "function": self.function,
+            "scope": self.scope,
+            "steps": str(self.steps),
+            "stage_parameters": self.stage_parameters,
+        }
+
+    def grouping(self, names: Sequence[str]) -> list[Group]:
+        """The blocks of a layer whose sub-layers are called ``names``.
+
+        One stage of the function ``layer-output`` is the layer itself, as in the released code: y would be added once
+        more for nothing.
+        """
+        if self.function == "layer-output" and get_tableau(self.scheme).stages == 1:
+            return [(tuple(names), False)]
+        return groups(self.scope, names)
 
 
 def refusal(choice: DepthChoice) -> str | None:
     """Why the parts of ``choice`` do not go together, in one line; None if they do.
 
-    The one place that knows: options are validated by it, and the tests take their combinations from it.
+    The one place that knows: options are validated by it, the tests take their combinations from it, and the table in
+    the documentation is made from it.
     """
+    for what, value, known in (
+        ("function", choice.function, FUNCTIONS),
+        ("scope", choice.scope, SCOPES),
+        ("stage parameters", choice.stage_parameters, STAGE_PARAMETERS),
+        ("layer history", choice.history, HISTORIES),
+    ):
+        if value not in known:
+            return f"unknown {what} {value!r}; known are {', '.join(known)}"
     try:
         tableau = get_tableau(choice.scheme)
     except ValueError as error:
         return str(error)
-    if choice.coefficients not in COEFFICIENTS:
-        return f"unknown coefficients {choice.coefficients!r}; known are {', '.join(COEFFICIENTS)}"
-    if choice.history not in HISTORIES:
-        return f"unknown layer history {choice.history!r}; known are {', '.join(HISTORIES)}"
-    if choice.coefficients != "tableau" and tableau.stages < 2:
-        return f"coefficients '{choice.coefficients}' weigh at least two stages; scheme '{choice.scheme}' has one"
-    if choice.coefficients == "gate" and min(tableau.b) <= 0:
-        return f"coefficients 'gate' start from positive weights; scheme '{choice.scheme}' has {tableau.b}"
-    if not choice.normalize_before:
-        return "post-norm layers are not y + F(y), which every scheme needs: use pre-norm (normalize-before)"
+    reason = coefficients_refusal(choice.coefficients, tableau)
+    if reason is not None:
+        return reason
+    if choice.steps < 1:
+        return f"the number of steps must be at least 1, not {choice.steps}"
+    if choice.stage_parameters == "separate" and tableau.stages < 2:
+        return f"separate stage parameters need at least two stages; scheme '{choice.scheme}' has one"
+    if choice.function == "layer-output" and tableau.order == 0:
+        return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
+    if choice.function == "layer-output" and choice.steps > 1:
+        return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
+    if choice.function == "increment" and not choice.normalize_before:
+        return "post-norm layers are not y + F(y): use pre-norm (normalize-before) or the function 'layer-output'"
     if choice.layerdrop:
         return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set layerdrop to 0"
+    if choice.relative_values and not choice.max_relative_positions:
+        return "relative positions on the values need a clip distance (max-relative-positions) above 0"
     return None
 
 
-def build_scheme(choice: DepthChoice, layers: int, dim: int) -> DepthScheme:
-    """The scheme of a stack of ``layers`` layers of width ``dim``.
+def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str | None] | None:
+    """Compares what parameters were trained for with what they are to serve now.
 
+    :param trained: :meth:`DepthChoice.trait` of the choice that they were trained for
+    :returns: None if that is the same; otherwise a line that names both, and why it cannot be (None if it can)
+    """
+    changed = {name: value for name, value in wanted.trait().items() if trained.get(name, value) != value}
+    if not changed:
+        return None
+    line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"
+    if trained["coefficients"] in LEARNED or wanted.learned:
+        return line, "learned coefficients belong to the scheme that they were trained with"
+    if "stage_parameters" in changed:
+        return line, "one has parameters that the other lacks"
+    return line, None
+
+
+def _listed(trait: Mapping[str, str]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in trait.items())
+
+
+def build_scheme(choice: DepthChoice, layers: int, sublayers: Sequence[str], dim: int) -> DepthScheme:
+    """The scheme of a stack.
+
+    :param layers: how many layers the stack has
+    :param sublayers: the names of a layer's sub-layers
+    :param dim: width
     :raises ValueError: with the reason, if the parts do not go together
     """
     reason = refusal(choice)
     if reason is not None:
         raise ValueError(reason)
     tableau = get_tableau(choice.scheme)
-    sets = 1 if choice.share_coefficients else layers
-    scheme = RungeKutta(tableau, [COEFFICIENTS[choice.coefficients](tableau, dim) for _ in range(sets)])
+    blocks = layers * sum(stepped for _, stepped in choice.grouping(sublayers))
+    sets = 1 if choice.share_coefficients or not choice.learned else blocks
+    coefficients = [build_coefficients(choice.coefficients, tableau, dim) for _ in range(sets)]
+    scheme = RungeKutta(tableau, coefficients, choice.steps)
     if choice.history == "none":
         return scheme
-    return LayerHistory(scheme, layers, dim, learned=choice.history == "dlcl")
+    return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

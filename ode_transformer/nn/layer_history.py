@@ -2,7 +2,8 @@
 
     x_n = Σ_{i ≤ n} W[n, i] s_i,   s_0 = y_0,   s_i = LN_i(y_i),   y_{n+1} = step(x_n)
 
-``dlcl`` learns W, which starts at the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7,
+Post-norm stacks normalise the sum instead: s_i = y_i, and x_n = LN_n(Σ …) for n ≥ 1. ``dlcl`` learns W, which starts at
+the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7,
 y_0 + Σ W_l F(y_l), sums increments and is another scheme.)
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics import DepthScheme, DepthState, VectorField, Weight, add_weighted
+from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, add_weighted
 
 HISTORIES = ("none", "dense", "dlcl")
 
@@ -24,7 +25,7 @@ class HistoryState(DepthState):
     """Adds what has been remembered.
 
     :param inner: the state of the scheme that steps the layers
-    :param memory: s_0 … s_depth, each [.., dim]
+    :param memory: s_0 … s_n after n layers, each [.., dim]
     """
 
     inner: DepthState = field(kw_only=True)
@@ -38,22 +39,27 @@ class LayerHistory(DepthScheme):
     :param layers: L
     :param dim: width
     :param learned: True for DLCL: (L + 1)² weights, of which the lower triangle is used, as released
+    :param normalize_before: the layers are pre-norm
     """
 
-    def __init__(self, scheme: DepthScheme, layers: int, dim: int, learned: bool) -> None:
+    def __init__(
+        self, scheme: DepthScheme, layers: int, dim: int, learned: bool, normalize_before: bool = True
+    ) -> None:
         super().__init__()
         self.scheme = scheme
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(layers))
         mean = torch.ones(layers + 1, layers + 1).tril() / torch.arange(1, layers + 2)[:, None]
         self.weight = nn.Parameter(mean) if learned else None
+        self.normalize_before = normalize_before
 
     def start(self, y0: Tensor) -> HistoryState:
         return self._remember(self.scheme.start(y0), (y0,))
 
-    def step(self, field: VectorField, depth_state: DepthState) -> HistoryState:
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
         assert isinstance(depth_state, HistoryState)
-        inner = self.scheme.step(field, replace(depth_state.inner, y=depth_state.y))
-        return self._remember(inner, (*depth_state.memory, self.norms[depth_state.depth](inner.y)))
+        inner = self.scheme.step(layer, replace(depth_state.inner, y=depth_state.y))
+        new = self.norms[len(depth_state.memory) - 1](inner.y) if self.normalize_before else inner.y
+        return self._remember(inner, (*depth_state.memory, new))
 
     def weights(self, depth: int) -> Sequence[Weight]:
         """W[depth, 0 … depth]."""
@@ -65,4 +71,6 @@ class LayerHistory(DepthScheme):
         depth = len(memory) - 1
         nothing = memory[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
         x = add_weighted(nothing, self.weights(depth), memory)
-        return HistoryState(x, depth, inner=inner, memory=memory)
+        if depth > 0 and not self.normalize_before:
+            x = self.norms[depth - 1](x)
+        return HistoryState(x, inner.depth, inner=inner, memory=memory)

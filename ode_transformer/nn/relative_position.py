@@ -1,9 +1,11 @@
-"""Relative position representations on the keys (Shaw et al. 2018, Eq. 4).
+"""Relative position representations (Shaw et al. 2018, Eqs. 3 and 4).
 
-    e_ij = q_i · (k_j + A[clip(j − i, −k, k) + k]),   A: 2k + 1 rows of the width of a head, shared by the heads
+    o_ij = clip(j − i, −k, k) + k
+    e_ij = q_i · (k_j + A[o_ij])           on the keys, A: 2k + 1 rows of the width of a head, shared by the heads
+    z_i  = Σ_j p_ij (v_j + B[o_ij])        on the values, B likewise
 
-q_i · A is computed once for each query and offset, [.., T, 2k + 1], and read out for each pair of positions. The rows
-A[…] of all pairs, [T, S, head_dim], are never made.
+The rows A[…] and B[…] of all pairs, [T, S, head_dim], are never made: q_i · A is computed once for each query and
+offset, [.., T, 2k + 1], and read out for each pair; p_ij is summed over the pairs of one offset before it meets B.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ def relative_index(queries: int, keys: int, clip: int, device: torch.device) -> 
     return (row + offset).reshape(-1)
 
 
-class RelativePositionKeys(nn.Module):
-    """The table A and its contribution to the attention scores.
+class _OffsetTable(nn.Module):
+    """One vector for each offset.
 
     :param clip: k > 0, the largest distance that is told apart
     :param head_dim: width of one attention head
+    :raises ValueError: if the clip distance is not positive
     """
 
     def __init__(self, clip: int, head_dim: int) -> None:
@@ -39,6 +42,10 @@ class RelativePositionKeys(nn.Module):
         self.clip = clip
         self.weight = nn.Parameter(torch.empty(2 * clip + 1, head_dim))
         nn.init.xavier_uniform_(self.weight)
+
+
+class RelativePositionKeys(_OffsetTable):
+    """The table A and its contribution to the attention scores."""
 
     def forward(self, query: Tensor, index: Tensor) -> Tensor:
         """The scores that the table adds.
@@ -51,3 +58,19 @@ class RelativePositionKeys(nn.Module):
         products = torch.matmul(query, self.weight.t())  # [B, H, T, 2k + 1]
         pairs = products.reshape(batch * heads, -1).index_select(1, index)
         return pairs.view(batch, heads, length, -1)
+
+
+class RelativePositionValues(_OffsetTable):
+    """The table B and its contribution to what attention reads."""
+
+    def forward(self, probabilities: Tensor, index: Tensor) -> Tensor:
+        """What the table adds to the attended values.
+
+        :param probabilities: attention weights [B, H, T, S]
+        :param index: from :func:`relative_index`
+        :returns: [B, H, T, head_dim]
+        """
+        batch, heads, length, _ = probabilities.shape
+        shares = probabilities.new_zeros(batch * heads, length * (2 * self.clip + 1))
+        shares = shares.index_add(1, index, probabilities.reshape(batch * heads, -1))
+        return torch.matmul(shares.view(batch, heads, length, -1), self.weight)

@@ -3,19 +3,32 @@
 The papers step the merged layer, "SAN + FFN", without writing its F; here it is what the residual layer adds to y.
 
     sub-layer   f(x) = dropout(function(LN(x)))             ODE Transformer (2022) Eqs. 3 and 5: G(LN(y_t), θ_t)
+                output(x) = x + f(x);  post-norm: f(x) = dropout(function(x)), output(x) = LN(x + f(x))
     layer       F(y) = a + FFN(LN(y + a)),  a = SAN(LN(y))  so that y + F(y) is the pre-norm layer
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 from torch import Tensor, nn
 
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import VectorField, sequential_increment
+from ode_transformer.numerics import Block, VectorField, composed, sequential_increment
+
+# What a function is of one layer. The papers' equations step what the layer adds to y; the released code steps the
+# whole layer with its residuals, and adds y once more.
+FUNCTIONS = ("increment", "layer-output")
+
+# Which sub-layers are stepped (ODE Transformer 2022, Figure 4): merged, each alone, or one of them beside plain others.
+SCOPES = ("san+ffn", "san/ffn", "san", "ffn")
+_STEPPED_ALONE = {"san": "self_attn", "ffn": "ffn"}
+
+# What a sub-layer needs beside x at its e-th evaluation, made by copy c of its parameters: (name, e, c) -> arguments.
+SubLayerInputs = Callable[[str, int, int], Mapping[str, Any]]
 
 
 class FeedForward(nn.Module):
@@ -36,33 +49,87 @@ class FeedForward(nn.Module):
 
 
 class SubLayer(nn.Module):
-    """dropout(function(LN(x))): what a pre-norm sub-layer adds to its input.
+    """A function with its layer normalisation, dropout and residual; called with x it returns f(x), what it adds to x.
 
     :param function: maps [.., dim] to [.., dim]; further arguments of a call go to it
     :param dim: width
     :param dropout: of the increment
+    :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     """
 
-    def __init__(self, function: nn.Module, dim: int, dropout: float = 0.0) -> None:
+    def __init__(self, function: nn.Module, dim: int, dropout: float = 0.0, normalize_before: bool = True) -> None:
         super().__init__()
         self.layer_norm = nn.LayerNorm(dim)
         self.function = function
         self.dropout = Dropout(dropout)
+        self.normalize_before = normalize_before
 
     def forward(self, x: Tensor, **inputs: Any) -> Tensor:
-        return self.dropout(self.function(self.layer_norm(x), **inputs))
+        return self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **inputs))
+
+    def output(self, x: Tensor, **inputs: Any) -> Tensor:
+        """The sub-layer with its residual."""
+        y = x + self(x, **inputs)
+        return y if self.normalize_before else self.layer_norm(y)
+
+
+# Names of sub-layers that form one block, and whether a scheme steps it.
+Group = tuple[tuple[str, ...], bool]
+
+
+def groups(scope: str, names: Sequence[str]) -> list[Group]:
+    """How a scope divides the sub-layers ``names`` of a layer into blocks that act in turn."""
+    if scope == "san+ffn":
+        return [(tuple(names), True)]
+    return [((name,), scope == "san/ffn" or name == _STEPPED_ALONE[scope]) for name in names]
 
 
 class Layer(nn.ModuleDict):
-    """Named sub-layers that act in turn. Called with y it returns F(y), what they add to y together."""
+    """Named sub-layers that act in turn; in place of a sub-layer, a list of copies with parameters of their own.
 
-    def fields(self, inputs: Mapping[str, Mapping[str, Any]]) -> list[VectorField]:
-        """The sub-layers as vector fields of y alone.
+    Of copies, evaluation e reads number e modulo their count: every stage of a scheme has its own
+    (ODE Transformer 2022, footnote 4).
+    """
 
-        :param inputs: what a sub-layer needs beside y, by its name; sub-layers that need nothing may be absent
+    def blocks(
+        self, inputs: SubLayerInputs, function: str = "increment", grouping: Sequence[Group] | None = None
+    ) -> list[Block]:
+        """The layer as a depth scheme takes it; the evaluations of each sub-layer are counted from here on.
+
+        :param function: one of ``FUNCTIONS``
+        :param grouping: from :func:`groups`; by default all sub-layers are one block
         """
-        return [partial(sublayer, **inputs.get(name, {})) for name, sublayer in self.items()]
+        sublayers = {name: _Evaluations(name, self[name], inputs) for name in self}
+        blocks = []
+        for names, stepped in grouping or groups("san+ffn", tuple(self)):
+            members = [sublayers[name] for name in names]
+            field: VectorField
+            if stepped and function == "increment":
+                field = partial(sequential_increment, [member.increment for member in members])
+            else:
+                field = partial(composed, [member.output for member in members])
+            blocks.append(Block(field, stepped))
+        return blocks
 
-    def forward(self, y: Tensor, inputs: Mapping[str, Mapping[str, Any]]) -> Tensor:
-        """F(y), [B, T, C] -> [B, T, C]; ``inputs`` as in :meth:`fields`."""
-        return sequential_increment(self.fields(inputs), y)
+
+class _Evaluations:
+    """Counts how often a sub-layer is evaluated, so that every evaluation has its parameters and its cache."""
+
+    def __init__(self, name: str, sublayer: nn.Module, inputs: SubLayerInputs) -> None:
+        self.name = name
+        self.copies = list(sublayer) if isinstance(sublayer, nn.ModuleList) else [sublayer]
+        self.inputs = inputs
+        self.evaluation = count()
+
+    def increment(self, x: Tensor) -> Tensor:
+        sublayer, inputs = self._next()
+        return sublayer(x, **inputs)
+
+    def output(self, x: Tensor) -> Tensor:
+        sublayer, inputs = self._next()
+        return sublayer.output(x, **inputs)
+
+    def _next(self) -> tuple[Any, Mapping[str, Any]]:
+        evaluation = next(self.evaluation)
+        copy = evaluation % len(self.copies)
+        return self.copies[copy], self.inputs(self.name, evaluation, copy)

@@ -1,14 +1,17 @@
 """Numerical schemes for y' = f(y): PyTorch only, no knowledge of Transformers or fairseq."""
 
-from ode_transformer.numerics.coefficients import COEFFICIENTS
-from ode_transformer.numerics.depth import DepthScheme, DepthState, RungeKutta
+from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
+from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta
 from ode_transformer.numerics.runge_kutta import VectorField, Weight, add_weighted, runge_kutta_step, stage_increments
-from ode_transformer.numerics.splitting import sequential_increment
+from ode_transformer.numerics.splitting import composed, sequential_increment
 from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
 
 __all__ = [
     "COEFFICIENTS",
+    "LEARNED",
     "TABLEAUS",
+    "Block",
+    "BlockwiseScheme",
     "ButcherTableau",
     "DepthScheme",
     "DepthState",
@@ -16,6 +19,9 @@ __all__ = [
     "VectorField",
     "Weight",
     "add_weighted",
+    "build_coefficients",
+    "coefficients_refusal",
+    "composed",
     "get_tableau",
     "runge_kutta_step",
     "scheme_names",

@@ -7,6 +7,7 @@ order of accuracy. Each class maps the increments (F_1, …, F_s), each [..., di
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
@@ -49,41 +50,85 @@ class ScalarCoefficients(nn.Module):
         return self.weight.unbind()
 
 
-class GateCoefficients(nn.Module):
-    """γ = softmax([W·[F_1; …; F_s] + b; 0]), for each position; two stages give the paper's g and 1 − g.
+class ProjectedCoefficients(nn.Module, ABC):
+    """γ = link(W·[F_1; …; F_s] + β): s numbers for each position, read from the increments themselves.
 
-    g = sigmoid(W·[F_1; F_2] + b), y + g F_1 + (1 − g) F_2 (2022, Eqs. 25 and 26). More stages are our generalisation.
-    W starts at zero and b where the softmax gives the tableau's weights, so training starts from the scheme itself; the
+    W starts at zero and β where the link gives the tableau's weights, so training starts from the scheme itself; the
     papers leave the start open. Computed in float32 whatever the precision of the increments, under autocast too.
     """
 
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
         super().__init__()
-        if tableau.stages < 2:
-            raise ValueError(f"coefficients 'gate' need at least two stages; scheme '{tableau.name}' has one")
-        if min(tableau.b) <= 0:
-            raise ValueError(
-                f"coefficients 'gate' start from weights that must be positive; '{tableau.name}' has {tableau.b}"
-            )
-        self.projection = nn.Linear(tableau.stages * dim, tableau.stages - 1)
+        start = torch.tensor(self.inverse(tableau.b))
+        self.projection = nn.Linear(tableau.stages * dim, len(start))
         nn.init.zeros_(self.projection.weight)
         with torch.no_grad():
-            self.projection.bias.copy_(torch.tensor([math.log(b / tableau.b[-1]) for b in tableau.b[:-1]]))
+            self.projection.bias.copy_(start)
+
+    @staticmethod
+    @abstractmethod
+    def link(logits: Tensor) -> Tensor:
+        """[..., logits] -> [..., s], the weights."""
+
+    @staticmethod
+    @abstractmethod
+    def inverse(weights: Sequence[float]) -> list[float]:
+        """The logits that :meth:`link` maps to ``weights``."""
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
         with torch.autocast(increments[0].device.type, enabled=False):
-            return self._weights(increments)
+            return self.link(self._logits(increments)).split(1, dim=-1)
 
-    def _weights(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
+    def _logits(self, increments: Sequence[Tensor]) -> Tensor:
         dtype = torch.promote_types(increments[0].dtype, torch.float32)
-        weight, bias = self.projection.weight.to(dtype), self.projection.bias.to(dtype)
         # W·[F_1; …; F_s] as a sum over the blocks of W: the concatenation is never made.
-        blocks = weight.chunk(len(increments), dim=1)
-        logits = bias + sum(
-            nn.functional.linear(f.to(dtype), block) for f, block in zip(increments, blocks, strict=True)
-        )
-        logits = torch.cat([logits, logits.new_zeros(*logits.shape[:-1], 1)], dim=-1)
-        return logits.softmax(dim=-1).split(1, dim=-1)
+        blocks = self.projection.weight.to(dtype).chunk(len(increments), dim=1)
+        logits = self.projection.bias.to(dtype)
+        for increment, block in zip(increments, blocks, strict=True):
+            logits = logits + nn.functional.linear(increment.to(dtype), block)
+        return logits
+
+
+class GateCoefficients(ProjectedCoefficients):
+    """γ = softmax of s − 1 logits and a 0; two stages give the paper's g and 1 − g.
+
+    g = sigmoid(W·[F_1; F_2] + β), y + g F_1 + (1 − g) F_2 (2022, Eqs. 25 and 26). More stages are our generalisation.
+    """
+
+    @staticmethod
+    def link(logits: Tensor) -> Tensor:
+        return torch.cat([logits, logits.new_zeros(*logits.shape[:-1], 1)], dim=-1).softmax(dim=-1)
+
+    @staticmethod
+    def inverse(weights: Sequence[float]) -> list[float]:
+        return [math.log(b / weights[-1]) for b in weights[:-1]]
+
+
+class SigmoidCoefficients(ProjectedCoefficients):
+    """γ_i = sigmoid of a logit of its own, "sigmoid, sigmoid" of 2022, Table 10.
+
+    The paper names the functions alone. That every stage reads all increments, as the gate does, is our decision.
+    """
+
+    @staticmethod
+    def link(logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    @staticmethod
+    def inverse(weights: Sequence[float]) -> list[float]:
+        return [math.log(b / (1 - b)) for b in weights]
+
+
+class TanhCoefficients(ProjectedCoefficients):
+    """γ_i = tanh of a logit of its own, "tanh, tanh" of 2022, Table 10; its inputs as for ``sigmoid``."""
+
+    @staticmethod
+    def link(logits: Tensor) -> Tensor:
+        return logits.tanh()
+
+    @staticmethod
+    def inverse(weights: Sequence[float]) -> list[float]:
+        return [math.atanh(b) for b in weights]
 
 
 COEFFICIENTS: dict[str, Callable[[ButcherTableau, int], nn.Module]] = {
@@ -91,4 +136,34 @@ COEFFICIENTS: dict[str, Callable[[ButcherTableau, int], nn.Module]] = {
     "ones": OnesCoefficients,
     "scalar": ScalarCoefficients,
     "gate": GateCoefficients,
+    "sigmoid": SigmoidCoefficients,
+    "tanh": TanhCoefficients,
 }
+LEARNED = ("scalar", "gate", "sigmoid", "tanh")
+_PROJECTED = ("gate", "sigmoid", "tanh")
+
+
+def coefficients_refusal(name: str, tableau: ButcherTableau) -> str | None:
+    """Why the coefficients ``name`` cannot weigh the stages of ``tableau``, in one line; None if they can."""
+    if name not in COEFFICIENTS:
+        return f"unknown coefficients {name!r}; known are {', '.join(COEFFICIENTS)}"
+    if name == "tableau":
+        return None
+    if tableau.stages < 2:
+        return f"coefficients '{name}' weigh at least two stages; scheme '{tableau.name}' has one"
+    if tableau.order == 0:
+        return f"scheme '{tableau.name}' applies the layer again and again and has no weights to choose"
+    if name in _PROJECTED and not all(0 < b < 1 for b in tableau.b):
+        return f"coefficients '{name}' start from weights between 0 and 1; scheme '{tableau.name}' has {tableau.b}"
+    return None
+
+
+def build_coefficients(name: str, tableau: ButcherTableau, dim: int) -> nn.Module:
+    """The coefficients called ``name`` for the stages of ``tableau`` on states of width ``dim``.
+
+    :raises ValueError: with the reason, if they cannot weigh these stages
+    """
+    reason = coefficients_refusal(name, tableau)
+    if reason is not None:
+        raise ValueError(reason)
+    return COEFFICIENTS[name](tableau, dim)

@@ -1,12 +1,13 @@
 """The depth protocol: how a representation moves through a stack of layers.
 
-A scheme takes a start y_0 and the layers' vector fields one by one:
+A scheme takes a start y_0 and the layers one by one:
 
     depth_state = scheme.start(y_0)
-    depth_state = scheme.step(field, depth_state)      for each layer
+    depth_state = scheme.step(layer, depth_state)      for each layer
     y_L         = scheme.finish(depth_state)
 
-One-step schemes keep nothing but y; a scheme with memory keeps what it needs in its own subclass of
+A layer is given as its blocks, vector fields that act in turn: one for a whole Transformer layer, or one for each
+sub-layer. One-step schemes keep nothing but y; a scheme with memory keeps what it needs in its own subclass of
 :class:`DepthState`.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -23,11 +24,23 @@ from ode_transformer.numerics.tableau import ButcherTableau
 
 
 @dataclass(frozen=True)
+class Block:
+    """A part of a layer.
+
+    :param field: the vector field f of y' = f(y), if the block is stepped; otherwise the map from y to the next y
+    :param stepped: a scheme steps the block; otherwise it is applied as it is
+    """
+
+    field: VectorField
+    stepped: bool = True
+
+
+@dataclass(frozen=True)
 class DepthState:
     """What passes from layer to layer.
 
     :param y: what the next layer reads, [..., dim]
-    :param depth: how many layers have been passed
+    :param depth: how many blocks have been stepped
     """
 
     y: Tensor
@@ -41,33 +54,53 @@ class DepthScheme(nn.Module, ABC):
         return DepthState(y0)
 
     @abstractmethod
-    def step(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        """Passes one layer, whose vector field is ``field``."""
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        """Passes one layer."""
 
     def finish(self, depth_state: DepthState) -> Tensor:
         return depth_state.y
 
     def integrate(self, fields: Iterable[VectorField], y0: Tensor) -> Tensor:
-        """Moves ``y0`` through all ``fields``."""
+        """Moves ``y0`` through layers of one block each."""
         depth_state = self.start(y0)
         for field in fields:
-            depth_state = self.step(field, depth_state)
+            depth_state = self.step([Block(field)], depth_state)
         return self.finish(depth_state)
 
 
-class RungeKutta(DepthScheme):
-    """One Runge–Kutta step of size 1 for each layer.
+class BlockwiseScheme(DepthScheme):
+    """A scheme that steps one vector field at a time, whatever layer it belongs to."""
+
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        for block in layer:
+            if block.stepped:
+                depth_state = self.step_block(block.field, depth_state)
+            else:
+                depth_state = replace(depth_state, y=block.field(depth_state.y))
+        return depth_state
+
+    @abstractmethod
+    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
+        """Passes one block, whose vector field is ``field``."""
+
+
+class RungeKutta(BlockwiseScheme):
+    """Runge–Kutta steps over each block, from its beginning t = 0 to its end t = 1.
 
     :param tableau: the scheme
-    :param coefficients: one set for each layer, or a single set that all layers share
+    :param coefficients: one set for each block, or a single set that all blocks share
+    :param steps: N steps of size 1/N
     """
 
-    def __init__(self, tableau: ButcherTableau, coefficients: Sequence[nn.Module]) -> None:
+    def __init__(self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1) -> None:
         super().__init__()
         self.tableau = tableau
         self.coefficients = nn.ModuleList(coefficients)
+        self.steps = steps
 
-    def step(self, field: VectorField, depth_state: DepthState) -> DepthState:
+    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         weigh = self.coefficients[depth_state.depth if len(self.coefficients) > 1 else 0]
-        y = runge_kutta_step(field, depth_state.y, self.tableau, weigh)
+        y = depth_state.y
+        for _ in range(self.steps):
+            y = runge_kutta_step(field, y, self.tableau, weigh, 1 / self.steps)
         return DepthState(y, depth_state.depth + 1)

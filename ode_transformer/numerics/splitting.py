@@ -1,8 +1,8 @@
-"""Operator splitting: one vector field made of several that act in turn."""
+"""Operator splitting: several vector fields, or several maps, that act in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -21,3 +21,10 @@ def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:
     for field in fields[1:]:
         total = total + field(y + total)
     return total
+
+
+def composed(maps: Sequence[Callable[[Tensor], Tensor]], y: Tensor) -> Tensor:
+    """Φ_n(… Φ_2(Φ_1(y)))."""
+    for each in maps:
+        y = each(y)
+    return y

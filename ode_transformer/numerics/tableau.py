@@ -19,13 +19,14 @@ class ButcherTableau:
     """One explicit Runge–Kutta scheme, checked when it is built.
 
     :param name: what users call it
-    :param order: global order of accuracy, proved by measurement in the tests
+    :param order: global order of accuracy, proved by measurement in the tests; 0 for a rule that borrows the form of a
+        step but does not solve y' = f(y), and alone may break Σ b = 1
     :param a: stage weights; row i has i entries
-    :param b: weights of the increments, Σ b = 1
+    :param b: weights of the increments
     :param c: nodes; c_i = Σ_j a_ij
     :param source: where the scheme comes from
     :param aliases: further names
-    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or Σ b ≠ 1
+    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or Σ b ≠ 1 where it has to
     """
 
     name: str
@@ -44,7 +45,7 @@ class ButcherTableau:
                 raise ValueError(f"tableau {self.name}: row {i + 1} of a must have {i} entries, not {len(row)}")
             if not math.isclose(sum(row), node, abs_tol=1e-12):
                 raise ValueError(f"tableau {self.name}: row {i + 1} of a sums to {sum(row)}, its node is {node}")
-        if not math.isclose(sum(self.b), 1.0, abs_tol=1e-12):
+        if self.order > 0 and not math.isclose(sum(self.b), 1.0, abs_tol=1e-12):
             raise ValueError(f"tableau {self.name}: the weights b sum to {sum(self.b)}, not to 1")
 
     @property
@@ -84,6 +85,9 @@ TABLEAUS: tuple[ButcherTableau, ...] = (
     _tableau("rk38", 4, "1/3; -1/3 1; 1 -1 1", "1/8 3/8 3/8 1/8", "Kutta 1901, the 3/8 rule"),
     # The authors' code evaluates the third stage at y + k2 where Kutta's rule says y - k1 + 2 k2, which costs an order.
     _tableau("rk3-released", 2, "1/2; 0 1", "1/6 4/6 1/6", "released ODE Transformer code; for parity only"),
+    # y + F(y) again and again: as many Euler steps of full size as there are stages, all with one layer.
+    _tableau("repeat", 0, "1", "1 1", "plain weight sharing; ODE Transformer (2022) Table 10, first row", ("repeat2",)),
+    _tableau("repeat4", 0, "1; 1 1; 1 1 1", "1 1 1 1", "plain weight sharing, as many evaluations as rk4"),
 )
 
 _BY_NAME = {name: tableau for tableau in TABLEAUS for name in (tableau.name, *tableau.aliases)}

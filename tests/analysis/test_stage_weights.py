@@ -29,7 +29,7 @@ def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
     for handle in handles:
         handle.remove()
     rows = collect(model)
-    assert [(row.stack, row.layer) for row in rows] == [("encoder", 1), ("encoder", 2)]
+    assert [row.block for row in rows] == ["encoder layer 1", "encoder layer 2"]
     for row, gate in zip(rows, seen, strict=True):
         real = gate[SOURCE.ne(PAD)]
         assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
@@ -40,11 +40,31 @@ def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
 def test_scalars_of_both_stacks() -> None:
     model = small_model(encoder_ode_scheme="rk4", decoder_ode_scheme="rk2", ode_coefficients="scalar")
     rows = collect(model)
-    assert [(row.stack, row.layer) for row in rows] == [(s, n) for s in ("encoder", "decoder") for n in (1, 2)]
+    assert [row.block for row in rows] == [f"{s} layer {n}" for s in ("encoder", "decoder") for n in (1, 2)]
     for row in rows:
-        weight = getattr(model, row.stack).scheme.scheme.coefficients[row.layer - 1].weight
+        stack, _, number = row.block.split()
+        weight = getattr(model, stack).scheme.scheme.coefficients[int(number) - 1].weight
         assert row.mean == pytest.approx(weight.tolist(), abs=1e-6)
         assert row.deviation == pytest.approx([0] * len(weight), abs=1e-6)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_each_stepped_block_is_reported_whatever_the_steps(share: bool) -> None:
+    model = small_model(
+        encoder_ode_scheme="rk2", ode_coefficients="gate", ode_function_scope="san/ffn", ode_steps=2,
+        ode_share_coefficients=share,
+    )  # fmt: skip
+    seen: list[torch.Tensor] = []
+    for coefficients in model.encoder.scheme.scheme.coefficients:
+        coefficients.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1)))
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    rows = collect(model)
+    names = [f"encoder layer {layer} {name}" for layer in (1, 2) for name in ("self_attn", "ffn")]
+    assert [row.block for row in rows] == names
+    for number, row in enumerate(rows):
+        both = torch.cat([gate[SOURCE.ne(PAD)] for gate in seen[2 * number : 2 * number + 2]])
+        assert row.mean[0] == pytest.approx(both.mean().item(), abs=1e-6)
 
 
 def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:

@@ -82,7 +82,7 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"ode_coefficients": "gate"}, "--ode-coefficients gate .* weighs at least two stages"),
         (
             {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
-            "--encoder-ode-scheme midpoint: coefficients 'gate' start from positive",
+            "--encoder-ode-scheme midpoint: coefficients 'gate' start from weights between 0 and 1",
         ),
         ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
         ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),

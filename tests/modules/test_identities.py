@@ -4,6 +4,8 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, small_model, teacher_forced
 
+from ode_transformer.nn import attention_pattern
+
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 RENAMED = {
     "self_attn.layer_norm": "self_attn_layer_norm",
@@ -18,6 +20,17 @@ RENAMED = {
 def encode(encoder, source) -> torch.Tensor:
     with torch.no_grad():
         return encoder(source, None)["encoder_out"][0]
+
+
+def fairseqs_names(model) -> dict[str, torch.Tensor]:
+    """The state of a model of ours as fairseq's own transformer names it."""
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        for old, new in RENAMED.items():
+            name = name.replace(old, new)
+        if not name.endswith("_extra_state"):  # what the parameters are for, which fairseq does not keep
+            weights[name] = tensor
+    return weights
 
 
 STOCK = SMALL | {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -38,12 +51,7 @@ def test_euler_is_fairseqs_own_pre_norm_transformer(more: dict) -> None:
     """Same weights, same encoder output, logits and attention."""
     ours = small_model(**OPTIONS, **more)
     stock = build_model("transformer", **(STOCK | more)).double()
-    weights = {}
-    for name, tensor in ours.state_dict().items():
-        for old, new in RENAMED.items():
-            name = name.replace(old, new)
-        weights[name] = tensor
-    stock.load_state_dict(weights)
+    stock.load_state_dict(fairseqs_names(ours))
     source, previous = batch([6, 4, 2]), teacher_forced(batch([5, 7, 2], seed=1))
     real, written = source.ne(PAD).t(), previous.ne(PAD)
     torch.testing.assert_close(encode(ours.encoder, source)[real], encode(stock.encoder, source)[real])
@@ -64,6 +72,83 @@ def test_euler_is_fairseqs_own_pre_norm_transformer(more: dict) -> None:
             torch.testing.assert_close(out[written], expected[written], rtol=0, atol=1e-5)
             attention, stock_attention = extra["attn"][0].double(), stock_extra["attn"][0].double()
             torch.testing.assert_close(attention[written], stock_attention[written], rtol=0, atol=1e-6)
+
+
+def test_layer_output_of_one_stage_is_fairseqs_own_post_norm_transformer() -> None:
+    """Released code: without a scheme, the layers as they are, one after another."""
+    ours = small_model(post_norm=True, ode_function="layer-output", **OPTIONS)
+    stock = build_model("transformer", **{name: value for name, value in STOCK.items() if "normalize" not in name})
+    stock = stock.double()
+    stock.load_state_dict(fairseqs_names(ours))
+    source, previous = batch([6, 4, 2]), teacher_forced(batch([5, 7, 2], seed=1))
+    real, written = source.ne(PAD).t(), previous.ne(PAD)
+    torch.testing.assert_close(encode(ours.encoder, source)[real], encode(stock.encoder, source)[real])
+    with torch.no_grad():
+        outs = [model(source, None, previous)[0] for model in (ours, stock)]
+    torch.testing.assert_close(outs[0][written], outs[1][written], rtol=0, atol=1e-5)
+
+
+def test_repeat_is_ones_with_rk2() -> None:
+    ones = small_model(encoder_ode_scheme="rk2", ode_coefficients="ones", **OPTIONS).encoder
+    repeat = small_model(encoder_ode_scheme="repeat", **OPTIONS).encoder
+    source = batch([6, 4, 2])
+    torch.testing.assert_close(encode(repeat, source), encode(ones, source))
+
+
+def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
+    shared = small_model(encoder_ode_scheme="rk4", **OPTIONS).encoder
+    separate = small_model(encoder_ode_scheme="rk4", ode_stage_parameters="separate", **OPTIONS).encoder
+    weights = {}
+    for name, tensor in shared.state_dict().items():
+        for sublayer in ("self_attn", "ffn"):
+            if f".{sublayer}." in name:
+                for stage in range(4):
+                    weights[name.replace(f".{sublayer}.", f".{sublayer}.{stage}.", 1)] = tensor
+                break
+        else:
+            weights[name] = tensor
+    separate.load_state_dict(weights)
+    source = batch([6, 4, 2])
+    torch.testing.assert_close(encode(separate, source), encode(shared, source))
+    sizes = [sum(p.numel() for p in encoder.layers.parameters()) for encoder in (separate, shared)]
+    assert sizes[0] == 4 * sizes[1]
+
+
+def test_steps_of_full_order_approach_one_flow() -> None:
+    """More steps of a scheme, or one of higher order, come nearer to the same limit of each layer."""
+
+    def encoder(scheme: str, steps: int):
+        return small_model(encoder_ode_scheme=scheme, ode_steps=steps, activation_fn="gelu", **OPTIONS).encoder
+
+    source = batch([6, 4])
+    exact = encode(encoder("rk4", 64), source)
+    errors = [(encode(encoder(*parts), source) - exact).norm() for parts in (("euler", 1), ("euler", 8), ("rk4", 8))]
+    assert errors[0] > 3 * errors[1] > 300 * errors[2]
+
+
+@pytest.mark.parametrize(
+    ("parts", "factor"),
+    [
+        ({"encoder_ode_scheme": "rk2", "ode_coefficients": "ones"}, 4),
+        ({"encoder_ode_scheme": "rk2"}, 2.5),
+        ({"encoder_ode_scheme": "rk4"}, 2.708333333333333),
+        ({"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"}, None),  # 3 − g
+    ],
+)
+def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts: dict, factor: float | None) -> None:
+    """Layers that add nothing: F̂(y) = y, so a block multiplies y (released code)."""
+    encoder = small_model(ode_function="layer-output", encoder_layers=1, **OPTIONS | parts).encoder
+    y = torch.randn(2, 3, 16, dtype=torch.float64)
+    with torch.no_grad():
+        for name, last in (("self_attn", "out_proj"), ("ffn", "fc2")):
+            for parameter in getattr(encoder.layers[0][name].function, last).parameters():
+                parameter.zero_()
+        pattern = {"pattern": attention_pattern(3, 3, y.device)}
+        got, _ = encoder.through_depth(y, lambda layer, name, e, c: pattern if name == "self_attn" else {})
+        if factor is None:
+            logit = encoder.scheme.coefficients[0].projection(torch.cat([y, 2 * y], dim=-1))
+            factor = 3 - logit.sigmoid()
+    torch.testing.assert_close(got, factor * y)
 
 
 def test_ones_with_rk2_is_each_layer_applied_twice() -> None:
@@ -102,7 +187,6 @@ def test_layers_that_add_nothing_leave_the_embedding_alone() -> None:
 
 def test_the_scheme_converges_on_the_real_vector_field() -> None:
     """The field of one encoder layer, smooth under GELU, is integrated with each scheme's order."""
-    from ode_transformer.nn import attention_pattern
     from ode_transformer.numerics import get_tableau, runge_kutta_step
 
     encoder = small_model(activation_fn="gelu").encoder
@@ -113,7 +197,9 @@ def test_the_scheme_converges_on_the_real_vector_field() -> None:
         y = y0
         for _ in range(steps):
             y = runge_kutta_step(
-                lambda y: encoder.layers[0](y, {"self_attn": {"pattern": pattern}}),
+                encoder.layers[0]
+                .blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})[0]
+                .field,
                 y,
                 get_tableau(scheme),
                 step_size=1 / steps,

@@ -33,7 +33,11 @@ def naive(attention: MultiheadAttention, x: torch.Tensor, lengths: list[int], ca
                         vector = vector + attention.relative_keys.weight[max(-clip, min(clip, j - i)) + clip]
                     scores.append(query[i, part] @ vector / width**0.5)
                 shares = torch.stack(scores).softmax(0)
-                out[b, i, part] = sum(share * value[j, part] for share, j in zip(shares, seen, strict=True))
+                for share, j in zip(shares, seen, strict=True):
+                    read = value[j, part]
+                    if attention.relative_values is not None:
+                        read = read + attention.relative_values.weight[max(-clip, min(clip, j - i)) + clip]
+                    out[b, i, part] += share * read
     return attention.out_proj(out)
 
 
@@ -44,9 +48,11 @@ def padding(lengths: list[int]) -> torch.Tensor:
 @pytest.mark.parametrize("clip", [0, CLIP, 20])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("explicit", [False, True])
-def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool) -> None:
+@pytest.mark.parametrize("values", [False, True])
+def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool, values: bool) -> None:
     torch.manual_seed(0)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    values = values and clip > 0
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
     pattern = attention_pattern(5, 5, x.device, padding(lengths), causal, clip)
@@ -79,6 +85,15 @@ def test_padding_and_order_of_the_batch_do_not_matter(lengths: list[int], clip: 
     torch.testing.assert_close(reordered, out[order])
 
 
+def test_gradcheck_with_relative_values() -> None:
+    torch.manual_seed(1)
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP, relative_values=True).double()
+    x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
+    pattern = attention_pattern(4, 4, x.device, padding([4, 2]), True, CLIP)
+    tables = attention.relative_keys.weight, attention.relative_values.weight
+    assert torch.autograd.gradcheck(lambda x, *_: attention(x, pattern), (x, *tables))
+
+
 def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
     torch.manual_seed(1)
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP).double()
@@ -95,10 +110,10 @@ def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
         torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("clip", [0, CLIP])
-def test_step_by_step_equals_the_full_pass(clip: int) -> None:
+@pytest.mark.parametrize(("clip", "values"), [(0, False), (CLIP, False), (CLIP, True)])
+def test_step_by_step_equals_the_full_pass(clip: int, values: bool) -> None:
     torch.manual_seed(2)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
     x = torch.randn(2, 6, DIM, dtype=torch.float64)
     full = attention(x, attention_pattern(6, 6, x.device, None, True, clip))
     cache: dict[str, torch.Tensor] = {}
@@ -144,10 +159,11 @@ def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
         attention.float()
 
 
-def test_memory_stays_far_below_a_vector_for_each_pair_of_positions() -> None:
+@pytest.mark.parametrize("values", [False, True])
+def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool) -> None:
     """The bias is T² for each head; a (T, T, head_dim) tensor would be head_dim times that."""
     length, dim = 64, 256
-    attention = MultiheadAttention(dim, 1, max_relative_positions=8)
+    attention = MultiheadAttention(dim, 1, max_relative_positions=8, relative_values=values)
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):

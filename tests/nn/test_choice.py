@@ -4,14 +4,30 @@ import itertools
 
 import pytest
 import torch
+from cover_for_tests import pairwise
+from torch import nn
 
-from ode_transformer.nn import HISTORIES, DepthChoice, build_scheme, refusal
+from ode_transformer.nn import (
+    FUNCTIONS,
+    HISTORIES,
+    SCOPES,
+    STAGE_PARAMETERS,
+    DepthChoice,
+    Layer,
+    SubLayer,
+    build_scheme,
+    refusal,
+    swapped,
+)
 from ode_transformer.numerics import COEFFICIENTS, TABLEAUS
 
 DIM = 4
-COMBINATIONS = [
-    DepthChoice(tableau.name, coefficients, share, history)
-    for tableau, coefficients, share, history in itertools.product(TABLEAUS, COEFFICIENTS, (False, True), HISTORIES)
+NAMES = ("self_attn", "ffn")
+NUMERICS = [
+    DepthChoice(tableau.name, coefficients, share, history=history, steps=steps)
+    for tableau, coefficients, share, history, steps in itertools.product(
+        TABLEAUS, COEFFICIENTS, (False, True), HISTORIES, (1, 2)
+    )
 ]
 
 
@@ -19,33 +35,134 @@ def field(y: torch.Tensor) -> torch.Tensor:
     return 0.5 * torch.tanh(y)
 
 
-@pytest.mark.parametrize(
-    "choice", COMBINATIONS, ids=lambda c: f"{c.scheme}-{c.coefficients}-{c.share_coefficients}-{c.history}"
-)
-def test_each_combination_works_or_is_refused(choice: DepthChoice) -> None:
-    reason = refusal(choice)
-    if reason is not None:
-        assert "\n" not in reason
-        with pytest.raises(ValueError) as raised:
-            build_scheme(choice, 2, DIM)
-        assert str(raised.value) == reason
-        return
-    scheme = build_scheme(choice, 2, DIM)
-    y0 = torch.randn(3, DIM, requires_grad=True)
-    scheme.integrate([field, field], y0).square().sum().backward()
-    assert y0.grad.isfinite().all()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in scheme.parameters())
-    if choice.history == "none" and choice.coefficients != "scalar":
-        torch.testing.assert_close(scheme.integrate([torch.zeros_like] * 2, y0), y0)
+@pytest.mark.parametrize("tableau", [t.name for t in TABLEAUS])
+@pytest.mark.parametrize("coefficients", COEFFICIENTS)
+def test_each_combination_of_numerics_works_or_is_refused(tableau: str, coefficients: str) -> None:
+    for choice in NUMERICS:
+        if (choice.scheme, choice.coefficients) != (tableau, coefficients):
+            continue
+        reason = refusal(choice)
+        if reason is not None:
+            assert "\n" not in reason
+            with pytest.raises(ValueError) as raised:
+                build_scheme(choice, 2, NAMES, DIM)
+            assert str(raised.value) == reason
+            continue
+        scheme = build_scheme(choice, 2, NAMES, DIM)
+        y0 = torch.randn(3, DIM, requires_grad=True)
+        scheme.integrate([field, field], y0).square().sum().backward()
+        assert y0.grad.isfinite().all()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in scheme.parameters())
+        if choice.history == "none" and choice.coefficients != "scalar":
+            torch.testing.assert_close(scheme.integrate([torch.zeros_like] * 2, y0), y0)
 
 
-def test_exactly_these_combinations_are_refused() -> None:
-    """One stage with anything to weigh, and a gate over a weight of zero."""
-    refused = {(c.scheme, c.coefficients) for c in COMBINATIONS if refusal(c)}
-    one_stage = {(t.name, name) for t in TABLEAUS for name in COEFFICIENTS if t.stages == 1 and name != "tableau"}
-    zero_weight = {(t.name, "gate") for t in TABLEAUS if 0 in t.b}
-    assert refused == one_stage | zero_weight
-    assert {("euler", "gate"), ("euler", "ones"), ("euler", "scalar"), ("midpoint", "gate")} <= refused
+def test_exactly_these_combinations_of_numerics_are_refused() -> None:
+    refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c)}
+    others = [name for name in COEFFICIENTS if name != "tableau"]
+    one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1}
+    repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
+    zero_weight = {(t.name, name) for t in TABLEAUS for name in ("gate", "sigmoid", "tanh") if 0 in t.b}
+    assert refused == one_stage | repeats | zero_weight
+    assert {("euler", "gate"), ("euler", "scalar"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
+
+
+AXES = {
+    "scheme": [t.name for t in TABLEAUS],
+    "coefficients": list(COEFFICIENTS),
+    "share_coefficients": [False, True],
+    "function": FUNCTIONS,
+    "scope": SCOPES,
+    "steps": [1, 3],
+    "stage_parameters": STAGE_PARAMETERS,
+    "history": HISTORIES,
+    "normalize_before": [True, False],
+}
+COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(DepthChoice(**parts)) is None)]
+
+
+def layer(choice: DepthChoice) -> Layer:
+    def sublayer() -> SubLayer:
+        return SubLayer(nn.Linear(DIM, DIM), DIM, normalize_before=choice.normalize_before)
+
+    return Layer({name: nn.ModuleList(sublayer() for _ in range(choice.copies)) for name in NAMES}).double()
+
+
+@pytest.mark.parametrize("choice", COVER, ids=lambda c: "-".join(map(str, vars(c).values())))
+def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
+    """Two layers, stepped as the choice says, against the definition written out for one layer after another."""
+    layers = [layer(choice), layer(choice)]
+    scheme = build_scheme(choice, 2, NAMES, DIM).double()
+    for parameter in scheme.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    y0 = torch.randn(3, DIM, dtype=torch.float64)
+    grouping = choice.grouping(NAMES)
+    depth_state = scheme.start(y0)
+    for each in layers:
+        depth_state = scheme.step(each.blocks(lambda name, e, c: {}, choice.function, grouping), depth_state)
+    torch.testing.assert_close(scheme.finish(depth_state), by_definition(choice, layers, scheme, y0))
+
+
+def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y0: torch.Tensor) -> torch.Tensor:
+    """The equations with loops, nothing shared with the package but weights and the tableau's numbers."""
+    (tableau,) = (t for t in TABLEAUS if t.name == choice.scheme)
+    inner = scheme if choice.history == "none" else scheme.scheme
+    stages, h = len(tableau.b), 1 / choice.steps
+    block_number = 0
+
+    def sub(each: SubLayer, x: torch.Tensor) -> torch.Tensor:  # the sub-layer with its residual
+        if choice.normalize_before:
+            return x + each.function(each.layer_norm(x))
+        return each.layer_norm(x + each.function(x))
+
+    def whole(members: list[nn.ModuleList], stage: int, x: torch.Tensor) -> torch.Tensor:
+        for member in members:
+            x = sub(member[stage % len(member)], x)
+        return x
+
+    def stepped(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
+        nonlocal block_number
+        weigh = inner.coefficients[min(block_number, len(inner.coefficients) - 1)]
+        block_number += 1
+        for _ in range(choice.steps):
+            k: list[torch.Tensor] = []
+            for i in range(stages):
+                x = y + h * sum((tableau.a[i][j] * k[j] for j in range(i)), torch.zeros_like(y))
+                k.append(whole(members, i, x) - (x if choice.function == "increment" else 0))
+            if choice.coefficients == "tableau":
+                gamma = tableau.b
+            elif choice.coefficients == "ones":
+                gamma = (1.0,) * stages
+            elif choice.coefficients == "scalar":
+                gamma = weigh.weight
+            else:
+                logits = weigh.projection(torch.cat(k, dim=-1))
+                if choice.coefficients == "gate":
+                    exp = torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1).exp()
+                    gamma = (exp / exp.sum(-1, keepdim=True)).split(1, dim=-1)
+                else:
+                    gamma = getattr(torch, choice.coefficients)(logits).split(1, dim=-1)
+            y = y + h * sum(g * f for g, f in zip(gamma, k, strict=True))
+        return y
+
+    memory, x = [y0], y0 * (scheme.weight[0, 0] if choice.history == "dlcl" else 1)
+    for n, each in enumerate(layers):
+        sublayers = [each[name] for name in NAMES]
+        if choice.function == "layer-output" and stages == 1:
+            x = whole(sublayers, 0, x)
+        elif choice.scope == "san+ffn":
+            x = stepped(sublayers, x)
+        else:
+            for name, sublayer in zip(NAMES, sublayers, strict=True):
+                alone = choice.scope == "san/ffn" or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
+                x = stepped([sublayer], x) if alone else whole([sublayer], 0, x)
+        if choice.history != "none":
+            norm = scheme.norms[n]
+            memory.append(norm(x) if choice.normalize_before else x)
+            weight = scheme.weight[n + 1] if choice.history == "dlcl" else [1 / (n + 2)] * (n + 2)
+            x = sum(w * s for w, s in zip(weight, memory, strict=False))
+            x = x if choice.normalize_before else norm(x)
+    return x
 
 
 @pytest.mark.parametrize(
@@ -54,17 +171,44 @@ def test_exactly_these_combinations_are_refused() -> None:
         (DepthChoice(scheme="rk5"), "unknown scheme 'rk5'; known are euler"),
         (DepthChoice(coefficients="magic"), "unknown coefficients 'magic'; known are tableau"),
         (DepthChoice(history="sparse"), "unknown layer history 'sparse'; known are none, dense, dlcl"),
-        (DepthChoice(normalize_before=False), "pre-norm"),
+        (DepthChoice(function="f"), "unknown function 'f'; known are increment, layer-output"),
+        (DepthChoice(scope="all"), "unknown scope 'all'; known are"),
+        (DepthChoice(stage_parameters="own"), "unknown stage parameters 'own'; known are shared, separate"),
+        (DepthChoice(normalize_before=False), "use pre-norm (normalize-before) or the function 'layer-output'"),
         (DepthChoice(layerdrop=0.1), "LayerDrop"),
+        (DepthChoice(steps=0), "at least 1, not 0"),
+        (DepthChoice("rk2", steps=2, function="layer-output"), "one step of size 1"),
+        (DepthChoice("repeat", function="layer-output"), "would add y to it once more"),
+        (DepthChoice(stage_parameters="separate"), "at least two stages; scheme 'euler' has one"),
+        (DepthChoice(relative_values=True), "need a clip distance"),
     ],
 )
 def test_reasons(choice: DepthChoice, reason: str) -> None:
     assert reason in str(refusal(choice))
+    with pytest.raises(ValueError):
+        build_scheme(choice, 2, NAMES, DIM)
 
 
-def test_shared_coefficients_have_one_set() -> None:
+@pytest.mark.parametrize(("scope", "blocks"), [("san+ffn", 1), ("san/ffn", 2), ("san", 1), ("ffn", 1)])
+def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: int) -> None:
     def size(share: bool) -> int:
-        scheme = build_scheme(DepthChoice("rk2", "gate", share), 5, DIM)
+        scheme = build_scheme(DepthChoice("rk2", "gate", share, scope=scope), 5, NAMES, DIM)
         return sum(p.numel() for p in scheme.parameters())
 
-    assert size(False) == 5 * size(True) == 5 * (2 * DIM + 1)
+    assert size(False) == 5 * blocks * size(True) == 5 * blocks * (2 * DIM + 1)
+
+
+def test_what_may_serve_another_scheme() -> None:
+    fixed = DepthChoice("rk4").trait()
+    assert swapped(fixed, DepthChoice("rk4")) is None
+    assert swapped(DepthChoice("heun").trait(), DepthChoice("rk2")) is None  # one scheme under two names
+    line, reason = swapped(fixed, DepthChoice("rk2"))
+    assert (line, reason) == ("trained with scheme rk4; this model has scheme heun", None)
+    assert swapped(fixed, DepthChoice("rk4", steps=2))[1] is None
+    for trained, wanted in (
+        (DepthChoice("rk2", "gate").trait(), DepthChoice("rk4")),
+        (fixed, DepthChoice("rk4", "scalar")),
+        (DepthChoice("rk2", "gate").trait(), DepthChoice("rk2", "gate", steps=2)),
+    ):
+        assert "learned coefficients belong to the scheme" in swapped(trained, wanted)[1]
+    assert swapped(fixed, DepthChoice("rk4", stage_parameters="separate"))[1] is not None

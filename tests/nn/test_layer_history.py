@@ -11,10 +11,10 @@ DIM, LAYERS = 6, 3
 FIELDS = [torch.tanh, torch.sin, lambda y: 0.5 * y.flip(-1)]
 
 
-def history(learned: bool, scheme: str = "euler") -> LayerHistory:
+def history(learned: bool, scheme: str = "euler", normalize_before: bool = True) -> LayerHistory:
     tableau = get_tableau(scheme)
     inner = RungeKutta(tableau, [COEFFICIENTS["tableau"](tableau, DIM)])
-    made = LayerHistory(inner, LAYERS, DIM, learned).double()
+    made = LayerHistory(inner, LAYERS, DIM, learned, normalize_before).double()
     for norm in made.norms:
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
@@ -35,6 +35,19 @@ def test_equals_the_equation(learned: bool, scheme: str) -> None:
         seen.append(made.norms[n](runge_kutta_step(field, x, get_tableau(scheme))))
     expected = sum(weight[LAYERS][i] * s for i, s in enumerate(seen))
     torch.testing.assert_close(made.integrate(FIELDS, y0), expected)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_post_norm_normalises_the_sums_instead(learned: bool) -> None:
+    made = history(learned, normalize_before=False)
+    if learned:
+        nn.init.normal_(made.weight)
+    y0 = torch.randn(2, 4, DIM, dtype=torch.float64)
+    seen, x = [y0], made.weights(0)[0] * y0
+    for n, field in enumerate(FIELDS, start=1):
+        seen.append(x + field(x))
+        x = made.norms[n - 1](sum(w * s for w, s in zip(made.weights(n), seen, strict=True)))
+    torch.testing.assert_close(made.integrate(FIELDS, y0), x)
 
 
 def test_starts_as_the_mean_and_dense_keeps_it() -> None:
@@ -69,8 +82,9 @@ class TwoSteps(DepthScheme):
     def start(self, y0: torch.Tensor) -> Remembering:
         return Remembering(y0, 0, y0)
 
-    def step(self, field, depth_state) -> Remembering:
-        return Remembering(depth_state.before + field(depth_state.y), depth_state.depth + 1, depth_state.y)
+    def step(self, layer, depth_state) -> Remembering:
+        (block,) = layer
+        return Remembering(depth_state.before + block.field(depth_state.y), depth_state.depth + 1, depth_state.y)
 
 
 def test_a_scheme_behind_the_history_keeps_its_own_memory() -> None:

@@ -40,7 +40,8 @@ def test_y_plus_f_is_torchs_own_pre_norm_layer() -> None:
     )
     y = torch.randn(2, 5, DIM, dtype=torch.float64)
     pattern = attention_pattern(5, 5, y.device)
-    torch.testing.assert_close(y + made(y, {"self_attn": {"pattern": pattern}}), torch_layer(y))
+    (block,) = made.blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    torch.testing.assert_close(y + block.field(y), torch_layer(y))
 
 
 def test_dropout_acts_on_the_increment_alone() -> None:

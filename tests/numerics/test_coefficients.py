@@ -5,13 +5,20 @@ import math
 import pytest
 import torch
 
-from ode_transformer.numerics import COEFFICIENTS, TABLEAUS, RungeKutta, get_tableau, runge_kutta_step
+from ode_transformer.numerics import (
+    COEFFICIENTS,
+    TABLEAUS,
+    RungeKutta,
+    build_coefficients,
+    get_tableau,
+    runge_kutta_step,
+)
 
 DIM = 6
 
 
 def make(name: str, scheme: str = "rk2") -> torch.nn.Module:
-    return COEFFICIENTS[name](get_tableau(scheme), DIM).double()
+    return build_coefficients(name, get_tableau(scheme), DIM).double()
 
 
 def f(y: torch.Tensor) -> torch.Tensor:
@@ -28,31 +35,54 @@ def test_gate_of_two_stages_is_the_papers() -> None:
     torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), gate), y + g * f1 + (1 - g) * f2)
 
 
-POSITIVE = [t.name for t in TABLEAUS if t.stages > 1 and min(t.b) > 0]
+@pytest.mark.parametrize(("name", "link"), [("sigmoid", torch.sigmoid), ("tanh", torch.tanh)])
+def test_sigmoid_and_tanh_act_on_a_logit_for_each_stage(name: str, link) -> None:
+    """2022, Table 10: each stage's weight is a function of all increments."""
+    made = make(name)
+    torch.nn.init.normal_(made.projection.weight)
+    y = torch.randn(2, 3, DIM, dtype=torch.float64)
+    f1 = f(y)
+    f2 = f(y + f1)
+    weight = link(made.projection(torch.cat([f1, f2], dim=-1)))  # [2, 3, 2]
+    expected = y + weight[..., :1] * f1 + weight[..., 1:] * f2
+    torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), made), expected)
+
+
+PROJECTED = ["gate", "sigmoid", "tanh"]
+POSITIVE = [t.name for t in TABLEAUS if t.stages > 1 and min(t.b) > 0 and t.order > 0]
+
+
+@pytest.mark.parametrize("name", PROJECTED)
+@pytest.mark.parametrize("scheme", POSITIVE)
+def test_what_is_read_from_the_increments_starts_as_the_scheme(scheme: str, name: str) -> None:
+    tableau = get_tableau(scheme)
+    y = torch.randn(2, 3, DIM, dtype=torch.float64)
+    step = runge_kutta_step(f, y, tableau, make(name, scheme))
+    torch.testing.assert_close(step, runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("scheme", POSITIVE)
-def test_gate_starts_as_the_scheme_and_its_weights_sum_to_one(scheme: str) -> None:
-    tableau = get_tableau(scheme)
-    y = torch.randn(2, 3, DIM, dtype=torch.float64)
+def test_the_weights_of_a_gate_sum_to_one(scheme: str) -> None:
     gate = make("gate", scheme)
-    torch.testing.assert_close(
-        runge_kutta_step(f, y, tableau, gate), runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6
-    )
     torch.nn.init.normal_(gate.projection.weight, std=3)
-    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(tableau.stages)])
+    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(get_tableau(scheme).stages)])
     torch.testing.assert_close(sum(weights), torch.ones(2, 3, 1, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("scheme", "reason"), [("euler", "at least two stages"), ("midpoint", "must be positive")])
-def test_gate_is_refused_where_it_has_no_start(scheme: str, reason: str) -> None:
+@pytest.mark.parametrize("name", PROJECTED)
+@pytest.mark.parametrize(
+    ("scheme", "reason"),
+    [("euler", "at least two stages"), ("midpoint", "between 0 and 1"), ("repeat", "no weights to choose")],
+)
+def test_they_are_refused_where_they_have_no_start(scheme: str, reason: str, name: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        make("gate", scheme)
+        make(name, scheme)
 
 
 def test_parameter_counts() -> None:
     counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
-    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, "gate": 2 * DIM + 1}
+    each = 2 * (2 * DIM + 1)
+    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, "gate": 2 * DIM + 1, "sigmoid": each, "tanh": each}
 
 
 def test_ones_with_rk2_is_the_layer_applied_twice() -> None:
@@ -100,9 +130,10 @@ def test_gradient_identity_of_rk2(coefficients: str) -> None:
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", PROJECTED)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gate_is_computed_in_float32(dtype: torch.dtype) -> None:
-    gate = make("gate").to(dtype)
+def test_weights_are_computed_in_float32(dtype: torch.dtype, name: str) -> None:
+    gate = make(name).to(dtype)
     torch.nn.init.normal_(gate.projection.weight)
     increments = [100 * torch.randn(4, DIM, dtype=dtype) for _ in range(2)]
     weights = gate(increments)
@@ -111,9 +142,10 @@ def test_gate_is_computed_in_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(weights[0].double(), exact[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", PROJECTED)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gate_is_computed_in_float32_under_autocast(dtype: torch.dtype) -> None:
-    gate = make("gate").float()
+def test_weights_are_computed_in_float32_under_autocast(dtype: torch.dtype, name: str) -> None:
+    gate = make(name).float()
     torch.nn.init.normal_(gate.projection.weight)
     increments = [3e4 * torch.randn(4, DIM) for _ in range(2)]
     expected = gate(increments)
@@ -134,3 +166,16 @@ def test_shared_and_separate_sets() -> None:
     torch.testing.assert_close(separate, by_hand)
     shared = RungeKutta(tableau, sets[:1]).integrate([f] * 3, y)
     assert not torch.allclose(shared, separate)
+
+
+def test_steps_divide_the_unit_interval() -> None:
+    """N steps of size 1/N over each field; their error falls with the order of the scheme."""
+    tableau, y = get_tableau("rk4"), torch.randn(2, DIM, dtype=torch.float64)
+    sets = [make("tableau", "rk4")]
+    by_hand = y
+    for _ in range(3):
+        by_hand = runge_kutta_step(f, by_hand, tableau, step_size=1 / 3)
+    torch.testing.assert_close(RungeKutta(tableau, sets, steps=3).integrate([f], y), by_hand)
+    exact = RungeKutta(tableau, sets, steps=512).integrate([f], y)
+    errors = [(RungeKutta(tableau, sets, steps).integrate([f], y) - exact).norm() for steps in (16, 32)]
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(4, abs=0.1)

@@ -24,8 +24,18 @@ def error_after(tableau: ButcherTableau, steps: int) -> float:
 
 @pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
 def test_measured_order_is_the_stated_one(tableau: ButcherTableau) -> None:
+    """Order 0 is a fact too: the rule does not converge."""
     coarse, fine = error_after(tableau, 64), error_after(tableau, 128)
     assert math.log2(coarse / fine) == pytest.approx(tableau.order, abs=0.1)
+
+
+@pytest.mark.parametrize(("name", "times"), [("repeat", 2), ("repeat4", 4)])
+def test_repeat_is_the_residual_layer_again_and_again(name: str, times: int) -> None:
+    y = torch.randn(3, dtype=torch.float64)
+    expected = y
+    for _ in range(times):
+        expected = expected + torch.sin(expected)
+    torch.testing.assert_close(runge_kutta_step(torch.sin, y, get_tableau(name)), expected)
 
 
 def test_the_names_that_others_rely_on() -> None:

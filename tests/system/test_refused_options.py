@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from commands_for_tests import USER_DIR, Text, run, training
+from commands_for_tests import Text, run, training
 
 from ode_transformer.numerics import scheme_names
 
@@ -18,6 +18,14 @@ REFUSED = {
         ("--encoder-ode-scheme", "euler", "--ode-coefficients", "gate"),
         ("--ode-coefficients gate", "two stages", "euler"),
     ),
+    "post-norm": (("--post-norm",), ("post-norm", "layer-output")),
+    "heads": (("--encoder-attention-heads", "3"), ("3 attention heads do not divide the width 32",)),
+    "no step": (("--ode-steps", "0"), ("--ode-steps", "0", "whole number from 1 on")),
+    "dropout of one": (("--dropout", "1.0"), ("--dropout 1.0", "[0, 1)")),
+    "values without distance": (
+        ("--relative-values", "--max-relative-positions", "0"),
+        ("relative positions on the values", "above 0"),
+    ),
     "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
@@ -31,11 +39,3 @@ def test_training_is_refused(text: Text, tmp_path: Path, options: tuple[str, ...
     last = done.stderr.rstrip().splitlines()[-1]
     assert all(word in last for word in said), last
     assert not list(save_dir.glob("**/*"))
-
-
-def test_post_norm_is_refused(text: Text, trained: Path) -> None:
-    # fairseq-train has no option that switches pre-norm off, but whoever decodes can override what was stored.
-    path = ("--path", trained / "checkpoint_last.pt", "--model-overrides", "{'decoder_normalize_before': False}")
-    done = run("generate", text.data, "--user-dir", USER_DIR, "--cpu", *path)
-    assert done.returncode != 0
-    assert done.stderr.rstrip().splitlines()[-1].startswith("ValueError: --decoder-ode-scheme euler: post-norm")

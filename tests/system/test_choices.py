@@ -1,0 +1,92 @@
+"""The rows of the papers' tables train and decode, and a checkpoint says for which scheme it was trained."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands_for_tests import USER_DIR, Text, lines_of, run, succeed, train, training
+
+pytestmark = pytest.mark.slow
+
+# ODE Transformer (2022), the Runge–Kutta part of Table 7 and Table 10, as docs/ode_transformer.md lists them; then
+# the choices that have no row there.
+ROWS = {
+    "residual": ("euler",),
+    "rk2": ("rk2", "--ode-coefficients", "tableau"),
+    "rk2-ones": ("rk2", "--ode-coefficients", "ones"),
+    "rk2-learned": ("rk2",),
+    "rk4": ("rk4",),
+    "weight-sharing": ("euler", "--encoder-ode-scheme", "repeat"),
+    "scalars": ("rk2", "--ode-coefficients", "scalar"),
+    "sigmoid-sigmoid": ("rk2", "--ode-coefficients", "sigmoid"),
+    "tanh-tanh": ("rk2", "--ode-coefficients", "tanh"),
+    "released": ("rk2", "--ode-function", "layer-output", "--ode-share-coefficients", "--post-norm"),
+    "separate": ("rk4", "--ode-stage-parameters", "separate", "--ode-function-scope", "san", "--ode-steps", 2),
+    "values": ("rk4", "--decoder-ode-scheme", "rk2", "--relative-values", "--ode-function-scope", "san/ffn"),
+}
+
+
+def generate(text: Text, path: Path, *options: object):
+    common = ("--user-dir", USER_DIR, "--cpu", "--batch-size", 8, "--required-batch-size-multiple", 1, "--beam", 2)
+    return run("generate", text.data, *common, "--path", path, "--max-len-b", 10, *options)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_each_row_trains_and_decodes(row: str, text: Text, tmp_path: Path) -> None:
+    method, *flags = ROWS[row]
+    checkpoint = train(text, tmp_path, f"ode_transformer_{method}_tiny", 3, *flags)
+    done = generate(text, checkpoint)
+    assert done.returncode == 0, done.stderr
+    assert len(lines_of(done.stdout, "H")) == 8
+
+
+def test_decoding_under_another_scheme(text: Text, learned: Callable[[str], Path]) -> None:
+    other = "{'encoder_ode_scheme': 'rk38', 'decoder_ode_scheme': 'rk38', 'ode_steps': 2}"
+    plain, swapped = (generate(text, learned("rk4"), *more) for more in ((), ("--model-overrides", other)))
+    assert plain.returncode == swapped.returncode == 0, swapped.stderr
+    assert "trained with scheme rk4, steps 1; this model has scheme rk38, steps 2" in swapped.stdout + swapped.stderr
+    assert "trained with" not in plain.stdout + plain.stderr
+    scores, other_scores = (
+        {n: fields[0] for n, fields in lines_of(done.stdout, "H").items()} for done in (plain, swapped)
+    )
+    assert len(scores) == len(other_scores) == 8
+    assert scores != other_scores
+
+
+def test_learned_coefficients_stay_with_their_scheme(text: Text, learned: Callable[[str], Path]) -> None:
+    done = generate(text, learned("rk2"), "--model-overrides", "{'encoder_ode_scheme': 'rk4'}")
+    assert done.returncode != 0
+    assert done.stderr.rstrip().splitlines()[-1] == (
+        "ValueError: encoder: trained with scheme heun; this model has scheme rk4: "
+        "learned coefficients belong to the scheme that they were trained with"
+    )
+
+
+def test_an_unknown_scheme_lists_the_known(text: Text, learned: Callable[[str], Path]) -> None:
+    done = generate(text, learned("rk4"), "--model-overrides", "{'encoder_ode_scheme': 'rk5'}")
+    assert done.returncode != 0
+    assert "unknown scheme 'rk5'; known are euler, rk2" in done.stderr.rstrip().splitlines()[-1].replace(
+        "midpoint, heun, ", ""
+    )
+
+
+def test_training_does_not_go_on_under_another_scheme(text: Text, trained: Path, tmp_path: Path) -> None:
+    """By accident, that is; both schemes are named. What was trained stays as it is."""
+    checkpoint = train(text, tmp_path / "rk4", "ode_transformer_rk4_tiny", 2)
+    before = checkpoint.read_bytes()
+    for arch, path, said in (
+        ("ode_transformer_euler_tiny", checkpoint, "trained with scheme rk4; this model has scheme euler"),
+        ("ode_transformer_rk4_tiny", trained / "checkpoint_last.pt", "scheme heun, coefficients gate; this model has"),
+    ):
+        words = training(text, tmp_path / "other", arch, 4, "--restore-file", path)
+        done = run("train", *words)
+        assert done.returncode != 0
+        assert any(said in line for line in done.stderr.splitlines()), done.stderr
+        assert not list((tmp_path / "other").glob("*.pt"))
+    assert checkpoint.read_bytes() == before
+
+
+def test_fine_tuning_may_change_the_scheme(text: Text, tmp_path: Path) -> None:
+    checkpoint = train(text, tmp_path / "euler", "ode_transformer_euler_tiny", 2)
+    words = training(text, tmp_path / "rk4", "ode_transformer_rk4_tiny", 2, "--finetune-from-model", checkpoint)
+    assert "trained with scheme euler; this model has scheme rk4" in succeed("train", *words, stderr=-2)
