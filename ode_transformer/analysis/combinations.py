@@ -64,8 +64,8 @@ def page() -> str:
     lines = [
         "# Which parts go together",
         "",
-        "Made by `python -m ode_transformer.analysis.combinations > docs/combinations.md` from the predicate that refuses the",
-        "others (`ode_transformer/nn/choice.py`). A combination that is refused ends in the line given below the tables.",
+        "Made by `python -m ode_transformer.analysis.combinations > docs/combinations.md` from the predicate that refuses",
+        "the others (`ode_transformer/nn/choice.py`). A combination that is refused ends in the line given below.",
         "",
         "## Schemes and coefficients",
         "",
@@ -79,8 +79,8 @@ def page() -> str:
         "",
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
-        "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an encoder, a",
-        "decoder that stays with `euler` takes neither. Scopes, histories and relative positions go with each other freely.",
+        "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an",
+        "encoder, a decoder that stays with `euler` takes neither. What has no row here goes together freely.",
     ]
     return "\n".join(lines) + "\n"
 
