@@ -64,8 +64,8 @@ def page() -> str:
     lines = [
         "# Which parts go together",
         "",
-        "Made by `python -m ode_transformer.analysis.combinations > docs/combinations.md` from the predicate that refuses",
-        "the others (`ode_transformer/nn/choice.py`). A combination that is refused ends in the line given below.",
+        "Made by `python -m ode_transformer.analysis.combinations > docs/combinations.md` from the predicate that",
+        "refuses the others (`ode_transformer/nn/choice.py`). A combination that is refused ends in the line given below.",
         "",
         "## Schemes and coefficients",
         "",
