@@ -1,8 +1,9 @@
 """``ode-transformer convert``: checkpoints of the authors' released code, under the names of this package.
 
-The released code (libeineu/ODE-Transformer, on fairseq 0.6) keeps the three projections of an attention in one matrix,
-numbers the layer normalisations of an encoder layer, and shares one set of coefficients over the encoder. What it
-computes is chosen here by flags: F is the whole layer (``--ode-function layer-output``).
+The released codes (libeineu/ODE-Transformer and zhuohan123/macaron-net, both on fairseq 0.6) keep the three projections
+of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer shares one set of
+coefficients over the encoder. What they compute is chosen here by flags: F is the whole layer
+(``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ _RENAMED: tuple[tuple[str, str | None], ...] = (
     ),
     (r"layers\.(\d+)\.(self_attn|encoder_attn)\.(in_proj_\w+|out_proj\.\w+)", r"layers.\1.\2.function.\3"),
     (r"layers\.(\d+)\.(fc[12]\.\w+)", r"layers.\1.ffn.function.\2"),
+    (r"layers\.(\d+)\.macaron_(fc[12]\.\w+)", r"layers.\1.ffn_down.function.\2"),
+    (r"layers\.(\d+)\.macaron_layer_norm\.(\w+)", r"layers.\1.ffn_down.layer_norm.\2"),
     (r"layers\.(\d+)\.(self_attn|encoder_attn)_layer_norm\.(\w+)", r"layers.\1.\2.layer_norm.\3"),
     (r"layers\.(\d+)\.final_layer_norm\.(\w+)", r"layers.\1.ffn.layer_norm.\2"),
     (r"(?:embed_tokens|embed_positions|layer_norm|project_(?:in|out)_dim)\.\w+", r"\g<0>"),
 )
 # Which sub-layer a numbered layer normalisation belongs to.
-_NUMBERED = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "encoder_attn", "ffn")}
+_NUMBERED = {"encoder": ("self_attn", "ffn", "ffn_down"), "decoder": ("self_attn", "encoder_attn", "ffn")}
 _SCHEMES = {1: "euler", 2: "rk2", 3: "rk3-released", 4: "rk4"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
@@ -55,14 +58,17 @@ _KEPT = (
 def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Parameters, or their gradients, under our names.
 
-    :raises UserError: if a name is not one of the released ODE Transformer
+    :raises UserError: if a name is none of the released models
     """
+    macaron = _is_macaron(released)
     ours: dict[str, Tensor] = {}
     for name, tensor in released.items():
         stack, _, rest = name.partition(".")
         renamed = _rename(stack, rest)
         if renamed is None:
             continue
+        if macaron:
+            renamed = renamed.replace(".ffn.", ".ffn_up.")
         if renamed.startswith("coefficients."):  # a layer history holds the scheme that steps the layers
             inside = any(other.startswith(f"{stack}.history.") for other in released)
             renamed = f"scheme.scheme.{renamed}" if inside else f"scheme.{renamed}"
@@ -74,6 +80,10 @@ def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return ours
 
 
+def _is_macaron(released: Mapping[str, Tensor]) -> bool:
+    return "encoder.layers.0.macaron_fc1.weight" in released
+
+
 def _rename(stack: str, rest: str) -> str | None:
     if numbered := re.fullmatch(r"layers\.(\d+)\.layer_norms\.(\d)\.(\w+)", rest):
         layer, number, kind = numbered.groups()
@@ -81,7 +91,7 @@ def _rename(stack: str, rest: str) -> str | None:
     for pattern, ours in _RENAMED:
         if stack in _NUMBERED and (match := re.fullmatch(pattern, rest)):
             return None if ours is None else match.expand(ours)
-    raise UserError(f"parameter {stack}.{rest} is none of the released ODE Transformer")
+    raise UserError(f"parameter {stack}.{rest} is none of the released models")
 
 
 def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tensor]) -> argparse.Namespace:
@@ -106,10 +116,14 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     evaluations = given.get("enc_calculate_num", 1)
     if evaluations not in _SCHEMES:
         raise UserError(f"enc_calculate_num {evaluations} is not supported; known are {', '.join(map(str, _SCHEMES))}")
+    if macaron := _is_macaron(parameters):
+        for stack in ("encoder", "decoder"):
+            ours[f"{stack}_ffn_embed_dim"] *= 2  # the released number is that of one of the two
     gate, scalars = "encoder.gate_linear.weight" in parameters, "encoder.alpha" in parameters
     return argparse.Namespace(
         **ours,
         arch="ode_transformer_euler",
+        layer_splitting="strang" if macaron else "lie-trotter",
         encoder_ode_scheme=_SCHEMES[evaluations],
         decoder_ode_scheme="euler",
         ode_coefficients="gate" if gate else "scalar" if scalars else "tableau",
@@ -127,7 +141,7 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     """A checkpoint of ours with the parameters and options of a released one; without its optimizer's state.
 
     :param released: what :func:`ode_transformer.checkpoints.load_checkpoint` returned
-    :raises UserError: if it is none of the released ODE Transformer
+    :raises UserError: if it is none of the released models
     """
     options = released.get("args")
     if not isinstance(options, argparse.Namespace):

@@ -15,7 +15,7 @@ from ode_transformer.errors import UserError
 from ode_transformer.released import convert_checkpoint, convert_options, convert_parameters
 
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[2] / "shared" / "golden"))
-CASES = sorted(path.name for path in GOLDEN.glob("ode_encoder_*"))
+CASES = sorted(path.name for kind in ("ode_encoder_*", "macaron_*") for path in GOLDEN.glob(kind))
 parity = pytest.mark.parametrize("case", CASES or [pytest.param("", marks=pytest.mark.skip("no recordings"))])
 
 
@@ -208,4 +208,4 @@ def test_a_checkpoint_of_ours_is_not_converted_again(tmp_path: Path, capsys) -> 
     torch.save(convert_checkpoint({"args": options, "model": model}), tmp_path / "ours.pt")
     assert load_checkpoint(tmp_path / "ours.pt")
     assert main(["convert", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "again.pt")]) == 2
-    assert "none of the released ODE Transformer" in capsys.readouterr().err
+    assert "none of the released models" in capsys.readouterr().err

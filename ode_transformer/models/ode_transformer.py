@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 from fairseq.models import register_model, register_model_architecture
@@ -16,7 +15,7 @@ from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refusal
-from ode_transformer.numerics import COEFFICIENTS, get_tableau, scheme_names
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, get_tableau, scheme_names
 
 # Options of fairseq's Transformer that these encoders and decoders do not carry out, with the value that means "off".
 _NOT_SUPPORTED = {
@@ -58,6 +57,7 @@ class ODETransformerModel(TransformerModel):
             ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
             ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
             ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
+            ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
             ("--encoder-layer-history", {"choices": HISTORIES}, "what encoder layers read of earlier layers"),
             ("--decoder-layer-history", {"choices": HISTORIES}, "what decoder layers read of earlier layers"),
             (
@@ -113,7 +113,7 @@ class ODETransformerModel(TransformerModel):
                 raise ValueError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
 
 
-def _defaults(args: argparse.Namespace, **values: Any) -> None:
+def defaults(args: argparse.Namespace, **values: Any) -> None:
     """Sets what the command line left open; architecture functions run more than once."""
     for name, value in values.items():
         setattr(args, name, getattr(args, name, value))
@@ -121,8 +121,8 @@ def _defaults(args: argparse.Namespace, **values: Any) -> None:
 
 def complete(args: argparse.Namespace) -> None:
     """What all architectures share, and the WMT base size for what is still open."""
-    _defaults(args, post_norm=False)
-    _defaults(
+    defaults(args, post_norm=False)
+    defaults(
         args,
         encoder_ode_scheme="euler",
         decoder_ode_scheme="euler",
@@ -132,6 +132,7 @@ def complete(args: argparse.Namespace) -> None:
         ode_function_scope="san+ffn",
         ode_steps=1,
         ode_stage_parameters="shared",
+        layer_splitting="lie-trotter",
         encoder_layer_history="dlcl",
         decoder_layer_history="dlcl",
         max_relative_positions=8,
@@ -153,7 +154,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def _size(dim: int, inner: int, heads: int, encoder_layers: int, decoder_layers: int, **more: Any) -> dict[str, Any]:
+def size_of(dim: int, inner: int, heads: int, encoder_layers: int, decoder_layers: int, **more: Any) -> dict[str, Any]:
     stacks = {"encoder": encoder_layers, "decoder": decoder_layers}
     size: dict[str, Any] = {}
     for stack, layers in stacks.items():
@@ -167,28 +168,29 @@ def _size(dim: int, inner: int, heads: int, encoder_layers: int, decoder_layers:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "": _size(512, 2048, 8, 6, 6),
-    "_tiny": _size(128, 256, 4, 4, 4),
-    "_iwslt_de_en": _size(512, 1024, 4, 6, 6),
-    "_wmt_en_de": _size(512, 2048, 8, 6, 6),
-    "_wmt_en_de_deep": _size(512, 2048, 8, 24, 6),
-    "_wmt_en_de_big": _size(1024, 4096, 16, 6, 6, dropout=0.3),
-    "_wmt_en_de_big_deep": _size(1024, 4096, 16, 12, 6, dropout=0.3),
-    "_small_18": _size(256, 1024, 4, 18, 6),  # 2022, Table 3: H = 256, L = 18; the heads are not stated
-    "_small_28": _size(256, 1024, 4, 28, 6),
+    "": size_of(512, 2048, 8, 6, 6),
+    "_tiny": size_of(128, 256, 4, 4, 4),
+    "_iwslt_de_en": size_of(512, 1024, 4, 6, 6),
+    "_wmt_en_de": size_of(512, 2048, 8, 6, 6),
+    "_wmt_en_de_deep": size_of(512, 2048, 8, 24, 6),
+    "_wmt_en_de_big": size_of(1024, 4096, 16, 6, 6, dropout=0.3),
+    "_wmt_en_de_big_deep": size_of(1024, 4096, 16, 12, 6, dropout=0.3),
+    "_small_18": size_of(256, 1024, 4, 18, 6),  # 2022, Table 3: H = 256, L = 18; the heads are not stated
+    "_small_28": size_of(256, 1024, 4, 28, 6),
 }
 
 
-def _architecture(method: dict[str, Any], size: dict[str, Any]) -> Callable[[argparse.Namespace], None]:
+def register(name: str, *options: dict[str, Any]) -> None:
+    """Registers an architecture of this model that has ``options``; what they leave open is the WMT base size's."""
+
     def architecture(args: argparse.Namespace) -> None:
-        _defaults(args, **method, **size)
+        for some in options:
+            defaults(args, **some)
         complete(args)
 
-    return architecture
+    register_model_architecture("ode_transformer", name)(architecture)
 
 
-for _method, _method_options in METHODS.items():
-    for _suffix, _size_options in SIZES.items():
-        register_model_architecture("ode_transformer", f"ode_transformer_{_method}{_suffix}")(
-            _architecture(_method_options, _size_options)
-        )
+for _method, _options in METHODS.items():
+    for _suffix, _size in SIZES.items():
+        register(f"ode_transformer_{_method}{_suffix}", _options, _size)

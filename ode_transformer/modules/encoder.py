@@ -49,8 +49,8 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             padding_mask=padding if padding.any() else None,
             clip=self.cfg.max_relative_positions,
         )
-        inputs: dict[str, dict[str, Any]] = {"self_attn": {"pattern": pattern}, "ffn": {}}
-        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs[name])
+        inputs = {"self_attn": {"pattern": pattern}}
+        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(name, {}))
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
@@ -10,16 +10,27 @@ from torch import nn
 
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer
+from ode_transformer.numerics import SPLITTINGS, Splitting
+
+# Builds what a sub-layer computes: (options, stack, share of a step) -> module.
+Function = Callable[[TransformerConfig, str, float], nn.Module]
 
 
-def _feed_forward(cfg: TransformerConfig, stack: str) -> nn.Module:
+def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
+    """Of the inner size it has the share of a step that it takes: two halves have the parameters of a whole one."""
     sizes = getattr(cfg, stack)
+    inner = share * sizes.ffn_embed_dim
+    if not inner.is_integer():
+        raise ValueError(
+            f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
+            f"layer and has to be even"
+        )
     # relu_dropout is the name under which old configurations know activation_dropout.
     dropout = float(cfg.activation_dropout or cfg.relu_dropout or 0)
-    return FeedForward(sizes.embed_dim, sizes.ffn_embed_dim, utils.get_activation_fn(cfg.activation_fn), dropout)
+    return FeedForward(sizes.embed_dim, int(inner), utils.get_activation_fn(cfg.activation_fn), dropout)
 
 
-def _self_attention(cfg: TransformerConfig, stack: str) -> nn.Module:
+def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
     sizes = getattr(cfg, stack)
     return MultiheadAttention(
         sizes.embed_dim,
@@ -30,34 +41,51 @@ def _self_attention(cfg: TransformerConfig, stack: str) -> nn.Module:
     )
 
 
-def _cross_attention(cfg: TransformerConfig, stack: str) -> nn.Module:
+def _cross_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
     sizes = getattr(cfg, stack)
     return MultiheadAttention(
         sizes.embed_dim, sizes.attention_heads, cfg.attention_dropout, memory_dim=cfg.encoder.embed_dim
     )
 
 
-# What the sub-layers of a layer are, in the order in which they act.
-SUBLAYERS: dict[str, Mapping[str, Callable[[TransformerConfig, str], nn.Module]]] = {
-    "encoder": {"self_attn": _self_attention, "ffn": _feed_forward},
-    "decoder": {"self_attn": _self_attention, "encoder_attn": _cross_attention, "ffn": _feed_forward},
+# What makes up diffusion and convection in the layers of a stack: name and function of each sub-layer.
+FIELDS: dict[str, dict[str, tuple[tuple[str, Function], ...]]] = {
+    "encoder": {"diffusion": (("self_attn", _self_attention),), "convection": (("ffn", _feed_forward),)},
+    "decoder": {
+        "diffusion": (("self_attn", _self_attention), ("encoder_attn", _cross_attention)),
+        "convection": (("ffn", _feed_forward),),
+    },
 }
+
+
+def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, float]]:
+    """The sub-layers of a layer in the order in which they act: name, function, share of a step.
+
+    A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
+    """
+    acting = [field for field, _ in splitting.parts]
+    made = {}
+    for number, (field, share) in enumerate(splitting.parts):
+        half = "" if acting.count(field) == 1 else "_up" if field in acting[:number] else "_down"
+        made |= {name + half: (function, share) for name, function in FIELDS[stack][field]}
+    return made
 
 
 def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
     """One layer of the stack 'encoder' or 'decoder'; its stepped sub-layers have as many copies as the choice asks."""
-    sizes, choice, functions = getattr(cfg, stack), depth_choice(cfg, stack), SUBLAYERS[stack]
+    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
+    parts = sublayers(SPLITTINGS[cfg.layer_splitting], stack)
 
     def sublayer(name: str) -> SubLayer:
-        function = functions[name](cfg, stack)
-        return SubLayer(function, sizes.embed_dim, cfg.dropout, sizes.normalize_before)
+        function, share = parts[name]
+        return SubLayer(function(cfg, stack, share), sizes.embed_dim, cfg.dropout, sizes.normalize_before, share)
 
-    stepped = {name for names, stepped in choice.grouping(tuple(functions)) if stepped for name in names}
+    stepped = {name for names, stepped in choice.grouping(tuple(parts)) if stepped for name in names}
     return Layer(
         {
             name: nn.ModuleList(sublayer(name) for _ in range(choice.copies))
             if choice.copies > 1 and name in stepped
             else sublayer(name)
-            for name in functions
+            for name in parts
         }
     )

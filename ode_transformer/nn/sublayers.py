@@ -5,6 +5,8 @@ The papers step the merged layer, "SAN + FFN", without writing its F; here it is
     sub-layer   f(x) = dropout(function(LN(x)))             ODE Transformer (2022) Eqs. 3 and 5: G(LN(y_t), θ_t)
                 output(x) = x + f(x);  post-norm: f(x) = dropout(function(x)), output(x) = LN(x + f(x))
     layer       F(y) = a + FFN(LN(y + a)),  a = SAN(LN(y))  so that y + F(y) is the pre-norm layer
+
+A Macaron layer is made of the same sub-layers, two of which take half a step (Macaron Net, Eqs. 17-19).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ FUNCTIONS = ("increment", "layer-output")
 
 # Which sub-layers are stepped (ODE Transformer 2022, Figure 4): merged, each alone, or one of them beside plain others.
 SCOPES = ("san+ffn", "san/ffn", "san", "ffn")
-_STEPPED_ALONE = {"san": "self_attn", "ffn": "ffn"}
+_STEPPED_ALONE = {"san": ("self_attn",), "ffn": ("ffn", "ffn_down", "ffn_up")}
 
 # What a sub-layer needs beside x at its e-th evaluation, made by copy c of its parameters: (name, e, c) -> arguments.
 SubLayerInputs = Callable[[str, int, int], Mapping[str, Any]]
@@ -55,17 +57,22 @@ class SubLayer(nn.Module):
     :param dim: width
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
+    :param share: of a step that the sub-layer takes, a factor of the increment
     """
 
-    def __init__(self, function: nn.Module, dim: int, dropout: float = 0.0, normalize_before: bool = True) -> None:
+    def __init__(
+        self, function: nn.Module, dim: int, dropout: float = 0.0, normalize_before: bool = True, share: float = 1.0
+    ) -> None:
         super().__init__()
         self.layer_norm = nn.LayerNorm(dim)
         self.function = function
         self.dropout = Dropout(dropout)
         self.normalize_before = normalize_before
+        self.share = share
 
     def forward(self, x: Tensor, **inputs: Any) -> Tensor:
-        return self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **inputs))
+        increment = self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **inputs))
+        return increment if self.share == 1.0 else self.share * increment
 
     def output(self, x: Tensor, **inputs: Any) -> Tensor:
         """The sub-layer with its residual."""
@@ -81,7 +88,7 @@ def groups(scope: str, names: Sequence[str]) -> list[Group]:
     """How a scope divides the sub-layers ``names`` of a layer into blocks that act in turn."""
     if scope == "san+ffn":
         return [(tuple(names), True)]
-    return [((name,), scope == "san/ffn" or name == _STEPPED_ALONE[scope]) for name in names]
+    return [((name,), scope == "san/ffn" or name in _STEPPED_ALONE[scope]) for name in names]
 
 
 class Layer(nn.ModuleDict):

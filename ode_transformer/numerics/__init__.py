@@ -3,19 +3,22 @@
 from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta
 from ode_transformer.numerics.runge_kutta import VectorField, Weight, add_weighted, runge_kutta_step, stage_increments
-from ode_transformer.numerics.splitting import composed, sequential_increment
+from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
 from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
 
 __all__ = [
     "COEFFICIENTS",
     "LEARNED",
+    "SPLITTINGS",
     "TABLEAUS",
     "Block",
     "BlockwiseScheme",
     "ButcherTableau",
     "DepthScheme",
     "DepthState",
+    "Flow",
     "RungeKutta",
+    "Splitting",
     "VectorField",
     "Weight",
     "add_weighted",
@@ -26,5 +29,6 @@ __all__ = [
     "runge_kutta_step",
     "scheme_names",
     "sequential_increment",
+    "split_step",
     "stage_increments",
 ]

@@ -1,12 +1,65 @@
-"""Operator splitting: several vector fields, or several maps, that act in turn."""
+"""Operator splitting: y' = F(y) + G(y), solved by letting the two fields act in turn.
+
+    Lie–Trotter       y'' = Φ^G_h(Φ^F_h(y))                       Macaron Net (Lu et al. 2019) Eqs. 6 and 7
+    Strang–Marchuk    y'' = Φ^G_{h/2}(Φ^F_h(Φ^G_{h/2}(y)))        Macaron Net Eqs. 14-16
+
+Φ^F_h is the flow of F over the time h. In a Transformer F, the diffusion, is attention, which moves a position by the
+others; G, the convection, is the feed-forward network; and the flows are single Euler steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from ode_transformer.numerics.runge_kutta import VectorField
+
+# y and the time h -> where the flow has carried y after h.
+Flow = Callable[[Tensor, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """A splitting scheme.
+
+    :param name: what users call it
+    :param order: global order with exact flows
+    :param parts: which field acts, ``diffusion`` or ``convection``, and for which share of the step
+    :param source: where the scheme comes from
+    """
+
+    name: str
+    order: int
+    parts: tuple[tuple[str, float], ...]
+    source: str
+
+
+SPLITTINGS = {
+    splitting.name: splitting
+    for splitting in (
+        Splitting("lie-trotter", 1, (("diffusion", 1.0), ("convection", 1.0)), "Trotter 1959; a Transformer layer"),
+        Splitting(
+            "strang",
+            2,
+            (("convection", 0.5), ("diffusion", 1.0), ("convection", 0.5)),
+            "Strang 1968, Marchuk 1968; a Macaron layer, Lu et al. 2019",
+        ),
+    )
+}
+
+
+def split_step(flows: Mapping[str, Flow], splitting: Splitting, y: Tensor, step_size: float = 1.0) -> Tensor:
+    """One step of a splitting.
+
+    :param flows: of ``diffusion`` and of ``convection``: exact ones, or those of a numerical scheme
+    :param y: where the step begins, any shape
+    :param step_size: h
+    """
+    for name, share in splitting.parts:
+        y = flows[name](y, share * step_size)
+    return y
 
 
 def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from models_for_tests import PAD, SMALL, batch, build_model, small_model, teacher_forced
 
 from ode_transformer.nn import attention_pattern
+from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 RENAMED = {
@@ -86,6 +87,27 @@ def test_layer_output_of_one_stage_is_fairseqs_own_post_norm_transformer() -> No
     with torch.no_grad():
         outs = [model(source, None, previous)[0] for model in (ours, stock)]
     torch.testing.assert_close(outs[0][written], outs[1][written], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("splitting", SPLITTINGS)
+def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -> None:
+    """Diffusion by attention, convection by feed-forward networks, each of which moves y by its share of the step."""
+    layer = small_model(layer_splitting=splitting).encoder.layers[0]
+    pattern = attention_pattern(4, 4, torch.device("cpu"), clip=3)
+    networks = iter([layer[name] for name in layer if name.startswith("ffn")])
+
+    def diffusion(y: torch.Tensor, h: float) -> torch.Tensor:
+        attention = layer["self_attn"]
+        return y + h * attention.function(attention.layer_norm(y), pattern)
+
+    def convection(y: torch.Tensor, h: float) -> torch.Tensor:
+        network = next(networks)
+        return y + h * network.function(network.layer_norm(y))
+
+    y = torch.randn(2, 4, 16, dtype=torch.float64)
+    expected = split_step({"diffusion": diffusion, "convection": convection}, SPLITTINGS[splitting], y)
+    (block,) = layer.blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    torch.testing.assert_close(y + block.field(y), expected)
 
 
 def test_repeat_is_ones_with_rk2() -> None:

@@ -12,7 +12,7 @@ from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 from ode_transformer.models.ode_transformer import ODETransformerModel, complete
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, WordDropout
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
 
 AXES = {
     "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
@@ -28,6 +28,7 @@ AXES = {
     "max_relative_positions": [0, 3],
     "relative_values": [False, True],
     "post_norm": [False, True],
+    "layer_splitting": list(SPLITTINGS),
 }
 
 

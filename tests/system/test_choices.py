@@ -22,6 +22,7 @@ ROWS = {
     "tanh-tanh": ("rk2", "--ode-coefficients", "tanh"),
     "released": ("rk2", "--ode-function", "layer-output", "--ode-share-coefficients", "--post-norm"),
     "separate": ("rk4", "--ode-stage-parameters", "separate", "--ode-function-scope", "san", "--ode-steps", 2),
+    "rk2-macaron": ("macaron", "--encoder-ode-scheme", "rk2", "--encoder-layer-history", "dlcl"),
     "values": ("rk4", "--decoder-ode-scheme", "rk2", "--relative-values", "--ode-function-scope", "san/ffn"),
 }
 
@@ -34,7 +35,8 @@ def generate(text: Text, path: Path, *options: object):
 @pytest.mark.parametrize("row", ROWS)
 def test_each_row_trains_and_decodes(row: str, text: Text, tmp_path: Path) -> None:
     method, *flags = ROWS[row]
-    checkpoint = train(text, tmp_path, f"ode_transformer_{method}_tiny", 3, *flags)
+    arch = "macaron_tiny" if method == "macaron" else f"ode_transformer_{method}_tiny"
+    checkpoint = train(text, tmp_path, arch, 3, *flags)
     done = generate(text, checkpoint)
     assert done.returncode == 0, done.stderr
     assert len(lines_of(done.stdout, "H")) == 8
