@@ -17,14 +17,15 @@ def bare_model(args: argparse.Namespace, source: int, target: int | None = None)
     :param target: of the target's; by default, and where all embeddings are shared, it is one dictionary
     """
     shared = target is None or getattr(args, "share_all_embeddings", False)
-    source_dictionary = _dictionary(source)
-    target_dictionary = source_dictionary if shared else _dictionary(target)
+    source_dictionary = made_up_dictionary(source)
+    target_dictionary = source_dictionary if shared else made_up_dictionary(target)
     ARCH_CONFIG_REGISTRY[args.arch](args)
     task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
 
 
-def _dictionary(size: int) -> Dictionary:
+def made_up_dictionary(size: int) -> Dictionary:
+    """A dictionary of ``size`` entries, the four special symbols included."""
     made = Dictionary()
     for number in range(size - len(made)):
         made.add_symbol(f"w{number}")

@@ -146,7 +146,7 @@ class MultiheadAttention(nn.Module):
         """What is added to the scores, [B, H, T, S], or a mask that is True where attention is allowed."""
         if self.relative_keys is None or pattern.index is None:
             return None if pattern.blocked is None else ~pattern.blocked
-        bias = self.relative_keys(query * self.scale, pattern.index)
+        bias = self.relative_keys(query, pattern.index, self.scale)
         if pattern.blocked is None:
             return bias
         # The lowest number, not -inf: a row in which everything is blocked must not become NaN.

@@ -47,15 +47,17 @@ class _OffsetTable(nn.Module):
 class RelativePositionKeys(_OffsetTable):
     """The table A and its contribution to the attention scores."""
 
-    def forward(self, query: Tensor, index: Tensor) -> Tensor:
+    def forward(self, query: Tensor, index: Tensor, scale: float = 1.0) -> Tensor:
         """The scores that the table adds.
 
-        :param query: scaled queries [B, H, T, head_dim]
+        :param query: queries [B, H, T, head_dim]
         :param index: from :func:`relative_index`
+        :param scale: factor of the scores; it meets the table, which is small, and not the queries
         :returns: [B, H, T, S]
         """
         batch, heads, length, _ = query.shape
-        products = torch.matmul(query, self.weight.t())  # [B, H, T, 2k + 1]
+        # Over [B, T, H, head_dim], as the queries lie in memory: no copy of them is made and kept.
+        products = torch.matmul(query.transpose(1, 2), (scale * self.weight).t()).transpose(1, 2)  # [B, H, T, 2k + 1]
         pairs = products.reshape(batch * heads, -1).index_select(1, index)
         return pairs.view(batch, heads, length, -1)
 

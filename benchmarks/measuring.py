@@ -1,0 +1,224 @@
+"""What ``speed.py`` measures of one system: a training step, decoding, memory.
+
+Batches, criterion, optimizer and beam search are fairseq's own, as its commands use them.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.data import Dictionary
+from fairseq.data.language_pair_dataset import collate
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.optim import FairseqOptimizer, FP16Optimizer, build_optimizer
+from fairseq.optim.adam import FairseqAdamConfig
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.utils import move_to_cuda
+from omegaconf import OmegaConf
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.models.bare import bare_model
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all systems of a run have in common."""
+
+    dim: int
+    ffn: int
+    heads: int
+    decoder_layers: int
+    vocabulary: int
+    sentences: int
+    source_length: int
+    target_length: int
+    length_spread: float
+    beam: int
+    device: str
+    precision: str
+    seed: int
+
+
+def make_batch(setting: Setting, dictionary: Dictionary) -> dict[str, Any]:
+    """Random sentences as fairseq's translation task collates them; every call gives the same.
+
+    Lengths, the end included, are spread evenly over mean · (1 ± spread), so that there is padding as in real batches.
+    """
+    generator = torch.Generator().manual_seed(setting.seed)
+
+    def sentence(mean: int) -> Tensor:
+        spread = round(mean * setting.length_spread)
+        length = int(torch.randint(mean - spread, mean + spread + 1, (), generator=generator))
+        words = torch.randint(dictionary.nspecial, len(dictionary), (max(length, 2) - 1,), generator=generator)
+        return torch.cat([words, torch.tensor([dictionary.eos()])])
+
+    pairs = [
+        {"id": number, "source": sentence(setting.source_length), "target": sentence(setting.target_length)}
+        for number in range(setting.sentences)
+    ]
+    batch = collate(pairs, dictionary.pad(), dictionary.eos())
+    return move_to_cuda(batch) if setting.device == "cuda" else batch
+
+
+class LiveTensors(TorchDispatchMode):
+    """Counts the bytes of what operators return while it is active, for as long as each storage is alive.
+
+    Views and results written in place are not new; nor, therefore, is anything that existed before, parameters first
+    of all. Hooks on saved tensors would miss activation checkpointing, which installs its own inside and keeps a
+    step's input without saving it. Scratch memory inside an operator stays unseen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+        self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
+        for tensor in _tensors(result):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in given:
+                given.add(storage.data_ptr())  # an operator may return two views of one new storage
+                self._count(storage.nbytes())
+                weakref.finalize(storage, self._count, -storage.nbytes())
+        return result
+
+    def _count(self, change: int) -> None:
+        self.bytes += change
+        self.peak = max(self.peak, self.bytes)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, Tensor)]
+
+
+def memory_of(forward: Callable[[], Tensor], device: str) -> tuple[int, int]:
+    """Bytes beyond what is allocated before: those that forward leaves for backward, and the peak of both.
+
+    Gradients of the parameters should already be allocated: they are then added to in place and not counted.
+    """
+    if device == "cpu":
+        with LiveTensors() as live:
+            loss = forward()
+            held = live.bytes
+            loss.backward()
+            return held, live.peak
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    loss = forward()
+    held = torch.cuda.memory_allocated() - before
+    loss.backward()
+    return held, torch.cuda.max_memory_allocated() - before
+
+
+class Subject:
+    """One system: its model, and what trains it and decodes with it.
+
+    :param arch: a registered architecture
+    :param options: fairseq's options beside the common sizes, over which they take precedence
+    """
+
+    def __init__(self, arch: str, options: dict[str, Any], setting: Setting) -> None:
+        torch.manual_seed(setting.seed)
+        sizes = {"decoder_layers": setting.decoder_layers, "share_all_embeddings": True}
+        for stack in ("encoder", "decoder"):
+            sizes |= {f"{stack}_embed_dim": setting.dim, f"{stack}_ffn_embed_dim": setting.ffn}
+            sizes |= {f"{stack}_attention_heads": setting.heads}
+        # The same for all, because the architectures' defaults differ and dropout takes time.
+        rates = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+        args = Namespace(arch=arch, **(sizes | rates | options))
+        model = bare_model(args, setting.vocabulary)
+        dictionary = model.decoder.dictionary
+        self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        self.model = model.to(device=setting.device, dtype=DTYPES[setting.precision])
+        self.setting = setting
+        self.batch = make_batch(setting, dictionary)
+        self.criterion = LabelSmoothedCrossEntropyCriterion(self.task, sentence_avg=False, label_smoothing=0.1)
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @cached_property
+    def optimizer(self) -> FairseqOptimizer:
+        """fairseq's Adam; in half precision on a copy of the parameters in float32, as with --fp16 or --bf16."""
+        cfg = OmegaConf.structured(FairseqConfig)
+        cfg.optimizer = FairseqAdamConfig(_name="adam", adam_betas="(0.9, 0.98)")
+        cfg.optimization.lr = [1e-4]
+        parameters = list(self.model.parameters())
+        if self.setting.precision == "fp32":
+            return build_optimizer(cfg.optimizer, parameters)
+        cfg.common.bf16 = self.setting.precision == "bf16"
+        cfg.common.fp16_init_scale = 1  # no overflow, after which fairseq would leave out an update
+        return FP16Optimizer.build_optimizer(cfg, parameters)
+
+    def loss(self) -> Tensor:
+        """Summed over the batch, in float32."""
+        return self.criterion(self.model, self.batch)[0]
+
+    def train_step(self) -> dict[str, float]:
+        """Seconds of one training step as fairseq's trainer takes it, and of the update of the parameters in it."""
+        self.model.train()
+        begin = self._now()
+        self.optimizer.backward(self.loss())
+        middle = self._now()
+        self.optimizer.multiply_grads(1 / self.batch["ntokens"])
+        self.optimizer.clip_grad_norm(0.0)  # only measures the norm, which fairseq does in every step
+        self.optimizer.step()
+        self.optimizer.zero_grad()  # last, so that no gradients are kept while other systems take their turn
+        end = self._now()
+        return {"train": end - begin, "update": end - middle}
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that the forward pass leaves for the backward pass, and the peak of both passes."""
+        self.model.train()
+        self.loss().backward()  # gradients, and what modules keep from their first call, are there before
+        return memory_of(self.loss, self.setting.device)
+
+    def prepare_to_decode(self) -> None:
+        """As fairseq-generate does; afterwards there is no more training."""
+        self.__dict__.pop("optimizer", None)
+        self.model.zero_grad(set_to_none=True)
+        self.model.make_generation_fast_(need_attn=False)
+
+    @cached_property
+    def generator(self) -> SequenceGenerator:
+        """Beam search whose hypotheses all have ``target_length`` tokens, the end included."""
+        words = self.setting.target_length - 1
+        dictionary = self.task.target_dictionary
+        lengths = {"min_len": words, "max_len_a": 0, "max_len_b": words}
+        return SequenceGenerator([self.model], dictionary, beam_size=self.setting.beam, **lengths)
+
+    def decode(self) -> dict[str, float]:
+        """Seconds in which the batch's sources are translated.
+
+        :raises RuntimeError: if a hypothesis has not the length that all are to have
+        """
+        begin = self._now()
+        found = self.generator.generate([self.model], self.batch)
+        end = self._now()
+        lengths = {len(hypothesis["tokens"]) for sentence in found for hypothesis in sentence}
+        if lengths != {self.setting.target_length}:
+            raise RuntimeError(f"hypotheses of {sorted(lengths)} tokens instead of {self.setting.target_length}")
+        return {"decode": end - begin}
+
+    def _now(self) -> float:
+        if self.setting.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
