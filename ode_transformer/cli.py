@@ -18,11 +18,13 @@ COMMANDS = {
         "ode_transformer.evaluation.scores",
         "BLEU, chrF, phoneme and word error rate of a system's output",
     ),
+    "translate": ("ode_transformer.evaluation.translate", "translate text, line by line"),
     "coefficients": ("ode_transformer.analysis.coefficients", "the stage weights of a trained model, layer by layer"),
     "convert": (
         "ode_transformer.released",
         "checkpoints of the authors' released code under the names of this package",
     ),
+    "splitting-error": ("ode_transformer.analysis.splitting_error", "how exact a step of a splitting is, measured"),
     "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
@@ -13,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.arguments import positive_int
-from ode_transformer.checkpoints import load_checkpoint
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.numerics import RungeKutta
 
 
@@ -101,28 +103,41 @@ def table(rows: list[StageWeights]) -> str:
     return "\n".join(lines)
 
 
+def read_sentences(task: Any, split: str, count: int) -> list[dict[str, Any]]:
+    """The first sentences of a binarised data set, without those that no model of the task takes.
+
+    :raises ValueError: the data are broken, or none are left; fairseq raises ``AssertionError`` and ``OSError``, too
+    """
+    task.load_dataset(split)
+    dataset = task.dataset(split)
+    rows = [dataset[number] for number in range(min(count, len(dataset)))]
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    for side, dictionary, longest in zip(("source", "target"), dictionaries, task.max_positions(), strict=True):
+        if any(row[side].max() >= len(dictionary) for row in rows):
+            raise ValueError("it has tokens that are not in the dictionary")
+        rows = [row for row in rows if len(row[side]) <= longest]
+    if not rows:
+        raise ValueError("it has no sentence that the model takes")
+    return rows
+
+
 def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
     """The stage weights of a checkpoint on the first sentences of a binarised data set.
 
     :raises UserError: the checkpoint or the data cannot be read
     """
-    from fairseq import checkpoint_utils
-
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
-
-    load_checkpoint(path)  # for its errors, which are one line
-    try:
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(data)})
-        task.load_dataset(split)
-    except (FileNotFoundError, AssertionError) as error:
-        raise UserError(f"{data}: no data of the split {split!r} that belongs to {path}: {error}") from error
-    dataset = task.dataset(split)
-    rows = range(min(sentences, len(dataset)))
-    batches = [
-        dataset.collater([dataset[i] for i in rows[start : start + 64]])["net_input"]
-        for start in range(0, len(rows), 64)
-    ]
-    return stage_weights(model.eval(), batches, task.source_dictionary.pad())
+    model, _, task = load_trained_model(path, data)
+    failure = ""
+    with contextlib.redirect_stderr(io.StringIO()):  # fairseq's reader, when it fails, fails again when it is deleted
+        try:
+            rows = read_sentences(task, split, sentences)
+        except (AssertionError, OSError, ValueError) as error:
+            failure = str(error)
+    if failure:
+        raise UserError(f"{data}: no data of the split {split!r} that belongs to {path}: {failure}")
+    collate = task.dataset(split).collater
+    batches = [collate(rows[start : start + 64])["net_input"] for start in range(0, len(rows), 64)]
+    return stage_weights(model, batches, task.source_dictionary.pad())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

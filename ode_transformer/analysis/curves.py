@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ode_transformer.analysis.plots import new_figure
 from ode_transformer.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def read_log(path: Path) -> list[Point]:
                 continue
             try:
                 updates = int(report[prefix + _UPDATES])
+                if updates < 0:
+                    raise ValueError(f"{updates} updates")
                 if resumed:
                     points = {key: point for key, point in points.items() if point.updates < updates}
                     clock = {u: minutes for u, minutes in clock.items() if u < updates}
@@ -76,7 +79,7 @@ def read_log(path: Path) -> list[Point]:
                 if prefix != "train_":
                     point = _point(prefix, updates, report)
                     points[point.split, updates] = point
-            except (KeyError, ValueError) as error:
+            except (KeyError, OverflowError, TypeError, ValueError) as error:
                 raise UserError(f"{path}: line {number}: broken report ({error})") from error
     if not points:
         raise UserError(f"{path}: no reports in it: train with --log-format json and a smaller --log-interval")
@@ -88,7 +91,7 @@ def _report(line: str) -> tuple[str, dict[str, Any]]:
     """The report in a line and the prefix of its keys; an empty report for any other line."""
     try:
         report = json.loads(line[line.index("{") :])
-    except ValueError:  # no brace, or no JSON behind it
+    except (RecursionError, ValueError):  # no brace, or no JSON behind it, or JSON that no report looks like
         return "", {}
     for key in report:
         if key.endswith(_UPDATES):
@@ -137,12 +140,7 @@ def plot(runs: dict[str, list[Point]], path: Path) -> None:
 
     :raises UserError: matplotlib is not installed
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UserError("plots need matplotlib: pip install 'ode-transformer[plots]'") from error
-
-    figure = Figure(figsize=(10, 4), layout="constrained")  # no pyplot: it would look for a display
+    figure = new_figure(10, 4)
     by_updates, by_minutes = figure.subplots(1, 2, sharey=True)
     for index, (name, points) in enumerate(runs.items()):
         for split in dict.fromkeys(point.split for point in points):
