@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
+from ode_transformer.files import require_place
 
 # Released name -> ours, both after encoder. or decoder.; None where it is no parameter of ours.
 _RENAMED: tuple[tuple[str, str | None], ...] = (
@@ -191,8 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert one checkpoint and say what it is."""
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        raise UserError(f"{args.output}: not a file in an existing directory")
+    require_place(args.output)
     try:
         converted = convert_checkpoint(load_checkpoint(args.released))
     except UserError as error:

@@ -3,11 +3,14 @@
 import argparse
 import os
 import pickle
+import random
 import stat
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from checkpoint_for_tests import flip, flip_in_a_tensor
 
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
@@ -71,6 +74,46 @@ def test_truncated(tmp_path: Path, zipped: bool, kept: float):
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
     with pytest.raises(UserError, match=r"cut\.pt: broken or truncated"):
+        load_checkpoint(path)
+
+
+def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path):
+    path, numbers = tmp_path / "flipped.pt", random.Random(1)
+    weights = {"a": torch.randn(50), "b": torch.randn(5).half()}
+    torch.save({"args": argparse.Namespace(arch="x"), "model": weights}, path)
+    whole, refused = path.read_bytes(), 0
+    for _ in range(1000):
+        path.write_bytes(whole)
+        flip(path, numbers.randrange(8 * len(whole)))
+        try:
+            state = load_checkpoint(path)
+        except UserError as error:
+            assert str(error) == f"{path}: broken or truncated"  # noqa: PT017
+            refused += 1
+        else:  # in the filling between the archive's entries, or in the time of a file
+            assert state["args"] == argparse.Namespace(arch="x")
+            assert all(torch.equal(state["model"][name], weight) for name, weight in weights.items())
+    assert 500 < refused < 1000
+
+
+def test_a_flipped_bit_of_a_tensor_is_noticed(tmp_path: Path):
+    path = tmp_path / "flipped.pt"
+    weights = torch.randn(1000)
+    torch.save({"model": {"w": weights}}, path)
+    flip_in_a_tensor(path)
+    assert torch.load(path)["model"]["w"].ne(weights).sum() == 1  # torch itself does not
+    with pytest.raises(UserError, match=r"flipped\.pt: broken or truncated"):
+        load_checkpoint(path)
+
+
+def test_an_entry_marked_as_a_directory_is_noticed(tmp_path: Path):
+    path = tmp_path / "flipped.pt"
+    torch.save({"model": {"w": torch.randn(10)}}, path)
+    with zipfile.ZipFile(path) as archive:
+        start = archive.start_dir
+    attributes = path.read_bytes().index(b"PK\x01\x02", start + 1) + 38  # of the second entry
+    flip(path, 8 * attributes + 4)
+    with pytest.raises(UserError, match=r"flipped\.pt: broken or truncated"):
         load_checkpoint(path)
 
 

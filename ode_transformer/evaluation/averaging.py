@@ -16,6 +16,7 @@ import torch
 from ode_transformer.arguments import positive_int
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
+from ode_transformer.files import require_place
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
@@ -87,7 +88,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         state = {}  # lets go of the previous checkpoint before the next one is read
         state = load_checkpoint(path)
         state.pop("last_optimizer_state", None)
-        described = {name: _describe(tensor) for name, tensor in state["model"].items()}
+        described = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
         expected = expected or described
         _require_same(expected, paths[0], described, path)
         _add(sums, state["model"])
@@ -112,7 +113,9 @@ def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
             sums[name] = tensor.to(wide, copy=True)
 
 
-def _describe(tensor: torch.Tensor) -> str:
+def _describe(name: str, tensor: torch.Tensor) -> str:
+    if name.endswith("_extra_state"):  # the bytes of a line that says what the parameters were trained for
+        return bytes(tensor.tolist()).decode()
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
@@ -176,8 +179,7 @@ def select(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Average the selected checkpoints into ``args.output``."""
-    if args.output.is_dir() or not args.output.parent.is_dir():
-        raise UserError(f"{args.output}: not a file in an existing directory")
+    require_place(args.output)
     paths = select(args)
     save_checkpoint(average_checkpoints(paths), args.output)
     print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")

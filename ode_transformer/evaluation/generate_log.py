@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass
 
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.lines import read_lines
 
-_LINE = re.compile(r"([STD])-(\d+)\t(.*)", re.DOTALL)
+_LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -23,24 +24,6 @@ class Translation:
     source: str | None
     reference: str | None
     hypothesis: str
-
-
-def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends.
-
-    Only a line feed ends a line: ``str.splitlines`` also splits at characters that occur within sentences.
-
-    :raises UserError: a line is not UTF-8
-    """
-    with open(path, "rb") as file:
-        data = file.read()
-    lines = []
-    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], start=1):
-        try:
-            lines.append(line.removesuffix(b"\r").decode())
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: line {number} is not UTF-8") from error
-    return lines
 
 
 def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.generate_log import read_generate_log, read_lines
+from ode_transformer.evaluation.generate_log import read_generate_log
+from ode_transformer.evaluation.lines import read_lines
 
 TOKENIZERS = ("13a", "intl", "none")
 

@@ -181,8 +181,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         counts, origins = build(args.wheels, args.target, args.output)
     except CorpusError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
+        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     for origin in origins:
         print(f"{origin.package} {origin.version} ({origin.licence}): {origin.pairs:,} pairs")
     print(f"{args.output}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " pairs")

@@ -65,5 +65,5 @@ def run(
             if progress is not None:
                 progress(line)
     if process.returncode != 0:
-        lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in log.read_text(encoding="utf-8").split("\n") if line.strip()]
         raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")

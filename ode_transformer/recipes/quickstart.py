@@ -18,7 +18,8 @@ from typing import Any
 from ode_transformer.analysis import curves
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
-from ode_transformer.evaluation.generate_log import Translation, read_generate_log, read_lines
+from ode_transformer.evaluation.generate_log import Translation, read_generate_log
+from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.scores import METRICS, Score, bleu
 from ode_transformer.numerics import scheme_names
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, vocabulary

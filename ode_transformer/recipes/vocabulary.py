@@ -7,6 +7,7 @@ from pathlib import Path
 import sentencepiece
 
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.parallel_text import SPLITS
 
@@ -34,10 +35,7 @@ def train_and_encode(corpus: Path, languages: tuple[str, str], size: int, output
     encoded = {
         f"{split}.{language}": "".join(
             " ".join(pieces) + "\n"
-            for pieces in processor.encode(
-                (corpus / f"{split}.{language}").read_text(encoding="utf-8").removesuffix("\n").split("\n"),
-                out_type=str,
-            )
+            for pieces in processor.encode(read_lines(corpus / f"{split}.{language}"), out_type=str)
         )
         for split in SPLITS
         for language in languages

@@ -112,6 +112,10 @@ def test_a_loss_can_be_nan(tmp_path: Path):
         (epoch_end(10, 5), "no reports in it"),
         (train(10, 5).replace('"5.0"', '"five"'), "line 1: broken report .*five"),
         ("\n" + train(10, 5).replace('"epoch": 1, ', ""), "line 2: broken report .*epoch"),
+        (train(10, 5).replace('"10"', "null"), "line 1: broken report"),
+        (train(10, 5).replace('"10"', "Infinity"), "line 1: broken report"),
+        (train(-10, 5), "line 1: broken report .*-10 updates"),
+        ('{"a": ' * 100_000, "no reports in it"),
     ],
 )
 def test_broken_logs(tmp_path: Path, text: str, message: str):
@@ -122,6 +126,13 @@ def test_broken_logs(tmp_path: Path, text: str, message: str):
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path):
     log = write(tmp_path / "log", train(10, 60), train(20, 120)[:-30])
     assert series(log, "train") == [(10, 1.0, 5.0)]
+
+
+def test_bytes_that_are_not_utf8_and_control_characters_do_not_matter(tmp_path: Path):
+    log = tmp_path / "log"
+    text = f"S-0\tnot \x00 a \u2028 report {train(10, 60)}H-0\t"
+    log.write_bytes(b"\xff\xfe\n" + text.encode() + b"\xe2\x80\n" + train(20, 120).encode())
+    assert series(log, "train") == [(10, 1.0, 5.0), (20, 2.0, 5.0)]
 
 
 def test_names_of_runs():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from checkpoint_for_tests import flip_in_a_tensor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -245,6 +246,17 @@ def test_different_models(tmp_path: Path, other: dict[str, torch.Tensor], messag
 # --- the command -------------------------------------------------------------------------------
 
 
+def test_models_of_different_schemes_have_no_mean(tmp_path: Path):
+    """Their parameters would fit; what they were trained for does not."""
+    paths = []
+    for scheme in ("scheme=rk4", "scheme=rk2"):
+        model = {"w": torch.ones(2), "encoder._extra_state": torch.tensor(list(scheme.encode()), dtype=torch.uint8)}
+        paths.append(write(tmp_path / f"{scheme[-3:]}.pt", model))
+    with pytest.raises(UserError, match="rk2.pt: 'encoder._extra_state' is scheme=rk2, but scheme=rk4 in .*rk4.pt"):
+        average_checkpoints(paths)
+    assert average_checkpoints([paths[0], paths[0]])["model"]["encoder._extra_state"].tolist() == list(b"scheme=rk4")
+
+
 def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for epoch in (8, 9, 10):
         write(tmp_path / f"checkpoint{epoch}.pt", {"w": torch.tensor([float(epoch)])})
@@ -282,6 +294,19 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
 def test_options_that_the_parser_refuses(tmp_path: Path, options: list[str]):
     with pytest.raises(SystemExit, match="2"):
         main(["average", str(tmp_path), "--output", "x.pt", *options])
+
+
+@pytest.mark.parametrize("harm", [flip_in_a_tensor, lambda path: path.write_bytes(path.read_bytes()[:-100])])
+def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str], harm):
+    for epoch in (1, 2, 3):
+        write(tmp_path / f"checkpoint{epoch}.pt")
+    harm(tmp_path / "checkpoint2.pt")
+    output = tmp_path / "average.pt"
+    output.write_bytes(b"old")
+    assert main(["average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
+    broken = tmp_path / "checkpoint2.pt"
+    assert capsys.readouterr() == ("", f"ode-transformer average: error: {broken}: broken or truncated\n")
+    assert output.read_bytes() == b"old"
 
 
 def test_a_killed_process_leaves_the_old_output(tmp_path: Path):

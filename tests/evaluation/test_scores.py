@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ode_transformer.cli import main
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.generate_log import Translation, read_generate_log, read_lines
-from ode_transformer.evaluation.scores import bleu, chrf, edit_distance, phoneme_error_rate, word_error_rate
+from ode_transformer.evaluation.generate_log import Translation, read_generate_log
+from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.evaluation.scores import METRICS, bleu, chrf, edit_distance, phoneme_error_rate, word_error_rate
 
 words = st.text("abc", max_size=7)
 lines = st.lists(st.sampled_from(["AH", "B", "K", "T"]), max_size=6).map(" ".join)
@@ -154,6 +155,7 @@ def test_log_with_numbers_of_two_digits(tmp_path: Path):
         ("T-0\ta\nD-0\t-1\ta\nT-0\ta\n", "T-0 occurs twice"),
         ("T-0\ta\n", "sentence 0 has no hypothesis"),
         ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
+        (f"D-{'9' * 5000}\t-1\ta\n", "no output of fairseq-generate"),
     ],
 )
 def test_broken_logs(tmp_path: Path, text: str, message: str):
@@ -173,7 +175,7 @@ def test_lines_without_a_last_line_feed_or_with_carriage_returns(tmp_path: Path)
 
 
 def test_bad_utf8_is_located(tmp_path: Path):
-    with pytest.raises(UserError, match="text: line 2 is not UTF-8"):
+    with pytest.raises(UserError, match="text: line 2 is not UTF-8: byte 2 of it is 0xff"):
         read_lines(write(tmp_path / "text", b"good\nb\xffd\n"))
 
 
@@ -225,3 +227,58 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
+
+
+def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *metrics: str) -> int:
+    files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
+    options = [str(word) for option in files.items() for word in option]
+    return main(["score", "--metric", *(metrics or METRICS), *options])
+
+
+def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = "".join(f"a{end}b c d e\n" for end in ENDS)
+    assert score(tmp_path, text, text) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"; {len(ENDS)} lines; ") == len(METRICS)
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["BLEU", "100.00"],
+        ["chrF2", "100.00"],
+        ["PER", "0.00"],
+        ["WER", "0.00"],
+    ]
+    log = "".join(f"T-{n}\ta{end}b\nD-{n}\t-1\ta{end}b\n" for n, end in enumerate(ENDS))
+    assert [t.hypothesis for t in read_generate_log(write(tmp_path / "log", log))] == [f"a{end}b" for end in ENDS]
+
+
+def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert score(tmp_path, "\nA B\n\n", "\nA B\nC\n") == 0
+    out = capsys.readouterr().out
+    assert "PER 33.33 (1 edits in 3 phonemes; 3 lines;" in out
+    assert "WER 33.33 (1 of 3 words wrong; 3 lines;" in out
+
+
+def test_a_line_of_five_thousand_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert score(tmp_path, "A\n" + "A " * 5000, "A\n" + "A " * 4 + "\n") == 0
+    assert "4996 edits in 5 phonemes; 2 lines" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (b"a\nb\xff\n", "a\nb\n", "hyp: line 2 is not UTF-8: byte 2 of it is 0xff"),
+        ("a\nb\n", b"\xc3\n", "ref: line 1 is not UTF-8: byte 1 of it is 0xc3"),
+        ("a\nb\n", "a\n", "2 hypotheses, but 1 references"),
+        ("a\n\n", "a\n", "2 hypotheses, but 1 references"),
+        ("a\u2028b\n", "a\nb\n", "1 hypotheses, but 2 references"),
+        ("", "", "nothing to score"),
+    ],
+)
+def test_bad_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], hypotheses, references, message: str):
+    assert score(tmp_path, hypotheses, references) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert message in error
+    assert len(error.splitlines()) == 1

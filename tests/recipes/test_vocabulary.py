@@ -33,6 +33,23 @@ def test_pieces_give_the_text_back(tmp_path: Path) -> None:
     }
 
 
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    text = corpus(tmp_path / "corpus")
+    (text / "valid.en").write_bytes("the\rold\x85house\n\nnew\u2028bridge\x0b".encode())
+    train_and_encode(text, ("en", "xx"), 28, tmp_path / "pieces")
+    encoded = (tmp_path / "pieces" / "valid.en").read_bytes().decode().split("\n")
+    assert [bool(line) for line in encoded] == [True, False, True, False]
+    assert "\r" not in "".join(encoded)  # at which fairseq-preprocess would end a line
+
+
+def test_a_corpus_that_is_not_utf8(tmp_path: Path) -> None:
+    text = corpus(tmp_path / "corpus")
+    (text / "test.xx").write_bytes(b"the old\nhou\xffse\n")
+    with pytest.raises(UserError, match=r"test\.xx: line 2 is not UTF-8: byte 4 of it is 0xff"):
+        train_and_encode(text, ("en", "xx"), 28, tmp_path / "pieces")
+    assert not list((tmp_path / "pieces").glob("train.*"))
+
+
 def test_too_many_pieces(tmp_path: Path) -> None:
     text = corpus(tmp_path / "corpus")
     with pytest.raises(UserError, match=r"vocabulary of 100000 pieces from .*corpus"):

@@ -9,6 +9,14 @@ from commands_for_tests import NO_DROPOUT, Text, prepare, train
 
 
 @pytest.fixture(scope="session")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of random parameters, with its dictionaries and pieces beside it: made in less than a second."""
+    from checkpoint_for_tests import make_model  # here, because other tests need no fairseq
+
+    return make_model(tmp_path_factory.mktemp("untrained"))
+
+
+@pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
     return prepare(tmp_path_factory.mktemp("text"))
 

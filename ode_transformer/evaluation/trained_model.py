@@ -1,0 +1,59 @@
+"""A trained translation model with its task, from a checkpoint and the folder of its dictionaries."""
+
+import argparse
+import importlib
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.checkpoints import load_checkpoint
+from ode_transformer.errors import UserError
+
+
+def load_trained_model(
+    path: Path, data: Path, source: str | None = None, target: str | None = None
+) -> tuple[Any, Any, Any]:
+    """fairseq's model, its options and its task.
+
+    :param data: folder with ``dict.<language>.txt`` of both languages
+    :param source: its language; by default what the checkpoint says, or the names of the files in ``data``
+    :param target: likewise
+    :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
+    :raises OSError: the checkpoint or ``data`` cannot be opened
+    """
+    from fairseq import checkpoint_utils
+    from fairseq.data import Dictionary, data_utils
+
+    # Registers the architectures. By name, because mypy would follow it to what stands on fairseq, which has no types.
+    importlib.import_module("ode_transformer.models")
+    saved = _task_options(load_checkpoint(path))
+    if (task_name := saved.get("_name") or saved.get("task")) != "translation":
+        raise UserError(f"{path}: a model of the task {task_name}, not of translation")
+    named = data_utils.infer_language_pair(str(data)) or (None, None)
+    languages = [source or saved.get("source_lang") or named[0], target or saved.get("target_lang") or named[1]]
+    if None in languages:
+        raise UserError(f"{data}: no file there names the languages: say --source-lang and --target-lang")
+    for language in languages:
+        dictionary = data / f"dict.{language}.txt"
+        if not dictionary.is_file():
+            raise UserError(f"{dictionary}: missing, it is a dictionary of {path}")
+        try:
+            Dictionary.load(str(dictionary))
+        except Exception as error:  # fairseq raises Exception itself
+            raise UserError(f"{dictionary}: not a dictionary: {error}") from error
+    overrides = {"data": str(data), "source_lang": languages[0], "target_lang": languages[1]}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Hydra finds fault with how fairseq reads options of the older form
+            (model,), options, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+    except (AssertionError, LookupError, RuntimeError, ValueError) as error:
+        reason = textwrap.shorten(str(error), 300)  # a line for each parameter of the wrong size
+        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason}") from error
+    return model.eval(), options, task
+
+
+def _task_options(state: dict[str, Any]) -> dict[str, Any]:
+    """The task's options; the older form of checkpoints holds all options in one namespace."""
+    options = (state.get("cfg") or {}).get("task") or state.get("args") or {}
+    return vars(options) if isinstance(options, argparse.Namespace) else options

@@ -1,0 +1,45 @@
+"""Files that are written whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ode_transformer.errors import UserError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into, which takes the place of ``path`` once the block has ended without an error.
+
+    Whenever the process dies, ``path`` holds its old content or the whole new one.
+
+    :raises UserError: it could not be written, for example because the disk is full
+    """
+    # In the target's own directory, because a rename is atomic only within one file system.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:  # torch's writer reports a full disk as a RuntimeError
+        raise UserError(f"{path}: could not be written ({error})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # makes the rename itself survive a power cut
+    finally:
+        os.close(directory)
+
+
+def require_place(path: Path) -> None:
+    """Refuses, before any work is done, a path at which ``replacing`` could put no file.
+
+    :raises UserError: a directory or device is there, or its directory does not exist
+    """
+    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
+        raise UserError(f"{path}: not a file in an existing directory")
