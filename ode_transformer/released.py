@@ -43,6 +43,8 @@ _RENAMED: tuple[tuple[str, str | None], ...] = (
 # Which sub-layer a numbered layer normalisation belongs to.
 _NUMBERED = {"encoder": ("self_attn", "ffn", "ffn_down"), "decoder": ("self_attn", "encoder_attn", "ffn")}
 _SCHEMES = {1: "euler", 2: "rk2", 3: "rk3-released", 4: "rk4"}
+_COEFFICIENTS = {"gate": "encoder.gate_linear.weight", "scalar": "encoder.alpha"}
+_RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
 # Options that both codes have, under one name.
@@ -86,13 +88,29 @@ def _is_macaron(released: Mapping[str, Tensor]) -> bool:
 
 
 def _rename(stack: str, rest: str) -> str | None:
-    if numbered := re.fullmatch(r"layers\.(\d+)\.layer_norms\.(\d)\.(\w+)", rest):
+    if stack in _NUMBERED and (numbered := re.fullmatch(r"layers\.(\d+)\.layer_norms\.([012])\.(\w+)", rest)):
         layer, number, kind = numbered.groups()
         return f"layers.{layer}.{_NUMBERED[stack][int(number)]}.layer_norm.{kind}"
     for pattern, ours in _RENAMED:
         if stack in _NUMBERED and (match := re.fullmatch(pattern, rest)):
             return None if ours is None else match.expand(ours)
     raise UserError(f"parameter {stack}.{rest} is none of the released models")
+
+
+def _check_family(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
+    """Refuses released models that share our names and compute something else, which the names cannot tell.
+
+    :raises UserError: PolyNet, weight sharing over sub-layers, a language model, Macaron as ODE Transformer's authors
+        copied it (only its first network is halved there), or any other architecture
+    """
+    arch = given.get("arch")
+    if "encoder.embed_tokens.weight" not in parameters or "decoder.embed_tokens.weight" not in parameters:
+        raise UserError("has no encoder and decoder with embeddings; language models are not converted")
+    families = ("transformer",) if _is_macaron(parameters) else ("ode_transformer", "dense_transformer", "transformer")
+    steps = [name for name in ("enc_step", "enc_san_step", "enc_ffn_step") if name in given]
+    halved = not _is_macaron(parameters) or bool(given.get("macaron"))
+    if (arch is not None and not arch.startswith(families)) or steps or not halved:
+        raise UserError(f"architecture {arch} is not converted; known are those of {', '.join(families)}")
 
 
 def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tensor]) -> argparse.Namespace:
@@ -102,6 +120,7 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     :raises UserError: if a part of the model is none of ours
     """
     given = vars(released)
+    _check_family(given, parameters)
     if given.get("adaptive_softmax_cutoff") is not None:
         raise UserError("adaptive_softmax_cutoff is not supported")
     ours = {name: given[name] for name in _KEPT if name in given}
@@ -117,18 +136,25 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     evaluations = given.get("enc_calculate_num", 1)
     if evaluations not in _SCHEMES:
         raise UserError(f"enc_calculate_num {evaluations} is not supported; known are {', '.join(map(str, _SCHEMES))}")
+    if given.get("dec_calculate_num", 1) != 1:
+        raise UserError(f"dec_calculate_num {given['dec_calculate_num']} is not supported, only 1")
+    learned = [name for name, key in _COEFFICIENTS.items() if key in parameters]
+    expected = _RK_TYPES.get(given.get("rk_type")) if evaluations == 2 else None
+    if learned != ([expected] if expected else []):
+        raise UserError(
+            f"rk_type {given.get('rk_type')!r} does not fit its parameters: coefficients {learned or 'none'}"
+        )
     if macaron := _is_macaron(parameters):
         for stack in ("encoder", "decoder"):
             ours[f"{stack}_ffn_embed_dim"] *= 2  # the released number is that of one of the two
-    gate, scalars = "encoder.gate_linear.weight" in parameters, "encoder.alpha" in parameters
     return argparse.Namespace(
         **ours,
         arch="ode_transformer_euler",
         layer_splitting="strang" if macaron else "lie-trotter",
         encoder_ode_scheme=_SCHEMES[evaluations],
         decoder_ode_scheme="euler",
-        ode_coefficients="gate" if gate else "scalar" if scalars else "tableau",
-        ode_share_coefficients=True,
+        ode_coefficients=learned[0] if learned else "tableau",
+        ode_share_coefficients=bool(learned),
         ode_function="layer-output",
         activation_dropout=given.get("relu_dropout", 0.0),
         max_relative_positions=max(0, given.get("max_relative_length", -1)),
@@ -164,6 +190,7 @@ def _complete(parameters: dict[str, Tensor], options: argparse.Namespace) -> Non
     import ode_transformer.models  # noqa: F401  (registers the architectures)
     from ode_transformer.models.bare import bare_model
 
+    options.ode_options_saved = True  # they come from a checkpoint: its model may be given another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
     try:
         model = bare_model(options, *(len(matrix) for matrix in embeddings))

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import layer_norm, linear
 
 from ode_transformer.checkpoints import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.errors import UserError
+from ode_transformer.models.bare import bare_model
 from ode_transformer.released import convert_checkpoint, convert_options, convert_parameters
 
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[2] / "shared" / "golden"))
@@ -75,41 +77,146 @@ def test_the_converted_model_computes_what_was_recorded(case: str, tmp_path: Pat
             torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
 
 
+D, F, HEADS, CLIP, LAYERS = 8, 12, 2, 2, 2
+
+
 def released(**changes: object) -> tuple[Namespace, dict[str, torch.Tensor]]:
-    """A released checkpoint of one layer a stack, as the released code lays it out."""
-    d, f = 8, 12
-    shapes = {
-        "self_attn.in_proj_weight": (3 * d, d),
-        "self_attn.in_proj_bias": (3 * d,),
-        "self_attn.out_proj.weight": (d, d),
-        "self_attn.out_proj.bias": (d,),
-        "self_attn.relative_position_keys": (5, d // 2),
-        "fc1.weight": (f, d),
-        "fc1.bias": (f,),
-        "fc2.weight": (d, f),
-        "fc2.bias": (d,),
-    }
-    names = {f"encoder.layers.0.{name}": shape for name, shape in shapes.items()}
-    names |= {f"decoder.layers.0.{name}": shape for name, shape in shapes.items()}
-    names |= {
-        f"decoder.layers.0.encoder_attn.{name.removeprefix('self_attn.')}": shape
-        for name, shape in shapes.items()
-        if "proj" in name
-    }
-    for kind in ("weight", "bias"):
-        names |= {f"encoder.layers.0.layer_norms.{number}.{kind}": (d,) for number in (0, 1)}
-        norms = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-        names |= {f"decoder.layers.0.{norm}.{kind}": (d,) for norm in norms}
-        names |= {f"{stack}.layer_norm.{kind}": (d,) for stack in ("encoder", "decoder")}
-    names |= {"encoder.embed_tokens.weight": (20, d), "decoder.embed_tokens.weight": (22, d)}
-    names |= {"decoder.embed_out": (22, d), "encoder.version": (1,), "decoder.version": (1,)}
-    generator = torch.Generator().manual_seed(0)
-    model = {name: torch.randn(shape, generator=generator) for name, shape in names.items()}
-    sizes = {"embed_dim": d, "ffn_embed_dim": f, "layers": 1, "attention_heads": 2}
+    """A released checkpoint of two layers a stack, as the released code lays it out for these options."""
+    sizes = {"embed_dim": D, "ffn_embed_dim": F, "layers": LAYERS, "attention_heads": HEADS, "normalize_before": True}
     options = {f"{stack}_{name}": value for stack in ("encoder", "decoder") for name, value in sizes.items()}
-    options |= {"share_all_embeddings": False, "share_decoder_input_output_embed": False, "rk_type": "standard"}
-    options |= {"max_relative_length": 2, "enc_calculate_num": 4, "relu_dropout": 0.2, "dropout": 0.3}
-    return Namespace(**(options | changes)), model
+    options |= {"arch": "ode_transformer_t2t_wmt_en_de", "rk_type": "standard", "enc_calculate_num": 4}
+    options |= {"share_all_embeddings": False, "share_decoder_input_output_embed": False}
+    options |= {"max_relative_length": CLIP, "relu_dropout": 0.2, "dropout": 0.3} | changes
+    attention = {"in_proj_weight": (3 * D, D), "in_proj_bias": (3 * D,)}
+    attention |= {"out_proj.weight": (D, D), "out_proj.bias": (D,)}
+    own = {"fc1.weight": (F, D), "fc1.bias": (F,), "fc2.weight": (D, F), "fc2.bias": (D,)}
+    own |= {f"self_attn.{name}": shape for name, shape in attention.items()}
+    own |= {"self_attn.relative_position_keys": (2 * CLIP + 1, D // HEADS)}
+    shapes: dict[str, tuple[int, ...]] = {"encoder.version": (1,), "decoder.version": (1,)}
+    norms = {"encoder": ("layer_norms.0", "layer_norms.1")}
+    norms["decoder"] = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
+    for stack, vocabulary in (("encoder", 20), ("decoder", 22)):
+        shapes[f"{stack}.embed_tokens.weight"] = (vocabulary, D)
+        more = {f"encoder_attn.{name}": shape for name, shape in attention.items()} if stack == "decoder" else {}
+        more |= {f"{norm}.{kind}": (D,) for norm in norms[stack] for kind in ("weight", "bias")}
+        for layer in range(LAYERS):
+            shapes |= {f"{stack}.layers.{layer}.{name}": shape for name, shape in (own | more).items()}
+        final = [f"{stack}.layer_norm"] if options[f"{stack}_normalize_before"] else []
+        history = options.get(f"{stack}_history_type")
+        if history is not None:
+            final += [f"{stack}.history.layer_norms.{layer}" for layer in range(LAYERS)]
+        shapes |= {f"{norm}.{kind}": (D,) for norm in final for kind in ("weight", "bias")}
+        if history == "learnable_dense":
+            shapes[f"{stack}.history.weight"] = (LAYERS + 1, LAYERS + 1)
+    if options["enc_calculate_num"] == 2 and options["rk_type"] == "learnable":
+        shapes |= {"encoder.gate_linear.weight": (1, 2 * D), "encoder.gate_linear.bias": (1,)}
+    if options["enc_calculate_num"] == 2 and options["rk_type"] == "initialization":
+        shapes["encoder.alpha"] = (2,)
+    if not options["share_decoder_input_output_embed"]:
+        shapes["decoder.embed_out"] = (22, D)
+    generator = torch.Generator().manual_seed(0)
+    return Namespace(**options), {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def released_encoder(options: Namespace, model: dict[str, torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+    """What the released encoder computes of its embedding y, [T, D], written from its description."""
+    model = {name: tensor.double() for name, tensor in model.items()}
+    evaluations, pre_norm = options.enc_calculate_num, options.encoder_normalize_before
+
+    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
+        return layer_norm(x, (D,), model[f"{name}.weight"], model[f"{name}.bias"])
+
+    def attention(name: str, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = linear(x, model[f"{name}.in_proj_weight"], model[f"{name}.in_proj_bias"]).chunk(3, dim=-1)
+        table, heads = model[f"{name}.relative_position_keys"], []
+        for part in torch.arange(D).chunk(HEADS):
+            scores = torch.zeros(len(x), len(x), dtype=torch.float64)
+            for i in range(len(x)):
+                for j in range(len(x)):
+                    offset = max(-CLIP, min(CLIP, j - i)) + CLIP
+                    scores[i, j] = query[i, part] @ (key[j, part] + table[offset]) / len(part) ** 0.5
+            heads.append(scores.softmax(-1) @ value[:, part])
+        return linear(torch.cat(heads, dim=-1), model[f"{name}.out_proj.weight"], model[f"{name}.out_proj.bias"])
+
+    def layer(number: int, x: torch.Tensor) -> torch.Tensor:
+        name = f"encoder.layers.{number}"
+
+        def ffn(x: torch.Tensor) -> torch.Tensor:
+            inner = linear(x, model[f"{name}.fc1.weight"], model[f"{name}.fc1.bias"]).relu()
+            return linear(inner, model[f"{name}.fc2.weight"], model[f"{name}.fc2.bias"])
+
+        for index, function in enumerate((lambda x: attention(f"{name}.self_attn", x), ffn)):
+            own = f"{name}.layer_norms.{index}"
+            x = x + function(norm(own, x)) if pre_norm else norm(own, x + function(x))
+        return x
+
+    def step(number: int, x: torch.Tensor) -> torch.Tensor:
+        k1 = layer(number, x)
+        if evaluations == 4:
+            k2 = layer(number, x + k1 / 2)
+            k3 = layer(number, x + k2 / 2)
+            return x + (k1 + 2 * k2 + 2 * k3 + layer(number, x + k3)) / 6
+        if evaluations == 3:
+            k2 = layer(number, x + k1 / 2)
+            return x + (k1 + 4 * k2 + layer(number, x + k2)) / 6
+        k2 = layer(number, x + k1)
+        if options.rk_type == "learnable":
+            gate = linear(
+                torch.cat([k1, k2], -1), model["encoder.gate_linear.weight"], model["encoder.gate_linear.bias"]
+            )
+            return x + gate.sigmoid() * k1 + (1 - gate.sigmoid()) * k2
+        first, second = model["encoder.alpha"] if options.rk_type == "initialization" else (0.5, 0.5)
+        return x + first * k1 + second * k2
+
+    history = getattr(options, "encoder_history_type", None)
+    memory, x = [y], y
+    if history == "learnable_dense":
+        x = model["encoder.history.weight"][0, 0] * y
+    for number in range(LAYERS):
+        x = step(number, x)
+        if history is not None:
+            own = f"encoder.history.layer_norms.{number}"
+            memory.append(norm(own, x) if pre_norm else x)
+            mean = [1 / len(memory)] * len(memory)
+            weights = mean if history == "dense" else model["encoder.history.weight"][number + 1]
+            x = sum(w * s for w, s in zip(weights, memory, strict=False))
+            x = x if pre_norm else norm(own, x)
+    return norm("encoder.layer_norm", x) if pre_norm else x
+
+
+VARIANTS = {
+    "half": {"enc_calculate_num": 2},
+    "scalars": {"enc_calculate_num": 2, "rk_type": "initialization"},
+    "gate": {"enc_calculate_num": 2, "rk_type": "learnable", "encoder_history_type": "learnable_dense"},
+    "rk3": {"enc_calculate_num": 3, "encoder_history_type": "dense"},
+    "rk4": {"enc_calculate_num": 4, "encoder_history_type": "learnable_dense"},
+    "post-norm": {"encoder_normalize_before": False, "decoder_normalize_before": False},
+    "post-norm-scalars": {"enc_calculate_num": 2, "rk_type": "initialization", "encoder_normalize_before": False,
+                          "decoder_normalize_before": False, "encoder_history_type": "learnable_dense"},
+    "post-norm-dense": {"enc_calculate_num": 2, "rk_type": "learnable", "encoder_normalize_before": False,
+                        "decoder_normalize_before": False, "encoder_history_type": "dense"},
+    "tied": {"share_decoder_input_output_embed": True, "decoder_history_type": "dense"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_the_released_encoder(variant: str) -> None:
+    """Those without a recording, too; the embeddings are tied in one of them."""
+    options, model = released(**VARIANTS[variant])
+    converted = convert_checkpoint({"args": options, "model": model})
+    ours = bare_model(converted["args"], 20, 22).double().eval()
+    ours.load_state_dict({name: tensor.double() for name, tensor in converted["model"].items()})
+    source = torch.tensor([[5, 9, 4, 17, 8, 2]])
+    with torch.no_grad():
+        y0, _ = ours.encoder.forward_embedding(source)
+        torch.testing.assert_close(y0[0] - ours.encoder.embed_positions(source)[0],
+                                   D**0.5 * model["encoder.embed_tokens.weight"].double()[source[0]])  # fmt: skip
+        encoder_out = ours.encoder(source, None)
+        torch.testing.assert_close(encoder_out["encoder_out"][0][:, 0], released_encoder(options, model, y0[0]))
+        features = ours.decoder(source, encoder_out=encoder_out, features_only=True)[0]
+        logits = ours.decoder(source, encoder_out=encoder_out)[0]
+    output = "decoder.embed_tokens.weight" if variant == "tied" else "decoder.embed_out"
+    torch.testing.assert_close(logits, linear(features, model[output].double()))
 
 
 def test_options_and_names() -> None:
@@ -127,33 +234,11 @@ def test_options_and_names() -> None:
     assert torch.equal(made["model"]["decoder.output_projection.weight"], model["decoder.embed_out"])
 
 
-@pytest.mark.parametrize(
-    ("extra", "options", "expected"),
-    [
-        ({"encoder.gate_linear.weight": (1, 16), "encoder.gate_linear.bias": (1,)}, {"enc_calculate_num": 2}, "gate"),
-        ({"encoder.alpha": (2,)}, {"enc_calculate_num": 2, "rk_type": "initialization"}, "scalar"),
-        ({}, {"enc_calculate_num": 3}, "tableau"),
-        ({}, {"enc_calculate_num": 2}, "tableau"),
-    ],
-)
-def test_coefficients(extra: dict, options: dict, expected: str) -> None:
-    args, model = released(**options)
-    model |= {name: torch.randn(shape) for name, shape in extra.items()}
-    made = convert_checkpoint({"args": args, "model": model})
-    assert made["args"].ode_coefficients == expected
-    if extra:
-        (name, *_) = extra
-        values = [tensor for key, tensor in made["model"].items() if "coefficients.0" in key]
-        assert len(values) == len(extra)
-        assert torch.equal(values[0], model[name])
-
-
-def test_dense_history_and_relative_values() -> None:
+def test_histories_and_relative_values() -> None:
     args, model = released(encoder_history_type="dense", decoder_history_type="learnable_dense")
     for stack in ("encoder", "decoder"):
-        model |= {f"{stack}.history.layer_norms.0.{kind}": torch.randn(8) for kind in ("weight", "bias")}
-        model[f"{stack}.layers.0.self_attn.relative_position_values"] = torch.randn(5, 4)
-    model["decoder.history.weight"] = torch.randn(2, 2)
+        for layer in range(LAYERS):
+            model[f"{stack}.layers.{layer}.self_attn.relative_position_values"] = torch.randn(5, 4)
     ours = convert_checkpoint({"args": args, "model": model})["args"]
     assert (ours.encoder_layer_history, ours.decoder_layer_history, ours.relative_values) == ("dense", "dlcl", True)
 
@@ -163,30 +248,53 @@ def test_dense_history_and_relative_values() -> None:
     [
         ({"encoder_history_type": "residual"}, "encoder_history_type 'residual' is not supported"),
         ({"encoder_history_type": "dense", "encoder_integration_type": "sum"}, "encoder_integration_type 'sum'"),
-        ({"enc_calculate_num": 5}, "enc_calculate_num 5 is not supported; known are 1, 2, 3, 4"),
         ({"adaptive_softmax_cutoff": "9"}, "adaptive_softmax_cutoff is not supported"),
+        ({"dec_calculate_num": 2}, "dec_calculate_num 2 is not supported"),
+        ({"arch": "polynomial_transformer_t2t_wmt_en_de"}, "architecture polynomial_transformer_t2t_wmt_en_de is not"),
+        ({"arch": "group_sublayer_transformer", "enc_san_step": 2}, "architecture group_sublayer_transformer is not"),
+        ({"enc_ffn_step": 1}, "architecture ode_transformer_t2t_wmt_en_de is not converted"),
     ],
 )
-def test_parts_that_we_do_not_have(options: dict, message: str) -> None:
+def test_models_that_we_do_not_have(options: dict, message: str) -> None:
     args, model = released(**options)
     with pytest.raises(UserError, match=message):
+        convert_options(args, model)
+
+
+def test_coefficients_have_to_be_those_that_the_options_say() -> None:
+    for options, other in (("learnable", "standard"), ("standard", "learnable"), ("initialization", "learnable")):
+        args, _ = released(enc_calculate_num=2, rk_type=options)
+        _, model = released(enc_calculate_num=2, rk_type=other)
+        with pytest.raises(UserError, match=f"rk_type '{options}' does not fit its parameters"):
+            convert_options(args, model)
+    args, model = released()
+    args.enc_calculate_num = 5
+    with pytest.raises(UserError, match="enc_calculate_num 5 is not supported; known are 1, 2, 3, 4"):
         convert_options(args, model)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda model: model.pop("encoder.embed_tokens.weight"), "language models are not converted"),
+        (
+            lambda model: model.update({"encoder.layers.0.layer_norms.7.bias": torch.ones(8)}),
+            "layer_norms.7.bias is none",
+        ),
         (lambda model: model.pop("encoder.layers.0.fc1.bias"), r"lacks encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
         (
             lambda model: model.update({"encoder.layer_norm.bias": torch.ones(3)}),
             r"layer_norm.bias is \(3,\), not \(8,\)",
         ),
-        (lambda model: model.update({"encoder.alpha": torch.ones(2)}), "weigh at least two|scalar"),
+        (
+            lambda model: model.update({"encoder.alpha": torch.ones(2)}),
+            "rk_type 'standard' does not fit its parameters: coefficients \\['scalar'\\]",
+        ),
         (
             lambda model: model.update({"encoder.conv.weight": torch.ones(2)}),
             "encoder.conv.weight is none of the released",
         ),
-        (lambda model: model.update({"encoder.layers.1.fc1.bias": torch.ones(12)}), "has besides encoder.layers.1"),
+        (lambda model: model.update({"encoder.layers.2.fc1.bias": torch.ones(12)}), "has besides encoder.layers.2"),
     ],
 )
 def test_a_file_that_does_not_fit_is_one_line_and_leaves_nothing(change, message, tmp_path: Path, capsys) -> None:

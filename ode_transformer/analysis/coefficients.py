@@ -84,11 +84,10 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
 def block_names(stack: str, part: Any) -> list[str]:
     """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
     names = []
-    for number, layer in enumerate(part.layers, 1):
-        grouping = part.choice.grouping(tuple(layer))
-        for members, stepped in grouping:
+    for number in range(1, len(part.layers) + 1):
+        for members, stepped in part.grouping:
             if stepped:
-                names.append(f"{stack} layer {number}" + (f" {'+'.join(members)}" if len(grouping) > 1 else ""))
+                names.append(f"{stack} layer {number}" + (f" {'+'.join(members)}" if len(part.grouping) > 1 else ""))
     return names
 
 

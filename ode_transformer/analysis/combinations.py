@@ -22,12 +22,14 @@ OTHERS: dict[str, Part] = {
     "post-norm, `increment`": {"normalize_before": False},
     "post-norm, `layer-output`": {"normalize_before": False, "function": "layer-output"},
     **{f"scope `{name}`": {"scope": name} for name in SCOPES},
+    "shared coefficients": {"share_coefficients": True},
     "2 steps": {"steps": 2},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
     **{f"history `{name}`": {"history": name} for name in HISTORIES},
     "relative positions, keys": {"max_relative_positions": 8},
     "relative positions, values too": {"max_relative_positions": 8, "relative_values": True},
+    "relative positions, values alone": {"relative_values": True},
     "LayerDrop": {"layerdrop": 0.1},
 }
 KINDS: dict[str, Part] = {
@@ -80,7 +82,8 @@ def page() -> str:
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
         "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an",
-        "encoder, a decoder that stays with `euler` takes neither. What has no row here goes together freely.",
+        "encoder, a decoder that stays with `euler` takes neither. What has no row here goes together freely, every",
+        "`--layer-splitting` with it.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -14,8 +14,8 @@ from ode_transformer.arguments import clip_distance, positive_int, probability
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refusal
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, get_tableau, scheme_names
+from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refused_stack
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, scheme_names
 
 # Options of fairseq's Transformer that these encoders and decoders do not carry out, with the value that means "off".
 _NOT_SUPPORTED = {
@@ -96,21 +96,17 @@ class ODETransformerModel(TransformerModel):
         for name, off in _NOT_SUPPORTED.items():
             if getattr(args, name, off) not in (off, None):
                 raise ValueError(f"--{name.replace('_', '-')} is not supported by ode_transformer architectures")
-        schemes = (args.encoder_ode_scheme, args.decoder_ode_scheme)
-        if args.ode_coefficients != "tableau" and all(get_tableau(name).stages < 2 for name in schemes):
-            raise ValueError(
-                f"--ode-coefficients {args.ode_coefficients} (given, or set by the architecture) weighs at least "
-                f"two stages; the schemes {schemes[0]} (encoder) and {schemes[1]} (decoder) have one"
-            )
+        for stack in ("encoder", "decoder"):
+            if args.post_norm and getattr(args, f"{stack}_normalize_before"):
+                raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
         for name in _PROBABILITIES:
             if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
                 raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")
         cfg = TransformerConfig.from_namespace(args)
-        for stack in ("encoder", "decoder"):
-            choice = depth_choice(cfg, stack)
-            reason = refusal(choice)
-            if reason is not None:
-                raise ValueError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
+        refused = refused_stack({stack: depth_choice(cfg, stack) for stack in ("encoder", "decoder")})
+        if refused is not None:
+            stack, reason = refused
+            raise ValueError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
 
 
 def defaults(args: argparse.Namespace, **values: Any) -> None:

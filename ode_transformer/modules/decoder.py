@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ode_transformer.modules.depth import DepthStack
 from ode_transformer.modules.layers import build_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -80,9 +80,9 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             return None if caches is None else caches.setdefault(".".join(map(str, name)), {})
 
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
-            if name == "self_attn":
+            if kind(name) == "self_attn":
                 return {"pattern": self_pattern, "cache": cache(layer, name, evaluation)}
-            if name == "encoder_attn":
+            if kind(name) == "encoder_attn":
                 return {
                     "pattern": source_pattern,
                     "memory": memory,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.nn import DepthChoice, Layer, build_scheme, swapped
-from ode_transformer.numerics import DepthState, get_tableau
+from ode_transformer.numerics import DepthState
 
 logger = logging.getLogger(__name__)
 
@@ -22,26 +22,63 @@ Inputs = Callable[[int, str, int, int], Mapping[str, Any]]
 
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
-    """What the options say about one stack, 'encoder' or 'decoder'.
-
-    Coefficients and separate parameters belong to schemes of several stages: a stack of one stage has neither.
-    """
+    """What the options say about one stack, 'encoder' or 'decoder', whether it goes together or not."""
     options = getattr(cfg, stack)
-    several = get_tableau(options.ode_scheme).stages > 1
     return DepthChoice(
         scheme=options.ode_scheme,
-        coefficients=cfg.ode_coefficients if several else "tableau",
+        coefficients=cfg.ode_coefficients,
         share_coefficients=cfg.ode_share_coefficients,
         function=cfg.ode_function,
         scope=cfg.ode_function_scope,
         steps=cfg.ode_steps,
-        stage_parameters=cfg.ode_stage_parameters if several else "shared",
+        stage_parameters=cfg.ode_stage_parameters,
         history=options.layer_history,
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,
         max_relative_positions=cfg.max_relative_positions,
         relative_values=cfg.relative_values,
     )
+
+
+class TrainedFor(nn.Module):
+    """Keeps in a checkpoint what the parameters of a stack were trained for, and compares when they are loaded.
+
+    Another scheme is what the user wants who overrides the options of a checkpoint or fine-tunes it. Training that
+    merely goes on must not change it unnoticed.
+
+    :param stack: what to call the stack in an error
+    :param choice: what its parameters are trained for now
+    :param may_swap: parameters may have been trained for another scheme, where that makes sense
+    """
+
+    def __init__(self, stack: str, choice: DepthChoice, may_swap: bool) -> None:
+        super().__init__()
+        self.stack, self.choice, self.may_swap = stack, choice, may_swap
+
+    def get_extra_state(self) -> Tensor:
+        """A line as the numbers of its bytes, because checkpoints hold nothing but tensors."""
+        line = " ".join(f"{name}={value}" for name, value in self.choice.trait().items())
+        return torch.tensor(list(line.encode()))
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Compares with what was saved.
+
+        :raises ValueError: if the parameters cannot, or must not, serve this stack's scheme
+        """
+        try:
+            line = bytes(int(number) for number in state.tolist()).decode()
+            trained = dict(entry.split("=", 1) for entry in line.split())
+            difference = swapped(trained, self.choice)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{self.stack}: the checkpoint does not say what it was trained for: damaged?") from error
+        if difference is None:
+            return
+        said, reason = difference
+        if reason is None and not self.may_swap:
+            reason = "decode with --model-overrides or train on with --finetune-from-model to swap them"
+        if reason is not None:
+            raise ValueError(f"{self.stack}: {said}: {reason}")
+        logger.warning(f"{self.stack}: {said}")
 
 
 class DepthStack(nn.Module):
@@ -54,11 +91,14 @@ class DepthStack(nn.Module):
 
     def choose_depth(self, cfg: TransformerConfig, stack: str) -> None:
         """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already."""
-        self.choice = depth_choice(cfg, stack)
-        dim = getattr(cfg, stack).embed_dim
-        self.scheme = build_scheme(self.choice, len(self.layers), tuple(self.layers[0]), dim)
+        self.choice = depth_choice(cfg, stack).for_its_stages()
+        names = tuple(self.layers[0])
+        self.grouping = self.choice.grouping(names)
+        self.scheme = build_scheme(self.choice, len(self.layers), names, getattr(cfg, stack).embed_dim)
         self.recompute = cfg.checkpoint_activations
-        self.may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
+        may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
+        # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
+        self.trained_version = TrainedFor(stack, self.choice, may_swap)
 
     def through_depth(self, y0: Tensor, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
@@ -69,9 +109,7 @@ class DepthStack(nn.Module):
         """
 
         def step(index: int, depth_state: DepthState) -> DepthState:
-            layer = self.layers[index]
-            grouping = self.choice.grouping(tuple(layer))
-            blocks = layer.blocks(partial(inputs, index), self.choice.function, grouping)
+            blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
             return self.scheme.step(blocks, depth_state)
 
         one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
@@ -82,31 +120,8 @@ class DepthStack(nn.Module):
             passed.append(depth_state.y)
         return self.scheme.finish(depth_state), passed
 
-    def get_extra_state(self) -> Tensor:
-        """What the parameters are trained for, as the bytes of a line: checkpoints hold nothing but tensors."""
-        line = " ".join(f"{name}={value}" for name, value in self.choice.trait().items())
-        return torch.tensor(list(line.encode()), dtype=torch.uint8)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Nothing to take over: :meth:`upgrade_state_dict_named` has compared it."""
-
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        """fairseq calls this before it loads parameters: they may have been trained for another scheme.
-
-        Another scheme is what the user wants who overrides the options of a checkpoint or fine-tunes it. Training that
-        merely goes on must not change it unnoticed.
-
-        :raises ValueError: if the parameters cannot, or must not, serve this stack's scheme
-        """
-        key = f"{name}._extra_state"
-        saved = state_dict.setdefault(key, self.get_extra_state())  # absent in a checkpoint that was not trained here
-        trained = dict(entry.split("=", 1) for entry in bytes(saved.tolist()).decode().split())
-        difference = swapped(trained, self.choice)
-        if difference is not None:
-            line, reason = difference
-            if reason is None and not self.may_swap:
-                reason = "decode with --model-overrides or train on with --finetune-from-model to swap them"
-            if reason is not None:
-                raise ValueError(f"{name}: {line}: {reason}")
-            logger.warning(f"{name}: {line}")
+        """fairseq calls this before it loads parameters; those that were not trained here do not say for what."""
+        key = f"{name}.trained_version._extra_state"
+        state_dict.setdefault(key, self.trained_version.get_extra_state())
         return state_dict

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ode_transformer.modules.depth import DepthStack
 from ode_transformer.modules.layers import build_layer
-from ode_transformer.nn import Layer, WordDropout, attention_pattern
+from ode_transformer.nn import Layer, WordDropout, attention_pattern, kind
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
@@ -50,7 +50,7 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             clip=self.cfg.max_relative_positions,
         )
         inputs = {"self_attn": {"pattern": pattern}}
-        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(name, {}))
+        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}))
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

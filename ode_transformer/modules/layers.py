@@ -73,7 +73,7 @@ def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, flo
 
 def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
     """One layer of the stack 'encoder' or 'decoder'; its stepped sub-layers have as many copies as the choice asks."""
-    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
+    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack).for_its_stages()
     parts = sublayers(SPLITTINGS[cfg.layer_splitting], stack)
 
     def sublayer(name: str) -> SubLayer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups
@@ -58,15 +58,29 @@ class DepthChoice:
     @property
     def copies(self) -> int:
         """How many copies of its parameters a stepped sub-layer has."""
-        return get_tableau(self.scheme).stages if self.stage_parameters == "separate" else 1
+        return self.stages if self.stage_parameters == "separate" else 1
+
+    @property
+    def stages(self) -> int:
+        return get_tableau(self.scheme).stages
+
+    def for_its_stages(self) -> DepthChoice:
+        """Without what concerns several stages, where the scheme has one."""
+        if self.stages > 1:
+            return self
+        return replace(self, coefficients="tableau", share_coefficients=False, stage_parameters="shared")
 
     def trait(self) -> dict[str, str]:
-        """What parameters are trained for and do not show by themselves: a checkpoint keeps it."""
+        """What parameters are trained for and do not show by themselves: a checkpoint keeps it.
+
+        For the residual layer, one Euler step, scopes are the same, and in pre-norm functions are, too.
+        """
+        residual = self.stages == self.steps == 1
         return {
             "scheme": get_tableau(self.scheme).name,
             "coefficients": self.coefficients,
-            "function": self.function,
-            "scope": self.scope,
+            "function": "increment" if residual and self.normalize_before else self.function,
+            "scope": "san+ffn" if residual else self.scope,
             "steps": str(self.steps),
             "stage_parameters": self.stage_parameters,
         }
@@ -77,7 +91,7 @@ class DepthChoice:
         One stage of the function ``layer-output`` is the layer itself, as in the released code: y would be added once
         more for nothing.
         """
-        if self.function == "layer-output" and get_tableau(self.scheme).stages == 1:
+        if self.function == "layer-output" and self.stages == 1:
             return [(tuple(names), False)]
         return groups(self.scope, names)
 
@@ -85,8 +99,8 @@ class DepthChoice:
 def refusal(choice: DepthChoice) -> str | None:
     """Why the parts of ``choice`` do not go together, in one line; None if they do.
 
-    The one place that knows: options are validated by it, the tests take their combinations from it, and the table in
-    the documentation is made from it.
+    The one place that knows (beside :func:`refused_stack`, which asks it for two stacks): options are validated by it,
+    the tests take their combinations from it, and the table in the documentation is made from it.
     """
     for what, value, known in (
         ("function", choice.function, FUNCTIONS),
@@ -103,6 +117,8 @@ def refusal(choice: DepthChoice) -> str | None:
     reason = coefficients_refusal(choice.coefficients, tableau)
     if reason is not None:
         return reason
+    if choice.share_coefficients and not choice.learned:
+        return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
     if choice.steps < 1:
         return f"the number of steps must be at least 1, not {choice.steps}"
     if choice.stage_parameters == "separate" and tableau.stages < 2:
@@ -120,6 +136,20 @@ def refusal(choice: DepthChoice) -> str | None:
     return None
 
 
+def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
+    """The first of several stacks whose parts do not go together, and why; None if there is none.
+
+    The stacks share their options. What concerns several stages is meant for the stacks that have them, if any has.
+    """
+    several = any(refusal(DepthChoice(choice.scheme)) is None and choice.stages > 1 for choice in choices.values())
+    for stack, choice in choices.items():
+        unknown = refusal(DepthChoice(choice.scheme))
+        reason = unknown or refusal(choice.for_its_stages() if several else choice)
+        if reason is not None:
+            return stack, reason
+    return None
+
+
 def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str | None] | None:
     """Compares what parameters were trained for with what they are to serve now.
 
@@ -132,8 +162,8 @@ def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str |
     line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"
     if trained["coefficients"] in LEARNED or wanted.learned:
         return line, "learned coefficients belong to the scheme that they were trained with"
-    if "stage_parameters" in changed:
-        return line, "one has parameters that the other lacks"
+    if "separate" in (trained["stage_parameters"], wanted.stage_parameters):
+        return line, "parameters of separate stages belong to the stages that they were trained for"
     return line, None
 
 

@@ -27,7 +27,7 @@ FUNCTIONS = ("increment", "layer-output")
 
 # Which sub-layers are stepped (ODE Transformer 2022, Figure 4): merged, each alone, or one of them beside plain others.
 SCOPES = ("san+ffn", "san/ffn", "san", "ffn")
-_STEPPED_ALONE = {"san": ("self_attn",), "ffn": ("ffn", "ffn_down", "ffn_up")}
+_STEPPED_ALONE = {"san": "self_attn", "ffn": "ffn"}
 
 # What a sub-layer needs beside x at its e-th evaluation, made by copy c of its parameters: (name, e, c) -> arguments.
 SubLayerInputs = Callable[[str, int, int], Mapping[str, Any]]
@@ -80,6 +80,11 @@ class SubLayer(nn.Module):
         return y if self.normalize_before else self.layer_norm(y)
 
 
+def kind(name: str) -> str:
+    """What a sub-layer is, ``self_attn``, ``encoder_attn`` or ``ffn``, also where it acts twice, as down and up."""
+    return name.removesuffix("_down").removesuffix("_up")
+
+
 # Names of sub-layers that form one block, and whether a scheme steps it.
 Group = tuple[tuple[str, ...], bool]
 
@@ -88,7 +93,7 @@ def groups(scope: str, names: Sequence[str]) -> list[Group]:
     """How a scope divides the sub-layers ``names`` of a layer into blocks that act in turn."""
     if scope == "san+ffn":
         return [(tuple(names), True)]
-    return [((name,), scope == "san/ffn" or name in _STEPPED_ALONE[scope]) for name in names]
+    return [((name,), scope == "san/ffn" or kind(name) == _STEPPED_ALONE[scope]) for name in names]
 
 
 class Layer(nn.ModuleDict):

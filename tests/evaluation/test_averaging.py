@@ -250,7 +250,7 @@ def test_models_of_different_schemes_have_no_mean(tmp_path: Path):
     """Their parameters would fit; what they were trained for does not."""
     paths = []
     for scheme in ("scheme=rk4", "scheme=rk2"):
-        model = {"w": torch.ones(2), "encoder._extra_state": torch.tensor(list(scheme.encode()), dtype=torch.uint8)}
+        model = {"w": torch.ones(2), "encoder._extra_state": torch.tensor(list(scheme.encode()))}
         paths.append(write(tmp_path / f"{scheme[-3:]}.pt", model))
     with pytest.raises(UserError, match="rk2.pt: 'encoder._extra_state' is scheme=rk2, but scheme=rk4 in .*rk4.pt"):
         average_checkpoints(paths)

@@ -79,7 +79,12 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"decoder_normalize_before": False}, "--decoder-ode-scheme euler: post-norm"),
         ({"encoder_layerdrop": 0.2}, "--encoder-ode-scheme euler: LayerDrop"),
         ({"decoder_layerdrop": 0.2}, "--decoder-ode-scheme euler: LayerDrop"),
-        ({"ode_coefficients": "gate"}, "--ode-coefficients gate .* weighs at least two stages"),
+        ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
+        ({"ode_stage_parameters": "separate"}, "--encoder-ode-scheme euler: separate stage parameters need"),
+        ({"ode_share_coefficients": True}, "--encoder-ode-scheme euler: .* nothing to share"),
+        ({"post_norm": True, "encoder_normalize_before": True}, "--post-norm and --encoder-normalize-before"),
+        ({"post_norm": True, "decoder_normalize_before": True}, "--post-norm and --decoder-normalize-before"),
+        ({"dropout": 1.0}, r"--dropout 1.0: a probability lies in \[0, 1\)"),
         (
             {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
             "--encoder-ode-scheme midpoint: coefficients 'gate' start from weights between 0 and 1",

@@ -12,7 +12,7 @@ from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 from ode_transformer.models.ode_transformer import ODETransformerModel, complete
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, WordDropout
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, Splitting
 
 AXES = {
     "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
@@ -229,6 +229,44 @@ def test_a_model_loads_its_own_state(example) -> None:
     other = small_model(seed=1, encoder_ode_scheme="rk2", ode_coefficients="gate")
     other.load_state_dict(model.state_dict(), strict=True)
     torch.testing.assert_close(run(other, source, previous), run(model, source, previous))
+
+
+def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> None:
+    """Arithmetic with a checkpoint's tensors, as for a mean, leaves it readable."""
+    model, other = small_model(encoder_ode_scheme="rk4"), small_model(encoder_ode_scheme="rk2")
+    state = model.state_dict()
+    with pytest.raises(ValueError, match="encoder: trained with scheme rk4; this model has scheme heun: decode with"):
+        other.load_state_dict(state)
+    part = {name.removeprefix("encoder."): tensor for name, tensor in state.items() if name.startswith("encoder.")}
+    with pytest.raises(ValueError, match="encoder: trained with scheme rk4"):
+        other.encoder.load_state_dict(part)
+    key = "encoder.trained_version._extra_state"
+    summed = sum(state[key] for _ in range(5)) // 5
+    model.load_state_dict(state | {key: summed})
+    model.load_state_dict(state | {key: state[key].float()})
+    model.load_state_dict({name: tensor for name, tensor in state.items() if name != key})
+    for broken in (summed + 1000, summed[:3]):
+        with pytest.raises(ValueError, match="encoder: the checkpoint does not say what it was trained for"):
+            model.load_state_dict(state | {key: broken})
+
+
+@pytest.mark.parametrize("acting", ["diffusion", "convection"])
+def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "convection" if acting == "diffusion" else "diffusion"
+    entry = Splitting("halved", 2, ((acting, 0.5), (other, 1.0), (acting, 0.5)), "test")
+    monkeypatch.setitem(SPLITTINGS, "halved", entry)
+    model, (source, previous) = small_model(layer_splitting="halved", ode_function_scope="san"), example
+    assert len(model.decoder.layers[0]) == (5 if acting == "diffusion" else 4)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        full = model.decoder(previous, encoder_out=encoder_out)[0]
+        state: dict = {}
+        steps = [
+            model.decoder(previous[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            for step in range(previous.size(1))
+        ]
+    kept = previous.ne(PAD)
+    torch.testing.assert_close(torch.cat(steps, dim=1)[kept], full[kept])
 
 
 def test_the_last_stage_reports_its_attention(example) -> None:

@@ -17,6 +17,7 @@ from ode_transformer.nn import (
     SubLayer,
     build_scheme,
     refusal,
+    refused_stack,
     swapped,
 )
 from ode_transformer.numerics import COEFFICIENTS, TABLEAUS
@@ -58,7 +59,9 @@ def test_each_combination_of_numerics_works_or_is_refused(tableau: str, coeffici
 
 
 def test_exactly_these_combinations_of_numerics_are_refused() -> None:
-    refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c)}
+    nothing_to_share = {c for c in NUMERICS if c.share_coefficients and c.coefficients in ("tableau", "ones")}
+    assert all(refusal(c) for c in nothing_to_share)
+    refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c) and c not in nothing_to_share}
     others = [name for name in COEFFICIENTS if name != "tableau"]
     one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1}
     repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
@@ -181,6 +184,7 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
         (DepthChoice("repeat", function="layer-output"), "would add y to it once more"),
         (DepthChoice(stage_parameters="separate"), "at least two stages; scheme 'euler' has one"),
         (DepthChoice(relative_values=True), "need a clip distance"),
+        (DepthChoice("rk4", share_coefficients=True), "coefficients 'tableau' are not learned"),
     ],
 )
 def test_reasons(choice: DepthChoice, reason: str) -> None:
@@ -202,6 +206,9 @@ def test_what_may_serve_another_scheme() -> None:
     fixed = DepthChoice("rk4").trait()
     assert swapped(fixed, DepthChoice("rk4")) is None
     assert swapped(DepthChoice("heun").trait(), DepthChoice("rk2")) is None  # one scheme under two names
+    residual = DepthChoice().trait()  # which one Euler step is, whatever the scope and, in pre-norm, the function
+    assert swapped(residual, DepthChoice(function="layer-output", scope="san/ffn")) is None
+    assert swapped(residual, DepthChoice(function="layer-output", normalize_before=False)) is not None
     line, reason = swapped(fixed, DepthChoice("rk2"))
     assert (line, reason) == ("trained with scheme rk4; this model has scheme heun", None)
     assert swapped(fixed, DepthChoice("rk4", steps=2))[1] is None
@@ -211,4 +218,21 @@ def test_what_may_serve_another_scheme() -> None:
         (DepthChoice("rk2", "gate").trait(), DepthChoice("rk2", "gate", steps=2)),
     ):
         assert "learned coefficients belong to the scheme" in swapped(trained, wanted)[1]
-    assert swapped(fixed, DepthChoice("rk4", stage_parameters="separate"))[1] is not None
+    separate = DepthChoice("rk4", stage_parameters="separate")
+    for trained, wanted in (
+        (fixed, separate),
+        (separate.trait(), DepthChoice("rk4")),
+        (separate.trait(), DepthChoice("rk38", stage_parameters="separate")),
+        (separate.trait(), DepthChoice("rk4", stage_parameters="separate", scope="san")),
+    ):
+        assert "belong to the stages" in swapped(trained, wanted)[1]
+
+
+def test_what_concerns_stages_is_meant_for_the_stack_that_has_them() -> None:
+    learned, residual = DepthChoice("rk2", "gate", True), DepthChoice("euler", "gate", True)
+    assert refused_stack({"encoder": learned, "decoder": residual}) is None
+    assert refused_stack({"encoder": residual, "decoder": learned}) is None
+    assert refused_stack({"encoder": residual, "decoder": residual}) == ("encoder", refusal(residual))
+    separate = DepthChoice(stage_parameters="separate")
+    assert refused_stack({"encoder": separate, "decoder": separate}) == ("encoder", refusal(separate))
+    assert refused_stack({"encoder": learned, "decoder": DepthChoice("rk5")})[0] == "decoder"

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from commands_for_tests import USER_DIR, Text, lines_of, run, succeed, train, training
+from fairseq.checkpoint_utils import load_ema_from_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +88,17 @@ def test_training_does_not_go_on_under_another_scheme(text: Text, trained: Path,
         assert any(said in line for line in done.stderr.splitlines()), done.stderr
         assert not list((tmp_path / "other").glob("*.pt"))
     assert checkpoint.read_bytes() == before
+
+
+def test_an_exponential_moving_average_of_the_parameters_trains_and_decodes(text: Text, tmp_path: Path) -> None:
+    checkpoint = train(text, tmp_path, "ode_transformer_rk2_tiny", 4, "--store-ema", "--ema-decay", 0.9)
+    again = train(text, tmp_path, "ode_transformer_rk2_tiny", 6, "--store-ema", "--ema-decay", 0.9)
+    assert again == checkpoint
+    average = tmp_path / "average.pt"
+    torch.save(load_ema_from_checkpoint(str(checkpoint)), average)
+    done = generate(text, average)
+    assert done.returncode == 0, done.stderr
+    assert len(lines_of(done.stdout, "H")) == 8
 
 
 def test_fine_tuning_may_change_the_scheme(text: Text, tmp_path: Path) -> None:
