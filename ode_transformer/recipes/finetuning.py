@@ -19,21 +19,28 @@ WARMUP_SHARE = 0.1
 _OF_THE_TASK = {"max_positions", "load_checkpoint_heads"}
 
 
+def architectures() -> list[str]:
+    """The encoders that can be pre-trained and fine-tuned."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    import ode_transformer.models  # noqa: F401
+
+    return sorted(name for name, model in ARCH_MODEL_NAME_REGISTRY.items() if model == MODEL)
+
+
 def model_options(checkpoint: Path) -> dict[str, Any]:
     """The flags that build the model of a checkpoint again: its architecture and what differs from it.
 
     :raises UserError: the checkpoint is none of these models
     """
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-    import ode_transformer.models  # noqa: F401
-
+    known = architectures()
     state = load_checkpoint(checkpoint)
     saved = (state.get("cfg") or {}).get("model") or state.get("args")
     arch = getattr(saved, "arch", None)
-    if ARCH_MODEL_NAME_REGISTRY.get(arch) != MODEL:
-        known = ", ".join(sorted(name for name, model in ARCH_MODEL_NAME_REGISTRY.items() if model == MODEL))
-        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {known}")
+    if arch not in known:
+        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(known)}")
     usual = argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](usual)
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)

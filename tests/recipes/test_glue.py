@@ -329,3 +329,11 @@ def test_what_cannot_be_fine_tuned(pretrained: Path, tmp_path: Path, capsys) -> 
     assert "embeddings; with <mask>," in capsys.readouterr().err
     assert glue.main([*words, "--model", str(tmp_path / "none.pt")]) == 2
     assert "none.pt" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_translation_model_does_not_read_one_text(pretrained: Path, tmp_path: Path) -> None:
+    options = {"user-dir": finetuning.PACKAGE, "task": "masked_lm", "arch": "macaron_tiny", "optimizer": "adam"}
+    options |= {"cpu": True, "save-dir": tmp_path / "run", "tokens-per-sample": 40, "max-tokens": 400}
+    with pytest.raises(UserError, match="ValueError: --task masked_lm does not go with --arch macaron_tiny, which has"):
+        commands.run(["fairseq-train", pretrained / "data-bin", *commands.flags(options)], tmp_path / "log")
