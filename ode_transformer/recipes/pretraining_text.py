@@ -145,11 +145,11 @@ def prepare(
     output.mkdir(parents=True, exist_ok=True)
 
     def make_text() -> None:
-        with _whole(text) as folder:
+        with _Whole(text) as folder:
             divide(texts, valid_share, folder)
 
     def make_pieces() -> None:
-        with _whole(encoded) as folder:
+        with _Whole(encoded) as folder:
             learn_pieces(text / "train", pieces, cased, folder)
             encode = encoder(folder / MODEL)
             for split in SPLITS:
@@ -171,7 +171,7 @@ def prepare(
     return binary
 
 
-class _whole:
+class _Whole:
     """A folder that is there with all that is written into it, or not at all."""
 
     def __init__(self, folder: Path) -> None:
