@@ -337,3 +337,18 @@ def test_a_translation_model_does_not_read_one_text(pretrained: Path, tmp_path: 
     options |= {"cpu": True, "save-dir": tmp_path / "run", "tokens-per-sample": 40, "max-tokens": 400}
     with pytest.raises(UserError, match="ValueError: --task masked_lm does not go with --arch macaron_tiny, which has"):
         commands.run(["fairseq-train", pretrained / "data-bin", *commands.flags(options)], tmp_path / "log")
+
+
+@pytest.mark.slow
+def test_roberta_s_interface_in_python(pretrained: Path) -> None:
+    from ode_transformer.models import ODEBertModel
+
+    data = pretrained / "data-bin"
+    pieces = {"bpe": "sentencepiece", "sentencepiece_model": str(data / "sentencepiece.bpe.model")}
+    folder = str(pretrained / "model")
+    model = ODEBertModel.from_pretrained(folder, "checkpoint_last.pt", str(data), **pieces).eval()
+    filled = model.fill_mask("the old <mask> 7", topk=2)
+    assert len(filled) == 2
+    tokens = model.encode("the old house", "a new river", no_separator=True)
+    assert tokens.eq(2).sum() == 2
+    assert model.extract_features(tokens).shape == (1, len(tokens), 32)
