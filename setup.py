@@ -40,6 +40,8 @@ setup(
         "sacrebleu",
         "subword-nmt",  # fairseq's --bpe subword_nmt, which the papers' data sets use
         "PyYAML",
+        "scikit-learn",  # the metrics of GLUE, as scipy
+        "scipy",
     ],
     extras_require={
         "dev": [

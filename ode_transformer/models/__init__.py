@@ -2,6 +2,7 @@
 
 import ode_transformer.checkpoints  # noqa: F401  (fairseq's own loading needs the class that it allows)
 from ode_transformer.models import macaron  # noqa: F401
+from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.ode_transformer import ODETransformerModel
 
-__all__ = ["ODETransformerModel"]
+__all__ = ["ODEBertModel", "ODETransformerModel"]

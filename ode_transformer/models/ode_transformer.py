@@ -11,11 +11,14 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
 from ode_transformer.arguments import clip_distance, positive_int, probability
+from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refused_stack
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, scheme_names
+
+STACKS = ("encoder", "decoder")
 
 # Options of fairseq's Transformer that these encoders and decoders do not carry out, with the value that means "off".
 _NOT_SUPPORTED = {
@@ -47,39 +50,18 @@ class ODETransformerModel(TransformerModel):
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         super().add_args(parser)
-        scheme = {"choices": scheme_names(), "metavar": "NAME"}
-        for name, kind, extra in (
-            ("--encoder-ode-scheme", scheme, f"scheme of the encoder: {', '.join(scheme_names())}"),
-            ("--decoder-ode-scheme", scheme, "scheme of the decoder, likewise"),
-            ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
-            ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
-            ("--ode-function", {"choices": FUNCTIONS}, "what is stepped: what a layer adds, or the layer (released)"),
-            ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
-            ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
-            ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
-            ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
-            ("--encoder-layer-history", {"choices": HISTORIES}, "what encoder layers read of earlier layers"),
-            ("--decoder-layer-history", {"choices": HISTORIES}, "what decoder layers read of earlier layers"),
-            (
-                "--post-norm",
-                {"action": "store_true"},
-                "normalise after each sub-layer; goes with --ode-function layer-output",
-            ),
-            ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
-            ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
-            ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
-        ):
-            parser.add_argument(name, help=extra, **kind)
+        add_depth_arguments(parser, STACKS)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
         """Builds the model from fairseq's options.
 
-        :raises ValueError: in one line, if options do not go together
+        :raises ValueError: in one line, if options do not go together, or the task has no source and target
         """
         args.ode_trained = getattr(args, "ode_options_saved", False)
         complete(args)
-        cls._check(args)
+        refuse_task(args, task, reads_one_text=False)
+        check(args)
         args.ode_options_saved = True  # a checkpoint keeps the options: here it says that they come from one
         return super().build_model(args, task)
 
@@ -91,22 +73,56 @@ class ODETransformerModel(TransformerModel):
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerDecoder:
         return ODETransformerDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
 
-    @staticmethod
-    def _check(args: argparse.Namespace) -> None:
-        for name, off in _NOT_SUPPORTED.items():
-            if getattr(args, name, off) not in (off, None):
-                raise ValueError(f"--{name.replace('_', '-')} is not supported by ode_transformer architectures")
-        for stack in ("encoder", "decoder"):
-            if args.post_norm and getattr(args, f"{stack}_normalize_before"):
-                raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
-        for name in _PROBABILITIES:
-            if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
-                raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")
-        cfg = TransformerConfig.from_namespace(args)
-        refused = refused_stack({stack: depth_choice(cfg, stack) for stack in ("encoder", "decoder")})
-        if refused is not None:
-            stack, reason = refused
-            raise ValueError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
+
+def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
+    """The flags that choose how the stacks 'encoder', 'decoder' are moved through."""
+    scheme = {"choices": scheme_names(), "metavar": "NAME"}
+    for stack in stacks:
+        parser.add_argument(
+            f"--{stack}-ode-scheme", help=f"scheme of the {stack}: {', '.join(scheme_names())}", **scheme
+        )
+        parser.add_argument(
+            f"--{stack}-layer-history", choices=HISTORIES, help=f"what {stack} layers read of earlier layers"
+        )
+    for name, kind, extra in (
+        ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
+        ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
+        ("--ode-function", {"choices": FUNCTIONS}, "what is stepped: what a layer adds, or the layer (released)"),
+        ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
+        ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
+        ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
+        ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
+        (
+            "--post-norm",
+            {"action": "store_true"},
+            "normalise after each sub-layer; goes with --ode-function layer-output",
+        ),
+        ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+        ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
+        ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+    ):
+        parser.add_argument(name, help=extra, **kind)
+
+
+def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
+    """Whether the options go together in the stacks that a model has.
+
+    :raises ValueError: in one line, if they do not
+    """
+    for name, off in _NOT_SUPPORTED.items():
+        if getattr(args, name, off) not in (off, None):
+            raise ValueError(f"--{name.replace('_', '-')} is not supported by ode_transformer architectures")
+    for stack in stacks:
+        if args.post_norm and getattr(args, f"{stack}_normalize_before"):
+            raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
+    for name in _PROBABILITIES:
+        if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
+            raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")
+    cfg = TransformerConfig.from_namespace(args)
+    refused = refused_stack({stack: depth_choice(cfg, stack) for stack in stacks})
+    if refused is not None:
+        stack, reason = refused
+        raise ValueError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
 
 
 def defaults(args: argparse.Namespace, **values: Any) -> None:
@@ -115,25 +131,31 @@ def defaults(args: argparse.Namespace, **values: Any) -> None:
         setattr(args, name, getattr(args, name, value))
 
 
+# What every architecture of ours starts from.
+PLAIN: dict[str, Any] = {
+    "post_norm": False,
+    "encoder_ode_scheme": "euler",
+    "ode_coefficients": "tableau",
+    "ode_share_coefficients": False,
+    "ode_function": "increment",
+    "ode_function_scope": "san+ffn",
+    "ode_steps": 1,
+    "ode_stage_parameters": "shared",
+    "layer_splitting": "lie-trotter",
+    "relative_values": False,
+    "word_dropout_prob": 0.0,
+}
+
+
 def complete(args: argparse.Namespace) -> None:
     """What all architectures share, and the WMT base size for what is still open."""
-    defaults(args, post_norm=False)
+    defaults(args, **PLAIN)
     defaults(
         args,
-        encoder_ode_scheme="euler",
         decoder_ode_scheme="euler",
-        ode_coefficients="tableau",
-        ode_share_coefficients=False,
-        ode_function="increment",
-        ode_function_scope="san+ffn",
-        ode_steps=1,
-        ode_stage_parameters="shared",
-        layer_splitting="lie-trotter",
         encoder_layer_history="dlcl",
         decoder_layer_history="dlcl",
         max_relative_positions=8,
-        relative_values=False,
-        word_dropout_prob=0.0,
         encoder_normalize_before=not args.post_norm,
         decoder_normalize_before=not args.post_norm,
         attention_dropout=0.1,

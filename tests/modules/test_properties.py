@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
-from ode_transformer.models.ode_transformer import ODETransformerModel, complete
+from ode_transformer.models.ode_transformer import check, complete
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, WordDropout
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, Splitting
@@ -36,7 +36,7 @@ def allowed(parts: dict) -> bool:
     args = Namespace(**parts)
     complete(args)
     try:
-        ODETransformerModel._check(args)
+        check(args)
     except ValueError:
         return False
     return True

@@ -1,0 +1,58 @@
+"""The metrics of the GLUE benchmark, in per cent (Macaron Net, Lu et al. 2019, B.3; Table 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+
+def matthews(predictions: Sequence[str], labels: Sequence[str]) -> float:
+    """Matthews correlation coefficient; 0 if one class alone is predicted."""
+    return 100 * float(matthews_corrcoef(labels, predictions))
+
+
+def accuracy(predictions: Sequence[str], labels: Sequence[str]) -> float:
+    return 100 * float(accuracy_score(labels, predictions))
+
+
+def f1(predictions: Sequence[str], labels: Sequence[str]) -> float:
+    """F1 of the class called 1."""
+    return 100 * float(f1_score(labels, predictions, pos_label="1", zero_division=0.0))
+
+
+def pearson(predictions: Sequence[float], labels: Sequence[float]) -> float:
+    """Linear correlation; 0 for predictions that are all the same, where it is not defined."""
+    return 0.0 if _constant(predictions) else 100 * float(pearsonr(predictions, labels)[0])
+
+
+def spearman(predictions: Sequence[float], labels: Sequence[float]) -> float:
+    """Correlation of the ranks; 0 for predictions that are all the same."""
+    return 0.0 if _constant(predictions) else 100 * float(spearmanr(predictions, labels)[0])
+
+
+def _constant(values: Sequence[float]) -> bool:
+    return len(set(values)) < 2
+
+
+# Metrics of classes read names of classes, those of numbers read numbers.
+METRICS: dict[str, Callable[..., float]] = {
+    "matthews": matthews,
+    "accuracy": accuracy,
+    "f1": f1,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def evaluate(
+    metrics: Sequence[str], predictions: Sequence[str] | Sequence[float], labels: Sequence[str] | Sequence[float]
+) -> dict[str, float]:
+    """The metrics by name.
+
+    :raises ValueError: predictions and labels are not equally many
+    """
+    if len(predictions) != len(labels):
+        raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels")
+    return {name: METRICS[name](predictions, labels) for name in metrics}

@@ -1,0 +1,223 @@
+"""The eight tasks of the GLUE benchmark that Macaron Net (Lu et al. 2019, B.3) is evaluated on, and their files.
+
+A task is a folder with tab-separated tables, without any quoting, as the benchmark publishes them. WNLI is left out,
+as in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.generate_log import read_lines
+
+DOWNLOADS = "https://dl.fbaipublicfiles.com/glue/data/"
+SENTEVAL = "https://dl.fbaipublicfiles.com/senteval/senteval_data/"
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task and where its tables keep what.
+
+    :param name: its folder
+    :param texts: columns of the one or two texts
+    :param label: column of the label
+    :param classes: the labels there are; none where the label is a number
+    :param metrics: keys of ``METRICS``; runs are compared by their mean
+    :param urls: files to download
+    :param tables: the table of each split; fairseq calls a second development set valid1
+    :param submissions: the name of the submitted file for each test split
+    :param index: the column that numbers the test examples
+    :param columns: of the training and development tables, where these have no line that names them
+    :param broken_rows: training rows with a wrong number of fields are left out: the published table has some
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    label: str = "label"
+    classes: tuple[str, ...] = ("0", "1")
+    metrics: tuple[str, ...] = ("accuracy",)
+    urls: tuple[str, ...] = ()
+    tables: dict[str, str] = field(
+        default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
+    )
+    submissions: dict[str, str] = field(default_factory=dict)
+    index: str = "index"
+    columns: tuple[str, ...] = ()
+    broken_rows: bool = False
+
+    @property
+    def outputs(self) -> int:
+        """Of the head: one for each class, or the number itself."""
+        return len(self.classes) or 1
+
+    def submission(self, split: str) -> str:
+        return self.submissions.get(split, self.name)
+
+
+_ENTAILMENT = ("entailment", "not_entailment")
+_PAIR = ("sentence1", "sentence2")
+
+TASKS = {
+    task.name: task
+    for task in (
+        GlueTask(
+            "CoLA",
+            ("sentence",),
+            metrics=("matthews",),
+            urls=(f"{DOWNLOADS}CoLA.zip",),
+            columns=("source", "label", "mark", "sentence"),
+        ),
+        GlueTask("SST-2", ("sentence",), urls=(f"{DOWNLOADS}SST-2.zip",)),
+        GlueTask(
+            "MRPC",
+            ("#1 String", "#2 String"),
+            label="Quality",
+            metrics=("f1", "accuracy"),
+            urls=(
+                f"{SENTEVAL}msr_paraphrase_train.txt",
+                f"{SENTEVAL}msr_paraphrase_test.txt",
+                f"{DOWNLOADS}mrpc_dev_ids.tsv",
+            ),
+        ),
+        GlueTask(
+            "STS-B",
+            _PAIR,
+            label="score",
+            classes=(),
+            metrics=("pearson", "spearman"),
+            urls=(f"{DOWNLOADS}STS-B.zip",),
+        ),
+        GlueTask(
+            "QQP",
+            ("question1", "question2"),
+            label="is_duplicate",
+            metrics=("f1", "accuracy"),
+            urls=(f"{DOWNLOADS}QQP-clean.zip",),
+            index="id",
+            broken_rows=True,
+        ),
+        GlueTask(
+            "MNLI",
+            _PAIR,
+            label="gold_label",
+            classes=("contradiction", "neutral", "entailment"),
+            urls=(f"{DOWNLOADS}MNLI.zip",),
+            tables={
+                "train": "train.tsv",
+                "valid": "dev_matched.tsv",
+                "valid1": "dev_mismatched.tsv",
+                "test": "test_matched.tsv",
+                "test1": "test_mismatched.tsv",
+            },
+            submissions={"test": "MNLI-m", "test1": "MNLI-mm"},
+        ),
+        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT, urls=(f"{DOWNLOADS}QNLIv2.zip",)),
+        GlueTask("RTE", _PAIR, classes=_ENTAILMENT, urls=(f"{DOWNLOADS}RTE.zip",)),
+    )
+}
+STS_RANGE = (0.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row: its text or two texts, its label (empty in a test table), its number."""
+
+    texts: tuple[str, ...]
+    label: str
+    index: str
+
+
+def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example], int]:
+    """The examples of a split, and how many broken rows were left out.
+
+    :param folder: with the task's tables
+    :raises UserError: names the file, and the line where one row is to blame: a column or field is missing, a label is
+        unknown, there is nothing at all
+    """
+    path, testing = folder / task.tables[split], split.startswith("test")
+    if not path.is_file():
+        raise UserError(f"{path}: missing; {task.name} has {', '.join(task.tables.values())}")
+    lines = [line.removesuffix("\r") for line in read_lines(path)]
+    first = 1
+    columns = list(task.columns)
+    if testing or not columns:
+        columns, first = (lines[0].removeprefix("\ufeff").split("\t") if lines else []), 2
+    wanted = (*task.texts, task.index) if testing else (*task.texts, task.label)
+    if absent := [name for name in wanted if name not in columns]:
+        raise UserError(f"{path}: no column {absent[0]!r}; there are {', '.join(map(repr, columns))}")
+    places = [columns.index(name) for name in wanted]
+    examples, broken = [], 0
+    for number, line in enumerate(lines[first - 1 :], first):
+        fields = line.split("\t")
+        if len(fields) != len(columns):
+            if task.broken_rows and split == "train":
+                broken += 1
+                continue
+            raise UserError(f"{path}, line {number}: {len(fields)} fields instead of {len(columns)}")
+        *texts, last = (fields[place].strip() for place in places)
+        if not testing:
+            check_label(task, last, f"{path}, line {number}")
+        examples.append(Example(tuple(texts), "" if testing else last, last if testing else str(number - first)))
+    if not examples:
+        raise UserError(f"{path}: no examples")
+    return examples, broken
+
+
+def check_label(task: GlueTask, label: str, place: str) -> None:
+    """
+    :raises UserError: the label is no class of the task, or no number in its range
+    """
+    if task.classes:
+        if label not in task.classes:
+            raise UserError(f"{place}: label {label!r} is none of {', '.join(task.classes)}")
+        return
+    try:
+        inside = STS_RANGE[0] <= float(label) <= STS_RANGE[1]
+    except ValueError:
+        inside = False
+    if not inside:
+        raise UserError(f"{place}: label {label!r} is not a number from {STS_RANGE[0]:g} to {STS_RANGE[1]:g}")
+
+
+def divide_mrpc(folder: Path) -> None:
+    """Makes the three tables of MRPC from the published two and the list of development pairs.
+
+    :raises UserError: a file or a column is missing
+    """
+    listed = {tuple(line.split("\t")) for line in _lines(folder / "mrpc_dev_ids.tsv")}
+    header, *rows = _lines(folder / "msr_paraphrase_train.txt")
+    chosen = [tuple(row.split("\t")[1:3]) in listed for row in rows]
+    tables = {
+        "dev.tsv": [header, *(row for row, dev in zip(rows, chosen, strict=True) if dev)],
+        "train.tsv": [header, *(row for row, dev in zip(rows, chosen, strict=True) if not dev)],
+    }
+    # The published test table has labels; the benchmark numbers its rows instead.
+    header, *rows = _lines(folder / "msr_paraphrase_test.txt")
+    numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
+    tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
+    for name, lines in tables.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise UserError(f"{path}: missing; MRPC is made from it")
+    lines = [line.removesuffix("\r") for line in read_lines(path)]
+    if not lines:
+        raise UserError(f"{path}: empty")
+    return [lines[0].removeprefix("\ufeff"), *lines[1:]]
+
+
+def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
+    """A file as the benchmark's server reads it.
+
+    :param predictions: number of the example, and its class or, of STS-B, a number, which is clipped to the range
+    """
+    rows = ["index\tprediction"]
+    for index, value in predictions:
+        if not task.classes:
+            value = f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
+        rows.append(f"{index}\t{value}")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,215 @@
+"""BERT and Macaron BERT: sizes, segments, identity with fairseq's RoBERTa, heads, tasks that are refused."""
+
+from argparse import Namespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models.roberta import RobertaEncoder
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.translation import TranslationTask
+from models_for_tests import EOS, PAD
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.models.bare import bare_model
+from ode_transformer.models.bert import complete
+from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.modules.segments import segments
+from ode_transformer.numerics import scheme_names
+
+BOS = 0
+BASE, FINAL_NORM = 85_017_600, 2 * 768  # experiments sheet, section 6
+SMALL = {
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+
+
+def build(arch: str = "macaron_bert_base", **options: Any) -> Any:
+    """A small model in float64 whose every parameter has been moved away from its start."""
+    torch.manual_seed(0)
+    model = bare_model(Namespace(arch=arch, **(SMALL | options)), 30).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        model.encoder.sentence_encoder.embed_tokens.weight[PAD] = 0
+    return model
+
+
+def texts(*lengths: int) -> torch.Tensor:
+    """Two texts a row, each closed by EOS: [B, longest]."""
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in zip(tokens, lengths, strict=True):
+        row[:length] = torch.randint(4, 30, (length,), generator=generator)
+        row[0], row[length // 2], row[length - 1] = BOS, EOS, EOS
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("arch", "plain", "count"),
+    [
+        ("ode_bert_base", True, BASE),
+        ("ode_bert_base", False, BASE + 12 * 2 * FINAL_NORM),
+        ("macaron_bert_base", True, BASE + 9_216),
+        ("macaron_bert_base", False, BASE + 12 * 2 * FINAL_NORM + 27_648),
+    ],
+)
+def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None:
+    model = bare_model(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)
+    encoder = model.encoder.sentence_encoder
+    assert sum(parameter.numel() for parameter in encoder.layers.parameters()) == count
+    beside = (32_768 + 2) * 768 + (0 if plain else FINAL_NORM)  # words and segments; sinusoids have no parameters
+    assert sum(parameter.numel() for parameter in encoder.parameters()) == count + beside
+    head = 768 * 768 + 768 + FINAL_NORM + 32_768  # the projection is the embeddings'
+    assert sum(parameter.numel() for parameter in model.parameters()) == count + beside + head
+
+
+@pytest.mark.parametrize("kind", ["ode_bert", "macaron_bert"])
+def test_sizes(kind: str) -> None:
+    for size, expected in (("base", (12, 12, 3072)), ("tiny", (4, 4, 256))):
+        args = Namespace(arch=f"{kind}_{size}")
+        layers = bare_model(args, 30).encoder.sentence_encoder.layers
+        inner = sum(sub.function.fc1.out_features for name, sub in layers[0].items() if name.startswith("ffn"))
+        assert (len(layers), layers[0]["self_attn"].function.heads, inner) == expected
+        assert args.activation_fn == "gelu"
+
+
+def test_segments() -> None:
+    rows = [[BOS, 5, EOS, 6, 7, EOS, PAD], [BOS, 5, EOS, EOS, 7, EOS, 8], [BOS, 5, 6, EOS, PAD, PAD, PAD]]
+    wanted = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0]]
+    for row, expected in zip(segments(torch.tensor(rows), EOS).tolist(), wanted, strict=True):
+        assert row[: len(expected)] == expected
+
+
+def test_the_second_text_reads_the_second_segment() -> None:
+    model, tokens = build(), texts(9)
+    before = model(tokens)[0]
+    with torch.no_grad():
+        model.encoder.sentence_encoder.embed_segments.weight[1] += torch.randn(16)
+    assert not torch.allclose(model(tokens)[0], before)
+    single = tokens[:, :4]
+    after = model(single)[0]
+    with torch.no_grad():
+        model.encoder.sentence_encoder.embed_segments.weight[1] += torch.randn(16)
+    torch.testing.assert_close(model(single)[0], after)
+
+
+@pytest.mark.parametrize("scheme", scheme_names())
+def test_padding_changes_nothing(scheme: str) -> None:
+    model = build(encoder_ode_scheme=scheme, max_relative_positions=3, encoder_layer_history="dlcl")
+    model.register_classification_head("h", num_classes=3)
+    model.double().eval()
+    tokens = texts(9, 5)
+    alone, together = model(tokens[1:, :5])[0], model(tokens)[0]
+    torch.testing.assert_close(together[1:, :5], alone)
+    head = {"classification_head_name": "h"}
+    torch.testing.assert_close(model(tokens, **head)[0][1:], model(tokens[1:, :5], **head)[0])
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_it_is_fairseqs_roberta_where_there_are_no_segments(learned: bool) -> None:
+    """Pre-norm Transformer layers, the same weights: encoder, masked head and classes agree."""
+    options = {"encoder_learned_pos": learned, "no_scale_embedding": True, "encoder_normalize_before": True}
+    ours = build("ode_bert_base", **options)
+    with torch.no_grad():
+        ours.encoder.sentence_encoder.embed_segments.weight.zero_()
+    theirs = RobertaEncoder(ours.args, ours.encoder.dictionary).double().eval()
+    state = {}
+    for name, value in ours.encoder.state_dict().items():
+        for mine, other in (
+            ("self_attn.layer_norm", "self_attn_layer_norm"),
+            ("self_attn.function", "self_attn"),
+            ("ffn.layer_norm", "final_layer_norm"),
+            ("ffn.function.", ""),
+        ):
+            name = name.replace(f".{mine}", f".{other}")
+        state[name] = value
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert not missing
+    assert sorted(unexpected) == [
+        "sentence_encoder.embed_segments.weight",
+        "sentence_encoder.trained_version._extra_state",
+    ]
+    tokens = texts(9, 6)
+    real = tokens.ne(PAD)
+    torch.testing.assert_close(ours(tokens)[0][real], theirs(tokens)[0][real])
+    masked = tokens.eq(EOS)
+    torch.testing.assert_close(ours(tokens, masked_tokens=masked)[0], theirs(tokens, masked_tokens=masked)[0])
+
+
+def test_weights_start_as_berts_and_gates_as_their_scheme() -> None:
+    args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="rk2", ode_coefficients="gate")
+    encoder = bare_model(args, 300).encoder.sentence_encoder
+    assert encoder.layers[0]["ffn_down"].function.fc1.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert encoder.embed_tokens.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert all(not parameter.any() for parameter in encoder.scheme.parameters())
+
+
+def test_scaled_embeddings_go_with_sinusoids() -> None:
+    for learned in (False, True):
+        args = Namespace(encoder_learned_pos=learned)
+        complete(args)
+        assert args.no_scale_embedding == learned
+
+
+def test_a_head_for_each_task() -> None:
+    model = build()
+    model.register_classification_head("pair", num_classes=3)
+    model.register_classification_head("score", num_classes=1)
+    model.double()
+    tokens = texts(9, 5)
+    assert model(tokens, classification_head_name="pair")[0].shape == (2, 3)
+    assert model(tokens, classification_head_name="score")[0].shape == (2, 1)
+    assert model(tokens, features_only=True)[0].shape == (2, 9, 16)
+
+
+def task_of(kind: type) -> Any:
+    """A task of a class, without its data."""
+    return kind.__new__(kind)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_ode_scheme": "euler", "ode_coefficients": "gate"}, "scheme 'euler' has one"),
+        ({"post_norm": True}, "post-norm"),
+        ({"dropout": 1.0}, "--dropout 1.0"),
+        ({"encoder_layerdrop": 0.1}, "LayerDrop"),
+        ({"encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
+        ({"mha_reg_scale_factor": 0.1}, "--mha-reg-scale-factor is not supported by --arch macaron_bert_base"),
+        ({"quant_noise_pq": 0.1}, "--quant-noise-pq is not supported"),
+    ],
+)
+def test_options_that_make_no_model(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        build(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_task_of_another_kind() -> None:
+    from ode_transformer.models import ODEBertModel
+
+    args = Namespace(arch="macaron_bert_tiny", task="translation")
+    with pytest.raises(ValueError, match=r"--task translation does not go with --arch macaron_bert_tiny, .* masked_lm"):
+        ODEBertModel.build_model(args, task_of(TranslationTask))
+    args = Namespace(arch="macaron", task="masked_lm")
+    with pytest.raises(ValueError, match=r"--task masked_lm does not go with --arch macaron, .* --task translation"):
+        ODETransformerModel.build_model(args, task_of(MaskedLMTask))
+
+
+def test_post_norm_and_recomputed_activations() -> None:
+    model = build("ode_bert_base", post_norm=True, ode_function="layer-output", checkpoint_activations=True)
+    kept = build("ode_bert_base", post_norm=True, ode_function="layer-output")
+    tokens = texts(9, 5)
+    gradients = []
+    for each in (model, kept):
+        each.train()
+        each(tokens)[0].square().mean().backward()
+        gradients.append([p.grad for p in each.parameters() if p.grad is not None])
+    for ours, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, other)

@@ -1,0 +1,354 @@
+"""GLUE's tables, grid and submission files; the whole way of three tasks from a model trained for a moment."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from glue_tables import sentence, write_tables
+
+from ode_transformer.errors import UserError
+from ode_transformer.recipes import commands, finetuning, glue, pretraining_text
+from ode_transformer.recipes.glue_tasks import TASKS, divide_mrpc, read_table, submission_text
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_is_read_by_its_columns(tmp_path: Path, name: str) -> None:
+    task, folder = TASKS[name], write_tables(tmp_path, name)
+    for split in task.tables:
+        examples, broken = read_table(task, folder, split)
+        assert broken == 0
+        assert len(examples) == {"train": 12, "valid": 6, "test": 5}[split.rstrip("1")]
+        for number, example in enumerate(examples):
+            assert example.texts == (sentence(number), sentence(number + 3))[: len(task.texts)]
+            if "test" in split:
+                assert (example.label, example.index) == ("", str(number))
+            elif task.classes:
+                assert example.label in task.classes
+            else:
+                assert float(example.label) == number % 6
+
+
+def test_only_mnli_has_two_sections() -> None:
+    assert {name for name, task in TASKS.items() if "test1" in task.tables} == {"MNLI"}
+    assert [TASKS["MNLI"].submission(split) for split in ("test", "test1")] == ["MNLI-m", "MNLI-mm"]
+    assert TASKS["STS-B"].outputs == 1
+    assert TASKS["MNLI"].outputs == 3
+
+
+BAD = {
+    "no column": (
+        "RTE",
+        "train.tsv",
+        lambda text: text.replace("sentence2", "other"),
+        "train.tsv: no column 'sentence2'",
+    ),
+    "no label column": ("SST-2", "dev.tsv", lambda text: text.replace("label", "class"), "dev.tsv: no column 'label'"),
+    "no index": ("QNLI", "test.tsv", lambda text: text.replace("index", "i"), "test.tsv: no column 'index'"),
+    "a field too few": (
+        "STS-B",
+        "train.tsv",
+        lambda text: text.replace("\t1.000\n", "\n"),
+        "train.tsv, line 3: 9 fields instead of 10",
+    ),
+    "a column too few in CoLA": (
+        "CoLA",
+        "train.tsv",
+        lambda text: text.replace("gj04\t", ""),
+        "train.tsv, line 1: 3 fields instead of 4",
+    ),
+    "unknown label": (
+        "RTE",
+        "dev.tsv",
+        lambda text: text.replace("\tnot_entailment", "\tno"),
+        "dev.tsv, line 3: label 'no' is none of entailment, not_entailment",
+    ),
+    "no number": ("STS-B", "dev.tsv", lambda text: text.replace("2.000", "two"), "line 4: label 'two' is not a number"),
+    "out of range": ("STS-B", "dev.tsv", lambda text: text.replace("2.000", "7"), "line 4: label '7' is not a number"),
+    "not a number": ("STS-B", "dev.tsv", lambda text: text.replace("2.000", "nan"), "line 4: label 'nan' is not"),
+    "header alone": ("MRPC", "test.tsv", lambda text: text.splitlines()[0], "test.tsv: no examples"),
+    "empty": ("QNLI", "train.tsv", lambda text: "", "train.tsv: no column 'question'"),
+}
+
+
+@pytest.mark.parametrize(("name", "file", "spoil", "message"), BAD.values(), ids=BAD)
+def test_a_bad_table_is_one_line(tmp_path: Path, capsys, name: str, file: str, spoil, message: str) -> None:
+    path = write_tables(tmp_path / "raw", name) / file
+    path.write_text(spoil(path.read_text()))
+    pretraining = pretrained_folder(tmp_path)
+    words = ["--pretraining", str(pretraining), "--raw", str(tmp_path / "raw"), "--output", str(tmp_path / "out")]
+    assert glue.main(["prepare", "--tasks", name, *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("glue: error: ")
+    assert message in line
+
+
+def pretrained_folder(tmp_path: Path) -> Path:
+    """A folder with a dictionary and pieces."""
+    folder = tmp_path / "pretraining"
+    folder.mkdir()
+    (tmp_path / "text").write_text("".join(f"{sentence(number)} {number}\n" for number in range(300)))
+    pretraining_text.learn_pieces(tmp_path / "text", 40, False, folder)
+    (folder / "dict.txt").write_text("a 1\n")
+    return folder
+
+
+def test_a_missing_table(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, "MNLI")
+    (folder / "dev_mismatched.tsv").unlink()
+    with pytest.raises(UserError, match="dev_mismatched.tsv: missing; MNLI has train.tsv"):
+        read_table(TASKS["MNLI"], folder, "valid1")
+
+
+def test_broken_training_rows_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
+    folder = write_tables(tmp_path, "QQP")
+    for file, split in (("train.tsv", "train"), ("dev.tsv", "valid")):
+        with open(folder / file, "a") as table:
+            table.write("7\t1\n")
+        if split == "train":
+            examples, broken = read_table(TASKS["QQP"], folder, split)
+            assert (len(examples), broken) == (12, 1)
+        else:
+            with pytest.raises(UserError, match="dev.tsv, line 8: 2 fields instead of 6"):
+                read_table(TASKS["QQP"], folder, split)
+
+
+def test_mrpc_is_divided_by_its_development_pairs(tmp_path: Path) -> None:
+    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+    rows = [f"{n % 2}\t{n}0\t{n}1\tone {n}\ttwo {n}\r\n" for n in range(6)]
+    (tmp_path / "msr_paraphrase_train.txt").write_text(header + "".join(rows), newline="")
+    (tmp_path / "msr_paraphrase_test.txt").write_text(header + "".join(rows[:2]), newline="")
+    (tmp_path / "mrpc_dev_ids.tsv").write_text("20\t21\n40\t41\n")
+    divide_mrpc(tmp_path)
+    task = TASKS["MRPC"]
+    texts = {split: [example.texts[0] for example in read_table(task, tmp_path, split)[0]] for split in task.tables}
+    assert texts == {
+        "train": ["one 0", "one 1", "one 3", "one 5"],
+        "valid": ["one 2", "one 4"],
+        "test": ["one 0", "one 1"],
+    }
+    assert [example.index for example in read_table(task, tmp_path, "test")[0]] == ["0", "1"]
+    (tmp_path / "mrpc_dev_ids.tsv").unlink()
+    with pytest.raises(UserError, match="mrpc_dev_ids.tsv: missing"):
+        divide_mrpc(tmp_path)
+
+
+def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "RTE"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "RTE.zip", "w") as archive:
+        for name in (
+            "RTE/train.tsv",
+            "RTE/dev.tsv",
+            "RTE/test.tsv",
+            "RTE/original/dev.tsv",
+            "../train.tsv",
+            "RTE/x.tsv",
+        ):
+            archive.writestr(name, name)
+    glue.unpack(TASKS["RTE"], folder / "RTE.zip")
+    assert sorted(path.name for path in folder.iterdir()) == ["RTE.zip", "dev.tsv", "test.tsv", "train.tsv"]
+    assert (folder / "dev.tsv").read_text() == "RTE/dev.tsv"
+
+
+def test_a_download_that_fails_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    def refuse(url: str, timeout: float) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(glue.urllib.request, "urlopen", refuse)
+    with pytest.raises(UserError, match=r"RTE.zip: no route to host; --raw takes a folder"):
+        glue.download(TASKS["RTE"], tmp_path)
+
+
+def test_submission_files() -> None:
+    assert submission_text(TASKS["RTE"], [("0", "entailment"), ("1", "not_entailment")]) == (
+        "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
+    )
+    clipped = submission_text(TASKS["STS-B"], [("0", "-0.4"), ("1", "2.34567"), ("2", "5.2")])
+    assert clipped.splitlines() == ["index\tprediction", "0\t0.000", "1\t2.346", "2\t5.000"]
+
+
+def test_the_papers_grid() -> None:
+    config = glue.read_config(glue.CONFIG)
+    points = glue.grid_of(config)
+    assert len(points) == 2 * 2 * 3 * 4
+    assert points[0] == {"batch-size": 16, "lr": 5e-5, "max-epoch": 3, "seed": 200}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": None}, "has to have 'grid' and 'train'"),
+        ({"grid": {"batch-size": 16}}, "batch-size has to be a list of numbers above 0, not 16"),
+        ({"grid": {"batch-size": [0]}}, "batch-size has to be a list"),
+    ],
+)
+def test_a_wrong_config(tmp_path: Path, change: dict, message: str) -> None:
+    config = {key: value for key, value in (yaml.safe_load(glue.CONFIG.read_text()) | change).items() if value}
+    (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UserError, match=message):
+        glue.read_config(tmp_path / "glue.yaml")
+
+
+def test_warm_up_is_a_tenth_of_the_updates() -> None:
+    chosen = {"batch-size": 16, "max-epoch": 3}
+    options = finetuning.training_options(Path("d"), 1001, 2, False, Path("s"), chosen)
+    assert (options["total-num-update"], options["warmup-updates"]) == (189, 19)
+
+
+def test_unknown_task(capsys) -> None:
+    assert glue.main(["finetune", "--tasks", "WNLI", "--model", "m.pt"]) == 2
+    assert "--tasks WNLI: unknown; known are CoLA" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["dict.txt", "sentencepiece.bpe.model"])
+def test_a_folder_without_what_encodes(tmp_path: Path, capsys, missing: str) -> None:
+    folder = pretrained_folder(tmp_path)
+    (folder / missing).unlink()
+    assert glue.main(["prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    assert missing in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text prepared and an RK2 Macaron pre-trained for a moment: data-bin/ and model/checkpoint_last.pt."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    lines = [f"{sentence(number)} {sentence(2 * number)} {number}" for number in range(300)]
+    (folder / "plain.txt").write_text("\n".join(lines) + "\n")
+    words = [str(folder / "plain.txt"), "--output", str(folder), "--pieces", "40", "--valid-share", "0.1"]
+    assert pretraining_text.main(words) == 0
+    options = {
+        "user-dir": finetuning.PACKAGE,
+        "task": "masked_lm",
+        "criterion": "masked_lm",
+        "arch": "macaron_bert_tiny",
+        "encoder-ode-scheme": "rk2",
+        "ode-coefficients": "gate",
+        "encoder-layers": 2,
+        "encoder-embed-dim": 32,
+        "encoder-ffn-embed-dim": 48,
+        "sample-break-mode": "complete",
+        "tokens-per-sample": 40,
+        "skip-invalid-size-inputs-valid-test": True,
+        "optimizer": "adam",
+        "lr": 0.003,
+        "max-tokens": 1000,
+        "max-update": 12,
+        "cpu": True,
+        "num-workers": 0,
+        "data-buffer-size": 0,
+        "save-dir": folder / "model",
+    }
+    commands.run(["fairseq-train", folder / "data-bin", *commands.flags(options)], folder / "train.log")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -> None:
+    names = ["CoLA", "STS-B", "MNLI"]  # one text; a number; two sections
+    for name in names:
+        write_tables(tmp_path / "raw", name)
+    tasks = ["--tasks", ",".join(names), "--output", str(tmp_path / "glue")]
+    raw = ["--pretraining", str(pretrained / "data-bin"), "--raw", str(tmp_path / "raw")]
+    assert glue.main(["prepare", *raw, *tasks]) == 0
+    config = yaml.safe_load(glue.CONFIG.read_text())
+    config["grid"] = {"batch-size": [4], "lr": [0.001, 0.0001], "max-epoch": [1], "seed": [1]}
+    (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
+    model = pretrained / "model" / "checkpoint_last.pt"
+    words = ["finetune", "--model", str(model), "--config", str(tmp_path / "glue.yaml"), *tasks]
+    capfd.readouterr()
+
+    assert glue.main([*words, "--dry-run"]) == 0
+    planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
+    assert len(planned) == 6
+    assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
+    assert not (tmp_path / "glue" / "runs").exists()
+
+    assert glue.main(words) == 0
+    assert "matthews" in (tmp_path / "glue" / "results.md").read_text()
+    submitted = tmp_path / "glue" / "submission"
+    assert sorted(path.name for path in submitted.iterdir()) == ["CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"]
+    for file, allowed in (
+        ("CoLA.tsv", TASKS["CoLA"].classes),
+        ("MNLI-mm.tsv", TASKS["MNLI"].classes),
+        ("STS-B.tsv", ()),
+    ):
+        head, *rows = (line.split("\t") for line in (submitted / file).read_text().splitlines())
+        assert head == ["index", "prediction"]
+        assert [index for index, _ in rows] == list("01234")
+        assert all(value in allowed if allowed else 0 <= float(value) <= 5 for _, value in rows)
+    kept = list((tmp_path / "glue" / "runs" / "CoLA").glob("*/checkpoints"))
+    assert len(kept) == 1  # the better run's
+
+    capfd.readouterr()
+    assert glue.main(words) == 0
+    again = capfd.readouterr().out
+    assert "+ fairseq-train" not in again
+    assert again.count("already done") == 6
+
+
+@pytest.mark.slow
+def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path: Path) -> None:
+    """One by one as all at once: fairseq sorts and shuffles, and batches by length."""
+    from ode_transformer.recipes.sentence_data import Labelled, binarise
+
+    data = pretrained / "data-bin"
+    encode = pretraining_text.encoder(data / "sentencepiece.bpe.model")
+    texts = [" ".join([sentence(number)] * (1 + number % 4)) for number in range(9)]
+    splits = {"train": [Labelled((text,), f"{number}.5") for number, text in enumerate(texts)]}
+    splits |= {"valid": splits["train"], "test": splits["train"][::-1]}
+    binarise(splits, (), encode, data / "dict.txt", tmp_path / "text", tmp_path / "data")
+    model = pretrained / "model" / "checkpoint_last.pt"
+    chosen = finetuning.model_options(model) | {"batch-size": 3, "max-epoch": 3, "lr": 0.01, "optimizer": "adam"}
+    chosen |= {"finetune-from-model": model}
+    options = finetuning.training_options(tmp_path / "data", 9, 1, True, tmp_path / "run", chosen)
+    commands.run(["fairseq-train", tmp_path / "data", *commands.flags(options)], tmp_path / "log")
+    said = finetuning.predict(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data", ["valid", "test"], batch=2)
+    assert len(set(said["valid"])) > 4
+    ours, reverse = ([float(value) for value in said[split]] for split in ("valid", "test"))
+    assert ours == pytest.approx(reverse[::-1], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_fine_tuned(pretrained: Path, tmp_path: Path, capsys) -> None:
+    model = pretrained / "model" / "checkpoint_last.pt"
+    words = ["finetune", "--tasks", "RTE", "--output", str(tmp_path)]
+    assert glue.main([*words, "--model", str(model)]) == 2
+    assert "not prepared; first: bash scripts/glue.sh prepare --tasks RTE" in capsys.readouterr().err
+    state = torch.load(model, weights_only=True)  # with the one class that our models allow
+    state["cfg"]["model"].arch = "macaron_tiny"
+    torch.save(state, tmp_path / "macaron.pt")
+    assert glue.main([*words, "--model", str(tmp_path / "macaron.pt")]) == 2
+    assert "--arch macaron_tiny; what can be fine-tuned is macaron_bert_base" in capsys.readouterr().err
+    (tmp_path / "data-bin" / "RTE" / "input0").mkdir(parents=True)
+    (tmp_path / "data-bin" / "RTE" / "examples.json").write_text(json.dumps({"train": 4}))
+    (tmp_path / "data-bin" / "RTE" / "input0" / "dict.txt").write_text("a 1\nb 1\n")
+    assert glue.main([*words, "--model", str(model)]) == 2
+    assert "embeddings; with <mask>," in capsys.readouterr().err
+    assert glue.main([*words, "--model", str(tmp_path / "none.pt")]) == 2
+    assert "none.pt" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_translation_model_does_not_read_one_text(pretrained: Path, tmp_path: Path) -> None:
+    options = {"user-dir": finetuning.PACKAGE, "task": "masked_lm", "arch": "macaron_tiny", "optimizer": "adam"}
+    options |= {"cpu": True, "save-dir": tmp_path / "run", "tokens-per-sample": 40, "max-tokens": 400}
+    with pytest.raises(UserError, match="ValueError: --task masked_lm does not go with --arch macaron_tiny, which has"):
+        commands.run(["fairseq-train", pretrained / "data-bin", *commands.flags(options)], tmp_path / "log")
+
+
+@pytest.mark.slow
+def test_roberta_s_interface_in_python(pretrained: Path) -> None:
+    from ode_transformer.models import ODEBertModel
+
+    data = pretrained / "data-bin"
+    pieces = {"bpe": "sentencepiece", "sentencepiece_model": str(data / "sentencepiece.bpe.model")}
+    folder = str(pretrained / "model")
+    model = ODEBertModel.from_pretrained(folder, "checkpoint_last.pt", str(data), **pieces).eval()
+    filled = model.fill_mask("the old <mask> 7", topk=2)
+    assert len(filled) == 2
+    tokens = model.encode("the old house", "a new river", no_separator=True)
+    assert tokens.eq(2).sum() == 2
+    assert model.extract_features(tokens).shape == (1, len(tokens), 32)
