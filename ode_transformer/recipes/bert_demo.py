@@ -22,7 +22,7 @@ import yaml
 
 from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.generate_log import read_lines
+from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.parallel_text import digest

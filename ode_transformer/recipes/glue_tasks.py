@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.generate_log import read_lines
+from ode_transformer.evaluation.lines import read_lines
 
 DOWNLOADS = "https://dl.fbaipublicfiles.com/glue/data/"
 SENTEVAL = "https://dl.fbaipublicfiles.com/senteval/senteval_data/"
