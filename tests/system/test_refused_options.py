@@ -16,7 +16,7 @@ REFUSED = {
     "negative distance": (("--max-relative-positions", "-1"), ("--max-relative-positions", "-1", "whole number")),
     "gate of one stage": (
         ("--encoder-ode-scheme", "euler", "--ode-coefficients", "gate"),
-        ("--ode-coefficients gate", "two stages", "euler"),
+        ("--encoder-ode-scheme euler", "'gate'", "two stages"),
     ),
     "post-norm": (("--post-norm",), ("post-norm", "layer-output")),
     "heads": (("--encoder-attention-heads", "3"), ("3 attention heads do not divide the width 32",)),
