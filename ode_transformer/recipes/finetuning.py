@@ -86,6 +86,7 @@ def training_options(
         "regression-target": regression,
         "init-token": 0,  # <s>, in front as in pre-training; </s> closes each text and so divides two
         "shorten-method": "truncate",
+        "distributed-world-size": 1,  # fairseq takes every GPU there is, and each would add to the batch
         "lr-scheduler": "polynomial_decay",
         "total-num-update": updates,
         "warmup-updates": math.ceil(WARMUP_SHARE * updates),

@@ -196,6 +196,7 @@ def test_warm_up_is_a_tenth_of_the_updates() -> None:
     chosen = {"batch-size": 16, "max-epoch": 3}
     options = finetuning.training_options(Path("d"), 1001, 2, False, Path("s"), chosen)
     assert (options["total-num-update"], options["warmup-updates"]) == (189, 19)
+    assert options["distributed-world-size"] == 1  # fairseq's own default multiplies the batch by the GPUs there are
 
 
 def test_unknown_task(capsys) -> None:
