@@ -324,6 +324,7 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     assert glue.main([*words, "--dry-run"]) == 0
     planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
     assert len(planned) == 6
+    assert all("--distributed-world-size 1 " in line for line in planned)
     assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
     assert not (tmp_path / "glue" / "runs").exists()
 
@@ -348,6 +349,7 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     again = capfd.readouterr().out
     assert "+ fairseq-train" not in again
     assert again.count("already done") == 6
+    assert list((tmp_path / "glue" / "runs" / "CoLA").glob("*/checkpoints")) == kept
 
 
 @pytest.mark.slow
