@@ -306,6 +306,16 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def diverged(checkpoint: Path, output: Path) -> Path:
+    """The same model with a head that says nan."""
+    state = torch.load(checkpoint, weights_only=True)
+    for name, value in state["model"].items():
+        if name.endswith("out_proj.bias") and "classification_heads" in name:
+            value.fill_(float("nan"))
+    torch.save(state, output)
+    return output
+
+
 @pytest.mark.slow
 def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -> None:
     names = ["CoLA", "STS-B", "MNLI"]  # one text; a number; two sections
@@ -344,6 +354,9 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     kept = list((tmp_path / "glue" / "runs" / "CoLA").glob("*/checkpoints"))
     assert len(kept) == 1  # the better run's
 
+    broken = diverged(kept[0] / "checkpoint_last.pt", tmp_path / "broken.pt")
+    assert finetuning.predict(broken, tmp_path / "glue" / "data-bin" / "CoLA", ["test"]) == {"test": ["nan"] * 5}
+
     capfd.readouterr()
     assert glue.main(words) == 0
     again = capfd.readouterr().out
@@ -372,6 +385,8 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
     assert len(set(said["valid"])) > 4
     ours, reverse = ([float(value) for value in said[split]] for split in ("valid", "test"))
     assert ours == pytest.approx(reverse[::-1], abs=1e-5)
+    broken = diverged(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "broken.pt")
+    assert finetuning.predict(broken, tmp_path / "data", ["test"]) == {"test": ["nan"] * 9}
 
 
 @pytest.mark.slow
