@@ -7,7 +7,7 @@ usage() {
     cat <<'HELP'
 usage: bash scripts/pretraining_text.sh FILE... --output DIR [--pieces N] [--valid-share S] [--cased]
 
-  FILE            UTF-8 text, one sentence a line, blank lines between documents; without any, a line is a document
+  FILE            UTF-8 text, one sentence a line, blank lines between documents; a file without any: a line is one
   --output DIR    folder for everything; what fairseq reads goes to its folder data-bin
   --pieces N      size of the vocabulary (default: 32000)
   --valid-share   share of the documents that is held out (default: 1/200)
@@ -21,6 +21,7 @@ HELP
 
 for word in "$@"; do
     case $word in
+        --) break ;;
         -h | --help)
             usage
             exit 0

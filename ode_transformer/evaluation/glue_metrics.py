@@ -44,15 +44,18 @@ METRICS: dict[str, Callable[..., float]] = {
     "pearson": pearson,
     "spearman": spearman,
 }
+LOWEST = {"matthews": -100.0, "accuracy": 0.0, "f1": 0.0, "pearson": -100.0, "spearman": -100.0}
 
 
 def evaluate(
     metrics: Sequence[str], predictions: Sequence[str] | Sequence[float], labels: Sequence[str] | Sequence[float]
 ) -> dict[str, float]:
-    """The metrics by name.
+    """The metrics by name; the lowest values there are if a prediction is not a number.
 
     :raises ValueError: predictions and labels are not equally many
     """
     if len(predictions) != len(labels):
         raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels")
+    if any(str(prediction) == "nan" for prediction in predictions):
+        return {name: LOWEST[name] for name in metrics}
     return {name: METRICS[name](predictions, labels) for name in metrics}

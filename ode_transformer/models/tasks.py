@@ -8,10 +8,11 @@ from typing import Any
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.sentence_ranking import SentenceRankingTask
 
-_MASKED = (MaskedLMTask, SentencePredictionTask, SentenceRankingTask)
+_MASKED = (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask)
 
 
 def refuse_task(args: argparse.Namespace, task: Any, reads_one_text: bool) -> None:

@@ -96,6 +96,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
     options = {
         "user-dir": finetuning.PACKAGE,
         "arch": arch,
+        "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "task": "masked_lm",
         "criterion": "masked_lm",
         "max-update": config["updates"] if updates is None else updates,
@@ -146,19 +147,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", default="macaron_bert_tiny", help="default: %(default)s")
     parser.add_argument("--updates", type=positive_int, help="of pre-training (default: the recipe's)")
     parser.add_argument("--output", type=Path, default=Path("bert_demo"), help="folder for everything")
-    own, extra = list(sys.argv[1:] if argv is None else argv), []
-    if "--" in own:
-        own, extra = own[: own.index("--")], own[own.index("--") + 1 :]
+    own, extra = commands.divide_words(argv)
     args = parser.parse_args(own)
-    try:
-        show(args.arch, args.text, args.output, args.updates, extra)
-    except (UserError, OSError) as error:
-        print(f"bert_demo: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("bert_demo: interrupted; the same command goes on from the last finished step", file=sys.stderr)
-        return 130
-    return 0
+    return commands.status_of(parser.prog, lambda: show(args.arch, args.text, args.output, args.updates, extra))
 
 
 if __name__ == "__main__":

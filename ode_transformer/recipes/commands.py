@@ -13,6 +13,29 @@ from typing import Any
 from ode_transformer.errors import UserError
 
 
+def divide_words(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """The words of a command line before the first ``--``, and those after it, which are for fairseq-train.
+
+    :param argv: this process's own when None
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
+
+
+def status_of(program: str, work: Callable[[], None]) -> int:
+    """Does what a command line asks for; what goes wrong is said in one line. Returns the exit status."""
+    try:
+        work()
+    except (UserError, OSError) as error:
+        print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
 def flags(options: Mapping[str, Any]) -> list[str]:
     """``{"lr": 0.1, "cpu": True}`` as ``["--lr", "0.1", "--cpu"]``; what is False or None is left out."""
     words: list[str] = []

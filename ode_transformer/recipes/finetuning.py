@@ -86,6 +86,7 @@ def training_options(
         "regression-target": regression,
         "init-token": 0,  # <s>, in front as in pre-training; </s> closes each text and so divides two
         "shorten-method": "truncate",
+        "distributed-world-size": 1,  # fairseq takes every GPU there is, and each would add to the batch
         "lr-scheduler": "polynomial_decay",
         "total-num-update": updates,
         "warmup-updates": math.ceil(WARMUP_SHARE * updates),
@@ -103,7 +104,7 @@ def training_options(
 
 
 def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64) -> dict[str, list[str]]:
-    """What a fine-tuned model says about the examples of each split, in their order: a class or a number.
+    """What a fine-tuned model says about the examples of each split, in their order: a class or a number, or nan.
 
     :param data: binarised, with the model's dictionary
     :raises UserError: the checkpoint is broken or refused
@@ -128,10 +129,12 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64
             with torch.no_grad():
                 logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=head)
             if regression:
-                answers = [f"{value:.6f}" for value in logits.view(-1).tolist()]
+                answers = [f"{value:.6f}" if math.isfinite(value) else "nan" for value in logits.view(-1).tolist()]
             else:
                 labels = task.label_dictionary
-                answers = [labels[number + labels.nspecial] for number in logits.argmax(dim=-1).tolist()]
+                answers = [
+                    labels[row.argmax() + labels.nspecial] if row.isfinite().all() else "nan" for row in logits.cpu()
+                ]
             for number, answer in zip(sample["id"].tolist(), answers, strict=True):
                 values[number] = answer
         said[split] = values

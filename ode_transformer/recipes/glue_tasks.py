@@ -30,7 +30,7 @@ class GlueTask:
     :param submissions: the name of the submitted file for each test split
     :param index: the column that numbers the test examples
     :param columns: of the training and development tables, where these have no line that names them
-    :param broken_rows: training rows with a wrong number of fields are left out: the published table has some
+    :param broken_rows: labelled rows with a wrong number of fields are left out: the published tables have some
     """
 
     name: str
@@ -139,7 +139,7 @@ def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example],
     path, testing = folder / task.tables[split], split.startswith("test")
     if not path.is_file():
         raise UserError(f"{path}: missing; {task.name} has {', '.join(task.tables.values())}")
-    lines = [line.removesuffix("\r") for line in read_lines(path)]
+    lines = read_lines(path)
     first = 1
     columns = list(task.columns)
     if testing or not columns:
@@ -152,7 +152,7 @@ def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example],
     for number, line in enumerate(lines[first - 1 :], first):
         fields = line.split("\t")
         if len(fields) != len(columns):
-            if task.broken_rows and split == "train":
+            if task.broken_rows and not testing:
                 broken += 1
                 continue
             raise UserError(f"{path}, line {number}: {len(fields)} fields instead of {len(columns)}")
@@ -181,42 +181,16 @@ def check_label(task: GlueTask, label: str, place: str) -> None:
         raise UserError(f"{place}: label {label!r} is not a number from {STS_RANGE[0]:g} to {STS_RANGE[1]:g}")
 
 
-def divide_mrpc(folder: Path) -> None:
-    """Makes the three tables of MRPC from the published two and the list of development pairs.
-
-    :raises UserError: a file or a column is missing
-    """
-    listed = {tuple(line.split("\t")) for line in _lines(folder / "mrpc_dev_ids.tsv")}
-    header, *rows = _lines(folder / "msr_paraphrase_train.txt")
-    chosen = [tuple(row.split("\t")[1:3]) in listed for row in rows]
-    tables = {
-        "dev.tsv": [header, *(row for row, dev in zip(rows, chosen, strict=True) if dev)],
-        "train.tsv": [header, *(row for row, dev in zip(rows, chosen, strict=True) if not dev)],
-    }
-    # The published test table has labels; the benchmark numbers its rows instead.
-    header, *rows = _lines(folder / "msr_paraphrase_test.txt")
-    numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
-    tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
-    for name, lines in tables.items():
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise UserError(f"{path}: missing; MRPC is made from it")
-    lines = [line.removesuffix("\r") for line in read_lines(path)]
-    if not lines:
-        raise UserError(f"{path}: empty")
-    return [lines[0].removeprefix("\ufeff"), *lines[1:]]
-
-
 def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
     """A file as the benchmark's server reads it.
 
     :param predictions: number of the example, and its class or, of STS-B, a number, which is clipped to the range
+    :raises UserError: a prediction is not a number: training has diverged
     """
     rows = ["index\tprediction"]
     for index, value in predictions:
+        if value == "nan":
+            raise UserError(f"{task.name}, test example {index}: the best run predicts nan, so all have diverged")
         if not task.classes:
             value = f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
         rows.append(f"{index}\t{value}")

@@ -2,7 +2,7 @@
 
     python -m ode_transformer.recipes.pretraining_text FILE … --output DIR --pieces 32000
 
-Blank lines divide documents; a text without any is taken for one document a line. Whole documents are held out for
+Blank lines divide documents; a file without any is taken for one document a line. Whole documents are held out for
 validation, one in 200 as in Macaron Net (Lu et al. 2019, B.2). Text is lower-cased by the pieces themselves, so that
 whoever encodes with them later does the same. Files are streamed: they may be larger than memory.
 """
@@ -24,7 +24,7 @@ from ode_transformer.errors import UserError
 from ode_transformer.recipes import commands
 from ode_transformer.recipes.parallel_text import digest
 from ode_transformer.recipes.steps import Steps
-from ode_transformer.recipes.vocabulary import MODEL
+from ode_transformer.recipes.vocabulary import MODEL, learn
 
 VALID_SHARE = 1 / 200
 SPLITS = ("train", "valid")
@@ -32,37 +32,38 @@ SPLITS = ("train", "valid")
 LEARN_FROM = 5_000_000
 
 
-def lines_of(paths: Sequence[Path]) -> Iterator[str]:
-    """The lines of all files, stripped; a blank one stands between files.
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a file, stripped.
 
     :raises UserError: a line is not UTF-8
     """
-    for path in paths:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    yield line.decode().strip()
-                except UnicodeDecodeError as error:
-                    raise UserError(f"{path}, line {number}: not UTF-8") from error
-        yield ""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield line.decode().strip()
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path}, line {number}: not UTF-8") from error
 
 
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """The lines of each document."""
-    divided = any(_blank_within(path) for path in paths)
-    document: list[str] = []
-    for line in lines_of(paths):
-        if line:
-            document.append(line)
-        if document and not (line and divided):
+    """The lines of each document; a file that has no blank line between others is a document a line."""
+    for path in paths:
+        divided = _blank_within(path)
+        document: list[str] = []
+        for line in lines_of(path):
+            if line:
+                document.append(line)
+            if document and not (line and divided):
+                yield document
+                document = []
+        if document:
             yield document
-            document = []
 
 
 def _blank_within(path: Path) -> bool:
     """Whether a blank line stands between two that are not."""
     begun = blank = False
-    for line in lines_of([path]):
+    for line in lines_of(path):
         if line and blank:
             return True
         begun = begun or bool(line)
@@ -99,22 +100,9 @@ def learn_pieces(text: Path, size: int, cased: bool, output: Path) -> None:
 
     :raises UserError: the text is too small for so many pieces
     """
-    unfinished = output / "unfinished"
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=[str(text)],
-            model_prefix=str(unfinished),
-            vocab_size=size,
-            character_coverage=1.0,
-            normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
-            input_sentence_size=LEARN_FROM,
-            shuffle_input_sentence=True,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(f"--pieces {size}, from {text}: {error}") from error
-    unfinished.with_suffix(".vocab").unlink()
-    os.replace(unfinished.with_suffix(".model"), output / MODEL)
+    rule = "nmt_nfkc" if cased else "nmt_nfkc_cf"
+    options = {"normalization_rule_name": rule, "input_sentence_size": LEARN_FROM, "shuffle_input_sentence": True}
+    learn([text], size, output / "unfinished", **options).rename(output / MODEL)
 
 
 def encoder(model: Path) -> Callable[[str], str]:
@@ -159,7 +147,7 @@ def prepare(
     def binarise() -> None:
         shutil.rmtree(binary, ignore_errors=True)
         options = {"only-source": True, "trainpref": encoded / "train", "validpref": encoded / "valid"}
-        options |= {"destdir": binary, "workers": os.cpu_count()}
+        options |= {"destdir": binary, "workers": len(os.sched_getaffinity(0))}
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / MODEL, binary)
 
@@ -217,13 +205,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--valid-share", type=share, default=VALID_SHARE, help="documents held out (default: 1/200)")
     parser.add_argument("--cased", action="store_true", help="keep upper case")
     args = parser.parse_args(argv)
-    try:
+
+    def work() -> None:
         binary = prepare(args.texts, args.output, args.pieces, args.valid_share, args.cased)
-    except (UserError, OSError) as error:
-        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    print(f"\nfor fairseq-train: {binary}")
-    return 0
+        print(f"\nfor fairseq-train: {binary}")
+
+    return commands.status_of(parser.prog, work)
 
 
 if __name__ == "__main__":

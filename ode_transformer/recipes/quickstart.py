@@ -48,7 +48,7 @@ class Request:
     train_flags: tuple[str, ...]
 
 
-def parse(argv: Sequence[str]) -> Request:
+def parse(argv: Sequence[str] | None) -> Request:
     """Reads the command line; argparse itself answers ``--help`` and wrong flags."""
     parser = argparse.ArgumentParser(
         prog="quickstart",
@@ -65,9 +65,7 @@ def parse(argv: Sequence[str]) -> Request:
         "--output", type=Path, default=Path("quickstart"), help="folder for everything (default: %(default)s)"
     )
     parser.add_argument("--wheels", type=Path, help="folder with the data's wheels, instead of downloading them")
-    own, extra = list(argv), []
-    if "--" in own:
-        own, extra = own[: own.index("--")], own[own.index("--") + 1 :]
+    own, extra = commands.divide_words(argv)
     args = parser.parse_args(own)
     recipe = read_recipe(CONFIGS / f"quickstart_{args.task}.yaml")
     if args.target and recipe.target is None:
@@ -320,15 +318,7 @@ def run_quickstart(request: Request) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    try:
-        run_quickstart(parse(sys.argv[1:] if argv is None else argv))
-    except (UserError, OSError) as error:
-        print(f"quickstart: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("quickstart: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+    return commands.status_of("quickstart", lambda: run_quickstart(parse(argv)))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,11 @@ class Steps:
         """Digest of a request after the steps so far."""
         return hashlib.sha256(json.dumps([self.digest, request], default=str).encode()).hexdigest()
 
+    def has_done(self, name: str, request: Any, result: Path) -> bool:
+        """Whether a step has been completed with this request and its result is still there."""
+        record = self.directory / f"{name}.done"
+        return result.exists() and record.exists() and record.read_text() == self.digest_of([name, request])
+
     def __call__(self, name: str, request: Any, result: Path, make: Callable[[], None]) -> None:
         """Does a step unless it has been done.
 
@@ -39,7 +44,7 @@ class Steps:
         """
         digest = self.digest_of([name, request])
         record = self.directory / f"{name}.done"
-        if result.exists() and record.exists() and record.read_text() == digest:
+        if self.has_done(name, request, result):
             print(f"\n== {name}: already done", flush=True)
         else:
             print(f"\n== {name}", flush=True)

@@ -1,8 +1,10 @@
-"""Joint sentencepiece vocabulary of a parallel corpus."""
+"""Vocabularies of sentencepiece, among them the joint one of a parallel corpus."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -14,24 +16,37 @@ from ode_transformer.recipes.parallel_text import SPLITS
 MODEL = "sentencepiece.bpe.model"  # the name that fairseq's from_pretrained looks for
 
 
+def learn(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Path:
+    """Learns pieces from texts.
+
+    :param prefix: of the model's name
+    :param options: of sentencepiece's trainer
+    :returns: the model
+    :raises UserError: the texts are too small for so many pieces
+    """
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            input=[str(text) for text in texts],
+            model_prefix=str(prefix),
+            vocab_size=size,
+            character_coverage=1.0,
+            minloglevel=2,
+            **options,
+        )
+    except RuntimeError as error:
+        raise UserError(f"vocabulary of {size} pieces from {', '.join(map(str, texts))}: {error}") from error
+    prefix.with_suffix(".vocab").unlink()
+    return prefix.with_suffix(".model")
+
+
 def train_and_encode(corpus: Path, languages: tuple[str, str], size: int, output: Path) -> None:
     """Learns ``size`` pieces from both sides of the training split and writes every split as pieces.
 
     :raises UserError: the corpus is too small for so many pieces
     """
     output.mkdir(parents=True, exist_ok=True)
-    unfinished = output / "unfinished"
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=[str(corpus / f"train.{language}") for language in languages],
-            model_prefix=str(unfinished),
-            vocab_size=size,
-            character_coverage=1.0,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise UserError(f"vocabulary of {size} pieces from {corpus}: {error}") from error
-    processor = sentencepiece.SentencePieceProcessor(model_file=f"{unfinished}.model")
+    model = learn([corpus / f"train.{language}" for language in languages], size, output / "unfinished")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     encoded = {
         f"{split}.{language}": "".join(
             " ".join(pieces) + "\n"
@@ -41,5 +56,4 @@ def train_and_encode(corpus: Path, languages: tuple[str, str], size: int, output
         for language in languages
     }
     place(output, encoded, last=f"test.{languages[1]}")
-    unfinished.with_suffix(".vocab").unlink()
-    unfinished.with_suffix(".model").rename(output / MODEL)
+    model.rename(output / MODEL)

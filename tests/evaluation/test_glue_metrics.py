@@ -32,6 +32,15 @@ def test_a_constant_prediction_is_worth_nothing() -> None:
     assert evaluate(["matthews"], ["1", "1"], ["1", "0"]) == {"matthews": 0}
 
 
+def test_what_is_no_number_is_worth_the_least() -> None:
+    assert evaluate(["pearson", "spearman"], [2.0, float("nan")], [1.0, 3.0]) == {"pearson": -100, "spearman": -100}
+    assert evaluate(["accuracy", "f1", "matthews"], ["1", "nan"], ["1", "0"]) == {
+        "accuracy": 0,
+        "f1": 0,
+        "matthews": -100,
+    }
+
+
 def test_as_many_predictions_as_labels() -> None:
     with pytest.raises(ValueError, match="1 predictions for 2 labels"):
         evaluate(["accuracy"], ["1"], ["1", "0"])

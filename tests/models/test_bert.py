@@ -7,6 +7,9 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaEncoder
 from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD
 
@@ -14,6 +17,7 @@ import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bare import bare_model
 from ode_transformer.models.bert import complete
 from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.segments import segments
 from ode_transformer.numerics import scheme_names
 
@@ -200,6 +204,14 @@ def test_a_task_of_another_kind() -> None:
     args = Namespace(arch="macaron", task="masked_lm")
     with pytest.raises(ValueError, match=r"--task masked_lm does not go with --arch macaron, .* --task translation"):
         ODETransformerModel.build_model(args, task_of(MaskedLMTask))
+
+
+@pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])
+def test_tasks_that_read_one_text(kind: type) -> None:
+    args = Namespace(arch="any", task="this")
+    refuse_task(args, task_of(kind), reads_one_text=True)
+    with pytest.raises(ValueError, match="--task this does not go with --arch any"):
+        refuse_task(args, task_of(kind), reads_one_text=False)
 
 
 def test_post_norm_and_recomputed_activations() -> None:

@@ -69,6 +69,9 @@ def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
     assert bert_demo.main(words) == 0
     printed = capfd.readouterr().out
     tuning = [line for line in printed.splitlines() if "--task sentence_prediction" in line]
+    trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
+    assert len(trained) == 3
+    assert all("--distributed-world-size 1 " in line for line in trained)
     assert ["--finetune-from-model" in line for line in tuning] == [True, False]
     assert all("--encoder-layers 1" in line and "--encoder-ode-scheme heun" in line for line in tuning)
     assert [line.split("accuracy")[0].strip() for line in printed.splitlines()[-2:]] == ["pre-trained", "from scratch"]

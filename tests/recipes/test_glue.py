@@ -1,17 +1,17 @@
 """GLUE's tables, grid and submission files; the whole way of three tasks from a model trained for a moment."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from glue_tables import sentence, write_tables
+from glue_tables import sentence, write_published_mrpc, write_tables
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import commands, finetuning, glue, pretraining_text
-from ode_transformer.recipes.glue_tasks import TASKS, divide_mrpc, read_table, submission_text
+from ode_transformer.recipes.glue_download import MRPC_FILES
+from ode_transformer.recipes.glue_tasks import TASKS, read_table, submission_text
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -102,64 +102,17 @@ def test_a_missing_table(tmp_path: Path) -> None:
         read_table(TASKS["MNLI"], folder, "valid1")
 
 
-def test_broken_training_rows_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_broken_labelled_rows_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     folder = write_tables(tmp_path, "QQP")
-    for file, split in (("train.tsv", "train"), ("dev.tsv", "valid")):
+    for split, file in TASKS["QQP"].tables.items():
         with open(folder / file, "a") as table:
             table.write("7\t1\n")
-        if split == "train":
-            examples, broken = read_table(TASKS["QQP"], folder, split)
-            assert (len(examples), broken) == (12, 1)
-        else:
-            with pytest.raises(UserError, match="dev.tsv, line 8: 2 fields instead of 6"):
+        if split == "test":
+            with pytest.raises(UserError, match="test.tsv, line 7: 2 fields instead of 3"):
                 read_table(TASKS["QQP"], folder, split)
-
-
-def test_mrpc_is_divided_by_its_development_pairs(tmp_path: Path) -> None:
-    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-    rows = [f"{n % 2}\t{n}0\t{n}1\tone {n}\ttwo {n}\r\n" for n in range(6)]
-    (tmp_path / "msr_paraphrase_train.txt").write_text(header + "".join(rows), newline="")
-    (tmp_path / "msr_paraphrase_test.txt").write_text(header + "".join(rows[:2]), newline="")
-    (tmp_path / "mrpc_dev_ids.tsv").write_text("20\t21\n40\t41\n")
-    divide_mrpc(tmp_path)
-    task = TASKS["MRPC"]
-    texts = {split: [example.texts[0] for example in read_table(task, tmp_path, split)[0]] for split in task.tables}
-    assert texts == {
-        "train": ["one 0", "one 1", "one 3", "one 5"],
-        "valid": ["one 2", "one 4"],
-        "test": ["one 0", "one 1"],
-    }
-    assert [example.index for example in read_table(task, tmp_path, "test")[0]] == ["0", "1"]
-    (tmp_path / "mrpc_dev_ids.tsv").unlink()
-    with pytest.raises(UserError, match="mrpc_dev_ids.tsv: missing"):
-        divide_mrpc(tmp_path)
-
-
-def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path) -> None:
-    folder = tmp_path / "RTE"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "RTE.zip", "w") as archive:
-        for name in (
-            "RTE/train.tsv",
-            "RTE/dev.tsv",
-            "RTE/test.tsv",
-            "RTE/original/dev.tsv",
-            "../train.tsv",
-            "RTE/x.tsv",
-        ):
-            archive.writestr(name, name)
-    glue.unpack(TASKS["RTE"], folder / "RTE.zip")
-    assert sorted(path.name for path in folder.iterdir()) == ["RTE.zip", "dev.tsv", "test.tsv", "train.tsv"]
-    assert (folder / "dev.tsv").read_text() == "RTE/dev.tsv"
-
-
-def test_a_download_that_fails_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    def refuse(url: str, timeout: float) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(glue.urllib.request, "urlopen", refuse)
-    with pytest.raises(UserError, match=r"RTE.zip: no route to host; --raw takes a folder"):
-        glue.download(TASKS["RTE"], tmp_path)
+        else:
+            examples, broken = read_table(TASKS["QQP"], folder, split)
+            assert (len(examples), broken) == ({"train": 12, "valid": 6}[split], 1)
 
 
 def test_submission_files() -> None:
@@ -170,32 +123,16 @@ def test_submission_files() -> None:
     assert clipped.splitlines() == ["index\tprediction", "0\t0.000", "1\t2.346", "2\t5.000"]
 
 
-def test_the_papers_grid() -> None:
-    config = glue.read_config(glue.CONFIG)
-    points = glue.grid_of(config)
-    assert len(points) == 2 * 2 * 3 * 4
-    assert points[0] == {"batch-size": 16, "lr": 5e-5, "max-epoch": 3, "seed": 200}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"train": None}, "has to have 'grid' and 'train'"),
-        ({"grid": {"batch-size": 16}}, "batch-size has to be a list of numbers above 0, not 16"),
-        ({"grid": {"batch-size": [0]}}, "batch-size has to be a list"),
-    ],
-)
-def test_a_wrong_config(tmp_path: Path, change: dict, message: str) -> None:
-    config = {key: value for key, value in (yaml.safe_load(glue.CONFIG.read_text()) | change).items() if value}
-    (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(UserError, match=message):
-        glue.read_config(tmp_path / "glue.yaml")
+def test_a_submission_without_numbers_is_refused() -> None:
+    with pytest.raises(UserError, match="STS-B, test example 1: the best run predicts nan"):
+        submission_text(TASKS["STS-B"], [("0", "1.000000"), ("1", "nan")])
 
 
 def test_warm_up_is_a_tenth_of_the_updates() -> None:
     chosen = {"batch-size": 16, "max-epoch": 3}
     options = finetuning.training_options(Path("d"), 1001, 2, False, Path("s"), chosen)
     assert (options["total-num-update"], options["warmup-updates"]) == (189, 19)
+    assert options["distributed-world-size"] == 1  # fairseq's own default multiplies the batch by the GPUs there are
 
 
 def test_unknown_task(capsys) -> None:
@@ -209,6 +146,130 @@ def test_a_folder_without_what_encodes(tmp_path: Path, capsys, missing: str) -> 
     (folder / missing).unlink()
     assert glue.main(["prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     assert missing in capsys.readouterr().err
+
+
+def test_a_dictionary_in_another_encoding(tmp_path: Path, capsys) -> None:
+    folder = pretrained_folder(tmp_path)
+    (folder / "dict.txt").write_bytes("é 1\n".encode("latin-1"))
+    assert glue.main(["prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "dict.txt: line 1 is not UTF-8" in line
+
+
+def test_published_files_of_mrpc_are_divided_elsewhere(tmp_path: Path) -> None:
+    folder = write_published_mrpc(tmp_path / "raw" / "MRPC")
+    before = sorted(folder.iterdir())
+    for label in ("1", "0"):
+        tables = glue.tables_of(TASKS["MRPC"], tmp_path / "raw", tmp_path / "made")
+        assert tables == tmp_path / "made" / "MRPC"
+        assert sorted(folder.iterdir()) == before
+        assert read_table(TASKS["MRPC"], tables, "train")[0][1].label == label
+        text = (folder / MRPC_FILES[0]).read_text()
+        (folder / MRPC_FILES[0]).write_text(text.replace("1\t10\t11", "0\t10\t11"))
+
+
+class Killed(Exception):
+    """In place of a training that is stopped from outside."""
+
+
+class Pretended:
+    """Trains and predicts nothing: each run scores what ``right`` says, of four development examples.
+
+    :param monkeypatch: puts it in place of fairseq
+    """
+
+    def __init__(self, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.right, self.killed, self.trained = {1: 2, 2: 4, 3: 1}, 0, []
+        self.output, self.model = output, output / "model.pt"
+        data = output / "data-bin" / "RTE"
+        data.mkdir(parents=True)
+        self.model.touch()
+        self.prepared("first")
+        monkeypatch.setattr(finetuning, "model_options", lambda _: {"arch": "ode_bert_tiny"})
+        monkeypatch.setattr(finetuning, "check_dictionary", lambda *_: None)
+        monkeypatch.setattr(finetuning, "predict", self.predict)
+        monkeypatch.setattr(commands, "run", self.train)
+
+    def prepared(self, digest: str) -> None:
+        examples = {"train": 8, "labels": {"valid": ["entailment"] * 4}, "indices": {"test": ["0"]}, "digest": digest}
+        (self.output / "data-bin" / "RTE" / "examples.json").write_text(json.dumps(examples))
+
+    def train(self, command: list, log: Path, append: bool) -> None:
+        self.trained.append((log.parent.name, append))
+        (log.parent / "checkpoints").mkdir(exist_ok=True)
+        (log.parent / "checkpoints" / "checkpoint_last.pt").write_text(log.parent.name)
+        if f"seed={self.killed}" in log.parent.name:
+            raise Killed
+
+    def predict(self, checkpoint: Path, data: Path, splits: list[str]) -> dict[str, list[str]]:
+        right = self.right[int(checkpoint.read_text().rpartition("=")[2])]
+        return {"valid": ["entailment"] * right + ["not_entailment"] * (4 - right), "test": ["entailment"]}
+
+    def finetune(self) -> list[int]:
+        """The seeds whose runs were trained."""
+        grid = {"batch-size": [4], "lr": [0.001], "max-epoch": [1], "seed": list(self.right)}
+        self.trained.clear()
+        glue.finetune(["RTE"], self.model, self.output, {"grid": grid, "train": {}}, [], False)
+        return [int(name.rpartition("=")[2]) for name, _ in self.trained]
+
+    @property
+    def kept(self) -> list[int]:
+        """The seeds whose checkpoints are there."""
+        folders = (self.output / "runs" / "RTE").glob("*/checkpoints")
+        return sorted(int(folder.parent.name.rpartition("=")[2]) for folder in folders)
+
+
+def test_the_best_checkpoints_survive_a_repeat(tmp_path: Path, monkeypatch) -> None:
+    runs = Pretended(tmp_path, monkeypatch)
+    assert runs.finetune() == [1, 2, 3]
+    assert runs.kept == [2]
+    assert runs.finetune() == []
+    assert runs.kept == [2]
+
+
+@pytest.mark.parametrize(("killed", "kept", "after"), [(2, [1, 2], [2, 3]), (3, [2, 3], [3])])
+def test_a_half_trained_run_keeps_its_checkpoints(tmp_path: Path, monkeypatch, killed, kept, after) -> None:
+    runs = Pretended(tmp_path, monkeypatch)
+    runs.killed = killed
+    for _ in range(2):
+        with pytest.raises(Killed):
+            runs.finetune()
+        assert runs.kept == kept
+    assert runs.trained[0][1]  # goes on from its checkpoint
+    runs.killed = 0
+    assert runs.finetune() == after
+    assert runs.kept == [2]
+
+
+def test_other_data_or_another_model_give_other_results(tmp_path: Path, monkeypatch) -> None:
+    runs = Pretended(tmp_path, monkeypatch)
+    runs.finetune()
+    runs.prepared("second")
+    assert runs.finetune() == [1, 2, 3]
+    assert not any(append for _, append in runs.trained)
+    runs.model.write_text("another")
+    assert runs.finetune() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "test.tsv"])
+def test_changed_tables_change_the_digest(tmp_path: Path, monkeypatch, name: str) -> None:
+    monkeypatch.setattr(glue.sentence_data, "binarise", lambda *words: words[-1].mkdir(parents=True, exist_ok=True))
+    folder, path = pretrained_folder(tmp_path), write_tables(tmp_path / "raw", "RTE") / name
+    words = ["prepare", "--tasks", "RTE", "--pretraining", str(folder), "--raw", str(tmp_path / "raw")]
+
+    def digest() -> str:
+        assert glue.main([*words, "--output", str(tmp_path / "out")]) == 0
+        return json.loads((tmp_path / "out" / "data-bin" / "RTE" / "examples.json").read_text())["digest"]
+
+    before = digest()
+    assert digest() == before
+    header, first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text(header + "".join(others))
+    assert digest() != before
+    before = digest()
+    (tmp_path / "text").write_text("".join(f"{sentence(number + 1)} {number}\n" for number in range(300)))
+    pretraining_text.learn_pieces(tmp_path / "text", 41, False, folder)
+    assert digest() != before
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +306,16 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def diverged(checkpoint: Path, output: Path) -> Path:
+    """The same model with a head that says nan."""
+    state = torch.load(checkpoint, weights_only=True)
+    for name, value in state["model"].items():
+        if name.endswith("out_proj.bias") and "classification_heads" in name:
+            value.fill_(float("nan"))
+    torch.save(state, output)
+    return output
+
+
 @pytest.mark.slow
 def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -> None:
     names = ["CoLA", "STS-B", "MNLI"]  # one text; a number; two sections
@@ -263,6 +334,7 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     assert glue.main([*words, "--dry-run"]) == 0
     planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
     assert len(planned) == 6
+    assert all("--distributed-world-size 1 " in line for line in planned)
     assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
     assert not (tmp_path / "glue" / "runs").exists()
 
@@ -282,11 +354,15 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     kept = list((tmp_path / "glue" / "runs" / "CoLA").glob("*/checkpoints"))
     assert len(kept) == 1  # the better run's
 
+    broken = diverged(kept[0] / "checkpoint_last.pt", tmp_path / "broken.pt")
+    assert finetuning.predict(broken, tmp_path / "glue" / "data-bin" / "CoLA", ["test"]) == {"test": ["nan"] * 5}
+
     capfd.readouterr()
     assert glue.main(words) == 0
     again = capfd.readouterr().out
     assert "+ fairseq-train" not in again
     assert again.count("already done") == 6
+    assert list((tmp_path / "glue" / "runs" / "CoLA").glob("*/checkpoints")) == kept
 
 
 @pytest.mark.slow
@@ -309,6 +385,8 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
     assert len(set(said["valid"])) > 4
     ours, reverse = ([float(value) for value in said[split]] for split in ("valid", "test"))
     assert ours == pytest.approx(reverse[::-1], abs=1e-5)
+    broken = diverged(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "broken.pt")
+    assert finetuning.predict(broken, tmp_path / "data", ["test"]) == {"test": ["nan"] * 9}
 
 
 @pytest.mark.slow

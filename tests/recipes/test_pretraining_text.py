@@ -10,13 +10,17 @@ from ode_transformer.recipes.pretraining_text import divide, documents, encoder,
 
 def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n one \n\ntwo\nthree\n\n\n")
-    (tmp_path / "b").write_text("four\nfive")
-    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two", "three"], ["four", "five"]]
+    (tmp_path / "b").write_text("four\nfive\n\nsix")
+    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two", "three"], ["four", "five"], ["six"]]
 
 
 def test_without_blank_lines_a_line_is_a_document(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     assert list(documents([tmp_path / "a"])) == [["one"], ["two"]]
+    (tmp_path / "b").write_text("three\nfour\n\nfive\n")
+    divided = [["three", "four"], ["five"]]
+    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two"], *divided]
+    assert list(documents([tmp_path / "b", tmp_path / "a"])) == [*divided, ["one"], ["two"]]
 
 
 def test_whole_documents_are_held_out(tmp_path: Path) -> None:
@@ -58,7 +62,16 @@ def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, w
 def test_too_many_pieces(tmp_path: Path, capsys) -> None:
     (tmp_path / "a").write_text("".join(f"word {number}\n" for number in range(500)))
     assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2
-    assert "--pieces 9000" in capsys.readouterr().err
+    assert "vocabulary of 9000 pieces from" in capsys.readouterr().err
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, capsys, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretraining_text, "prepare", interrupt)
+    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "pretraining_text: interrupted; the same command goes on from here\n"
 
 
 @pytest.mark.slow

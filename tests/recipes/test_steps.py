@@ -29,6 +29,16 @@ def test_a_completed_step_is_left_out(tmp_path: Path) -> None:
     assert run(tmp_path) == []
 
 
+def test_it_can_be_asked_whether_a_step_is_done(tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    assert not Steps(tmp_path).has_done("a", 1, result)
+    Steps(tmp_path)("a", 1, result, result.touch)
+    assert Steps(tmp_path).has_done("a", 1, result)
+    assert not Steps(tmp_path).has_done("a", 2, result)
+    result.unlink()
+    assert not Steps(tmp_path).has_done("a", 1, result)
+
+
 def test_a_stopped_step_is_done_again_and_those_before_it_are_not(tmp_path: Path) -> None:
     assert run(tmp_path, fail=True) == ["a", "stopped"]
     assert run(tmp_path) == ["b"]
