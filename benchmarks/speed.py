@@ -292,7 +292,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if set(ONE_STEP) <= set(results):
             print(f"One RK4 step of the encoder holds {one_step(results) / 2**20:.1f} MiB ({' − '.join(ONE_STEP)}).")
     if compared:
-        print("\n" + comparison_table(compared))
+        print("\nA ratio of times or speeds is the median of the ratios within each round.\n")
+        print(comparison_table(compared))
     if args.json is not None:
         everything = {"ran": ran, "setting": asdict(setting), "target_tokens": target_tokens}
         everything |= {"systems": {name: asdict(SYSTEMS[name]) for name in systems}}

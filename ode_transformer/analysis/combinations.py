@@ -67,7 +67,7 @@ def page() -> str:
         "# Which parts go together",
         "",
         "Made by `python -m ode_transformer.analysis.combinations > docs/combinations.md` from the predicate that",
-        "refuses the others (`ode_transformer/nn/choice.py`). A refused combination ends in the line given below.",
+        "refuses the others (`ode_transformer/nn/choice.py`). A refused one ends in an error whose last line is below.",
         "",
         "## Schemes and coefficients",
         "",

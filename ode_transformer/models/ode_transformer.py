@@ -115,6 +115,12 @@ def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
     for stack in stacks:
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
+    for stack in stacks:
+        layers, dim, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
+        if layers < 1:
+            raise ValueError(f"--{stack}-layers {layers}: a stack has at least one layer")
+        if heads < 1 or dim % heads:
+            raise ValueError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
     for name in _PROBABILITIES:
         if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
             raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")

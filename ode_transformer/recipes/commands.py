@@ -28,7 +28,10 @@ def status_of(program: str, work: Callable[[], None]) -> int:
     try:
         work()
     except (UserError, OSError) as error:
-        print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+            message = f"{error.filename}: {error.strerror}"
+        print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted; the same command goes on from here", file=sys.stderr)

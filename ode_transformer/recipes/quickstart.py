@@ -203,8 +203,9 @@ def train(request: Request, steps: Steps) -> None:
         begun, longer = run / "train.begun", {"stop-time-hours": None, "save-dir": None}
         same = here.digest_of([*commands.flags(options | longer), *request.train_flags])
         resume = begun.exists() and begun.read_text() == same
-        if not resume:
-            shutil.rmtree(checkpoints, ignore_errors=True)
+        if not resume and checkpoints.exists():
+            print(f"{checkpoints}: of a training with other flags, which this one replaces", flush=True)
+            shutil.rmtree(checkpoints)
         place(run, {begun.name: same}, begun.name)
         commands.run(command, run / "train.log", progress, append=resume)
 
@@ -237,7 +238,10 @@ def decode(request: Request, until: int | None, model: Path) -> list[Translation
     run, (source, target) = request.run, request.languages
     there = [update for update in numbered_checkpoints(run / "checkpoints", "update") if not until or update <= until]
     if not there:
-        raise UserError(f"{run / 'checkpoints'}: no checkpoint yet; train for more --minutes")
+        every = request.recipe.train.get("save-interval-updates")
+        raise UserError(
+            f"{run / 'checkpoints'}: none yet, one is saved every {every} updates; train for more --minutes"
+        )
     chosen = {"last": min(request.recipe.average, len(there)), "by": "update", "until": until, "output": model}
     commands.run(["ode-transformer", "average", run / "checkpoints", *commands.flags(chosen)], run / "average.log")
     log = run / "generate.log"

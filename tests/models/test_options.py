@@ -90,7 +90,9 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
             "--encoder-ode-scheme midpoint: coefficients 'gate' start from weights between 0 and 1",
         ),
         ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
-        ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),
+        ({"encoder_attention_heads": 3}, "--encoder-attention-heads: 3 attention heads do not divide the width 16"),
+        ({"decoder_attention_heads": 0}, "--decoder-attention-heads: 0 attention heads do not divide"),
+        ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
