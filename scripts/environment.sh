@@ -255,6 +255,24 @@ ensure_environment() {
     say "environment ready in .venv after $((SECONDS - begin)) s"
 }
 
+# run_recipe NAME WORD...: what a script does beside its help text, which its function "usage" prints. Help is given
+# without an environment; what follows -- belongs to fairseq-train, a --help there too.
+run_recipe() {
+    local name=$1 word
+    shift
+    for word in "$@"; do
+        case $word in
+            --) break ;;
+            -h | --help)
+                usage
+                exit 0
+                ;;
+        esac
+    done
+    ensure_environment
+    exec "$VENV/bin/python" -m "ode_transformer.recipes.$name" "$@"
+}
+
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then
     set -euo pipefail
     case ${1:-} in

@@ -23,15 +23,4 @@ HELP
     environment_help
 }
 
-for word in "$@"; do
-    case $word in
-        --) break ;;
-        -h | --help)
-            usage
-            exit 0
-            ;;
-    esac
-done
-
-ensure_environment
-exec "$VENV/bin/python" -m ode_transformer.recipes.glue "$@"
+run_recipe glue "$@"

@@ -19,15 +19,4 @@ HELP
     environment_help
 }
 
-for word in "$@"; do
-    case $word in
-        --) break ;;
-        -h | --help)
-            usage
-            exit 0
-            ;;
-    esac
-done
-
-ensure_environment
-exec "$VENV/bin/python" -m ode_transformer.recipes.pretraining_text "$@"
+run_recipe pretraining_text "$@"

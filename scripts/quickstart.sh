@@ -26,15 +26,4 @@ HELP
     environment_help
 }
 
-for word in "$@"; do
-    case $word in
-        --) break ;;
-        -h | --help)
-            usage
-            exit 0
-            ;;
-    esac
-done
-
-ensure_environment
-exec "$VENV/bin/python" -m ode_transformer.recipes.quickstart "$@"
+run_recipe quickstart "$@"

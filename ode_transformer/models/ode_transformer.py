@@ -115,7 +115,6 @@ def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
     for stack in stacks:
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
-    for stack in stacks:
         layers, dim, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
         if layers < 1:
             raise ValueError(f"--{stack}-layers {layers}: a stack has at least one layer")
