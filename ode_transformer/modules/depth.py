@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 # What a sub-layer of layer l needs at its e-th evaluation, which copy c of its parameters makes: (l, name, e, c).
 Inputs = Callable[[int, str, int, int], Mapping[str, Any]]
 
+# Sees a layer as a function: its number, what it was given and what it made of that, each [B, T, C].
+Watch = Callable[[int, Sequence[Tensor], Sequence[Tensor]], None]
+
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
     """What the options say about one stack, 'encoder' or 'decoder', whether it goes together or not."""
@@ -96,12 +99,17 @@ class DepthStack(nn.Module):
         self.grouping = self.choice.grouping(names)
         self.scheme = build_scheme(self.choice, len(self.layers), names, getattr(cfg, stack).embed_dim)
         self.recompute = cfg.checkpoint_activations
+        self.replacements: dict[int, nn.Module] = {}
+        self.watch: Watch | None = None
         may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
         self.trained_version = TrainedFor(stack, self.choice, may_swap)
 
     def through_depth(self, y0: Tensor, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
+
+        ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, in the
+        layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.carried``).
 
         :param y0: [B, T, C]
         :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
@@ -110,13 +118,19 @@ class DepthStack(nn.Module):
 
         def step(index: int, depth_state: DepthState) -> DepthState:
             blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
+            if index in self.replacements:
+                carried = self.scheme.carried(depth_state)
+                made = self.replacements[index](torch.cat(carried, dim=-1)).chunk(len(carried), dim=-1)
+                return self.scheme.replaced(made, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
         one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)
         passed = [depth_state.y]
         for index in range(len(self.layers)):
-            depth_state = one_step(index, depth_state)
+            before, depth_state = depth_state, one_step(index, depth_state)
+            if self.watch is not None:
+                self.watch(index, self.scheme.carried(before), self.scheme.made(depth_state))
             passed.append(depth_state.y)
         return self.scheme.finish(depth_state), passed
 

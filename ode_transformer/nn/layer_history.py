@@ -56,16 +56,34 @@ class LayerHistory(DepthScheme):
         return self._remember(self.scheme.start(y0), (y0,))
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
+        return self._passed(self.scheme.step(layer, self._inner(depth_state)), depth_state)
+
+    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        return self.scheme.carried(self._inner(depth_state))
+
+    def made(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """What the layer made, before it is normalised and combined."""
         assert isinstance(depth_state, HistoryState)
-        inner = self.scheme.step(layer, replace(depth_state.inner, y=depth_state.y))
-        new = self.norms[len(depth_state.memory) - 1](inner.y) if self.normalize_before else inner.y
-        return self._remember(inner, (*depth_state.memory, new))
+        return self.scheme.carried(depth_state.inner)
+
+    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
+        return self._passed(self.scheme.replaced(made, layer, self._inner(depth_state)), depth_state)
 
     def weights(self, depth: int) -> Sequence[Weight]:
         """W[depth, 0 … depth]."""
         if self.weight is None:
             return (1.0 / (depth + 1),) * (depth + 1)
         return self.weight[depth, : depth + 1].unbind()
+
+    def _inner(self, depth_state: DepthState) -> DepthState:
+        """Where the scheme steps the next layer from: what it keeps for itself, and the combination."""
+        assert isinstance(depth_state, HistoryState)
+        return replace(depth_state.inner, y=depth_state.y)
+
+    def _passed(self, inner: DepthState, before: DepthState) -> HistoryState:
+        assert isinstance(before, HistoryState)
+        new = self.norms[len(before.memory) - 1](inner.y) if self.normalize_before else inner.y
+        return self._remember(inner, (*before.memory, new))
 
     def _remember(self, inner: DepthState, memory: tuple[Tensor, ...]) -> HistoryState:
         depth = len(memory) - 1

@@ -60,6 +60,18 @@ class DepthScheme(nn.Module, ABC):
     def finish(self, depth_state: DepthState) -> Tensor:
         return depth_state.y
 
+    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """What the next layer is a function of: y, and what a scheme passes on beside it, each [..., dim]."""
+        return (depth_state.y,)
+
+    def made(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """What the last layer made of that: the values of the function that a layer is."""
+        return self.carried(depth_state)
+
+    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        """Passes ``layer`` in whose place another function has made ``made`` of :meth:`carried`."""
+        return replace(depth_state, y=made[0], depth=depth_state.depth + sum(block.stepped for block in layer))
+
     def integrate(self, fields: Iterable[VectorField], y0: Tensor) -> Tensor:
         """Moves ``y0`` through layers of one block each."""
         depth_state = self.start(y0)
