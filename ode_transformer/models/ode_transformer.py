@@ -15,8 +15,20 @@ from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
 from ode_transformer.modules.encoder import ODETransformerEncoder
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, refused_stack
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, scheme_names
+from ode_transformer.nn import (
+    FIRST_CELLS,
+    FUNCTIONS,
+    HIDDEN,
+    HISTORIES,
+    LSTM,
+    MERGES,
+    SCHEMES,
+    SCOPES,
+    SHARES,
+    STAGE_PARAMETERS,
+    refused_stack,
+)
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
 
 STACKS = ("encoder", "decoder")
 
@@ -76,11 +88,9 @@ class ODETransformerModel(TransformerModel):
 
 def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
     """The flags that choose how the stacks 'encoder', 'decoder' are moved through."""
-    scheme = {"choices": scheme_names(), "metavar": "NAME"}
+    scheme = {"choices": SCHEMES, "metavar": "NAME"}
     for stack in stacks:
-        parser.add_argument(
-            f"--{stack}-ode-scheme", help=f"scheme of the {stack}: {', '.join(scheme_names())}", **scheme
-        )
+        parser.add_argument(f"--{stack}-ode-scheme", help=f"scheme of the {stack}: {', '.join(SCHEMES)}", **scheme)
         parser.add_argument(
             f"--{stack}-layer-history", choices=HISTORIES, help=f"what {stack} layers read of earlier layers"
         )
@@ -92,6 +102,10 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
         ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
         ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
+        ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),
+        ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a decoder layer become the LSTM's input"),
+        ("--dlstm-share", {"choices": SHARES}, "what layers share: the gates, gates and hidden state, or nothing"),
+        ("--dlstm-first-cell", {"choices": FIRST_CELLS}, "the cell below the first layer"),
         (
             "--post-norm",
             {"action": "store_true"},
@@ -115,6 +129,8 @@ def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
     for stack in stacks:
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")
+        if args.post_norm and getattr(args, f"{stack}_ode_scheme") == LSTM:
+            raise ValueError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
         layers, dim, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
         if layers < 1:
             raise ValueError(f"--{stack}-layers {layers}: a stack has at least one layer")
@@ -147,6 +163,10 @@ PLAIN: dict[str, Any] = {
     "ode_steps": 1,
     "ode_stage_parameters": "shared",
     "layer_splitting": "lie-trotter",
+    "dlstm_hidden": "ffn",
+    "dlstm_merge": "add",
+    "dlstm_share": "gates",
+    "dlstm_first_cell": "zero",
     "relative_values": False,
     "word_dropout_prob": 0.0,
 }

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.nn import DepthChoice, Layer, build_scheme, swapped
+from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LSTMChoice, build_scheme, swapped
 from ode_transformer.numerics import DepthState
 
 logger = logging.getLogger(__name__)
@@ -35,12 +36,20 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         scope=cfg.ode_function_scope,
         steps=cfg.ode_steps,
         stage_parameters=cfg.ode_stage_parameters,
+        splitting=cfg.layer_splitting,
+        lstm=LSTMChoice(cfg.dlstm_hidden, cfg.dlstm_merge, cfg.dlstm_share, cfg.dlstm_first_cell),
         history=options.layer_history,
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,
         max_relative_positions=cfg.max_relative_positions,
         relative_values=cfg.relative_values,
     )
+
+
+def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
+    """Activation and inner dropout of feed-forward networks."""
+    # relu_dropout is the name under which old configurations know activation_dropout.
+    return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
 
 
 class TrainedFor(nn.Module):
@@ -94,10 +103,12 @@ class DepthStack(nn.Module):
 
     def choose_depth(self, cfg: TransformerConfig, stack: str) -> None:
         """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already."""
-        self.choice = depth_choice(cfg, stack).for_its_stages()
+        self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
         names = tuple(self.layers[0])
         self.grouping = self.choice.grouping(names)
-        self.scheme = build_scheme(self.choice, len(self.layers), names, getattr(cfg, stack).embed_dim)
+        activation, inner_dropout = feed_forward_options(cfg)
+        hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
+        self.scheme = build_scheme(self.choice, len(self.layers), names, sizes.embed_dim, hidden)
         self.recompute = cfg.checkpoint_activations
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None

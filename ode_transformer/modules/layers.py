@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ode_transformer.modules.depth import depth_choice
+from ode_transformer.modules.depth import depth_choice, feed_forward_options
 from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer
 from ode_transformer.numerics import SPLITTINGS, Splitting
 
@@ -25,9 +24,7 @@ def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module
             f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
             f"layer and has to be even"
         )
-    # relu_dropout is the name under which old configurations know activation_dropout.
-    dropout = float(cfg.activation_dropout or cfg.relu_dropout or 0)
-    return FeedForward(sizes.embed_dim, int(inner), utils.get_activation_fn(cfg.activation_fn), dropout)
+    return FeedForward(sizes.embed_dim, int(inner), *feed_forward_options(cfg))
 
 
 def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
@@ -72,20 +69,26 @@ def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, flo
 
 
 def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
-    """One layer of the stack 'encoder' or 'decoder'; its stepped sub-layers have as many copies as the choice asks."""
-    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack).for_its_stages()
-    parts = sublayers(SPLITTINGS[cfg.layer_splitting], stack)
+    """One layer of the stack 'encoder' or 'decoder', made of what the choice steps and, beside it, applies.
+
+    Its stepped sub-layers have as many copies as the choice asks. The attentions of a depth-wise LSTM read LN(y) in
+    pre-norm; otherwise there is no normalisation about them, as there is no sum with a residual.
+    """
+    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack).for_its_scheme()
+    parts = sublayers(SPLITTINGS[choice.splitting], stack)
+    normalized = sizes.normalize_before or not choice.is_lstm
 
     def sublayer(name: str) -> SubLayer:
         function, share = parts[name]
-        return SubLayer(function(cfg, stack, share), sizes.embed_dim, cfg.dropout, sizes.normalize_before, share)
+        dim, before = sizes.embed_dim, sizes.normalize_before
+        return SubLayer(function(cfg, stack, share), dim, cfg.dropout, before, share, normalized)
 
-    stepped = {name for names, stepped in choice.grouping(tuple(parts)) if stepped for name in names}
     return Layer(
         {
             name: nn.ModuleList(sublayer(name) for _ in range(choice.copies))
-            if choice.copies > 1 and name in stepped
+            if choice.copies > 1 and stepped
             else sublayer(name)
-            for name in parts
+            for names, stepped in choice.grouping(tuple(parts))
+            for name in names
         }
     )

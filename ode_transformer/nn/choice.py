@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ode_transformer.nn.depth_wise_lstm import (
+    FIRST_CELLS,
+    HIDDEN,
+    LSTM,
+    MERGES,
+    SHARES,
+    DepthWiseLSTM,
+    HiddenSizes,
+    LSTMChoice,
+)
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
-from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups
+from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups, kind
 from ode_transformer.numerics import (
     LEARNED,
+    SPLITTINGS,
     DepthScheme,
     RungeKutta,
     build_coefficients,
     coefficients_refusal,
     get_tableau,
+    scheme_names,
 )
 
+SCHEMES = (*scheme_names(), LSTM)
 STAGE_PARAMETERS = ("shared", "separate")
 
 
@@ -23,15 +36,17 @@ STAGE_PARAMETERS = ("shared", "separate")
 class DepthChoice:
     """How one stack of layers is moved through.
 
-    :param scheme: name of a tableau
+    :param scheme: one of ``SCHEMES``: name of a tableau, or the depth-wise LSTM
     :param coefficients: key of ``COEFFICIENTS``
     :param share_coefficients: one set for the stack instead of one for each block
     :param function: one of ``FUNCTIONS``: what the scheme takes for F
     :param scope: one of ``SCOPES``: which sub-layers it steps
     :param steps: N steps of size 1/N for each block
     :param stage_parameters: ``separate`` gives every stage its own copy of the layer (ODE Transformer 2022, footnote 4)
+    :param splitting: key of ``SPLITTINGS``: of which sub-layers a layer is made
+    :param lstm: the parts of the depth-wise LSTM
     :param history: one of ``HISTORIES``
-    :param normalize_before: the layers are pre-norm
+    :param normalize_before: the layers are pre-norm; of a depth-wise LSTM, whether its attentions read LN(y) or y
     :param layerdrop: probability with which fairseq would leave out layers
     :param max_relative_positions: clip distance of the relative positions, 0 for none
     :param relative_values: relative positions on the values too
@@ -44,6 +59,8 @@ class DepthChoice:
     scope: str = "san+ffn"
     steps: int = 1
     stage_parameters: str = "shared"
+    splitting: str = "lie-trotter"
+    lstm: LSTMChoice = LSTMChoice()
     history: str = "none"
     normalize_before: bool = True
     layerdrop: float = 0.0
@@ -61,14 +78,25 @@ class DepthChoice:
         return self.stages if self.stage_parameters == "separate" else 1
 
     @property
-    def stages(self) -> int:
-        return get_tableau(self.scheme).stages
+    def is_lstm(self) -> bool:
+        return self.scheme == LSTM
 
-    def for_its_stages(self) -> DepthChoice:
-        """Without what concerns several stages, where the scheme has one."""
-        if self.stages > 1:
-            return self
-        return replace(self, coefficients="tableau", share_coefficients=False, stage_parameters="shared")
+    @property
+    def stages(self) -> int:
+        return 1 if self.is_lstm else get_tableau(self.scheme).stages
+
+    def for_its_scheme(self, stages: bool = True, lstm: bool = True) -> DepthChoice:
+        """Without what concerns other schemes.
+
+        :param stages: leave out what concerns several stages, where the scheme has one
+        :param lstm: leave out what concerns the depth-wise LSTM, where the scheme is another
+        """
+        choice = self
+        if stages and self.stages == 1:
+            choice = replace(choice, coefficients="tableau", share_coefficients=False, stage_parameters="shared")
+        if lstm and not self.is_lstm:
+            choice = replace(choice, lstm=LSTMChoice())
+        return choice
 
     def trait(self) -> dict[str, str]:
         """What parameters are trained for and do not show by themselves: a checkpoint keeps it.
@@ -77,20 +105,23 @@ class DepthChoice:
         """
         residual = self.stages == self.steps == 1
         return {
-            "scheme": get_tableau(self.scheme).name,
+            "scheme": self.scheme if self.is_lstm else get_tableau(self.scheme).name,
             "coefficients": self.coefficients,
             "function": "increment" if residual and self.normalize_before else self.function,
             "scope": "san+ffn" if residual else self.scope,
             "steps": str(self.steps),
             "stage_parameters": self.stage_parameters,
+            "splitting": self.splitting,
         }
 
     def grouping(self, names: Sequence[str]) -> list[Group]:
         """The blocks of a layer whose sub-layers are called ``names``.
 
         One stage of the function ``layer-output`` is the layer itself, as in the released code: y would be added once
-        more for nothing.
+        more for nothing. A depth-wise LSTM steps the attentions of a layer and has no feed-forward network beside them.
         """
+        if self.is_lstm:
+            return [((name,), True) for name in names if kind(name) != "ffn"]
         if self.function == "layer-output" and self.stages == 1:
             return [(tuple(names), False)]
         return groups(self.scope, names)
@@ -102,18 +133,33 @@ def refusal(choice: DepthChoice) -> str | None:
     The one place that knows (beside :func:`refused_stack`, which asks it for two stacks): options are validated by it,
     the tests take their combinations from it, and the table in the documentation is made from it.
     """
+    lstm = choice.lstm
     for what, value, known in (
+        ("scheme", choice.scheme, SCHEMES),
         ("function", choice.function, FUNCTIONS),
         ("scope", choice.scope, SCOPES),
         ("stage parameters", choice.stage_parameters, STAGE_PARAMETERS),
+        ("splitting", choice.splitting, tuple(SPLITTINGS)),
         ("layer history", choice.history, HISTORIES),
+        ("hidden computation", lstm.hidden, HIDDEN),
+        ("merge", lstm.merge, MERGES),
+        ("sharing", lstm.share, SHARES),
+        ("first cell", lstm.first_cell, FIRST_CELLS),
     ):
         if value not in known:
             return f"unknown {what} {value!r}; known are {', '.join(known)}"
-    try:
-        tableau = get_tableau(choice.scheme)
-    except ValueError as error:
-        return str(error)
+    reason = _refused_lstm(choice) if choice.is_lstm else _refused_runge_kutta(choice)
+    if reason is not None:
+        return reason
+    if choice.layerdrop:
+        return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set layerdrop to 0"
+    if choice.relative_values and not choice.max_relative_positions:
+        return "relative positions on the values need a clip distance (max-relative-positions) above 0"
+    return None
+
+
+def _refused_runge_kutta(choice: DepthChoice) -> str | None:
+    tableau = get_tableau(choice.scheme)
     reason = coefficients_refusal(choice.coefficients, tableau)
     if reason is not None:
         return reason
@@ -129,22 +175,30 @@ def refusal(choice: DepthChoice) -> str | None:
         return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
     if choice.function == "increment" and not choice.normalize_before:
         return "post-norm layers are not y + F(y): use pre-norm (normalize-before) or the function 'layer-output'"
-    if choice.layerdrop:
-        return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set layerdrop to 0"
-    if choice.relative_values and not choice.max_relative_positions:
-        return "relative positions on the values need a clip distance (max-relative-positions) above 0"
+    if choice.lstm != LSTMChoice():
+        return f"the parts of a depth-wise LSTM go with scheme '{LSTM}' alone"
+    return None
+
+
+def _refused_lstm(choice: DepthChoice) -> str | None:
+    plain = DepthChoice()
+    for part in ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting"):
+        if getattr(choice, part) != getattr(plain, part):
+            name, value = part.replace("_", " "), getattr(choice, part)
+            return f"scheme '{LSTM}' steps no F and has no feed-forward networks: {name} '{value}' means nothing to it"
     return None
 
 
 def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     """The first of several stacks whose parts do not go together, and why; None if there is none.
 
-    The stacks share their options. What concerns several stages is meant for the stacks that have them, if any has.
+    The stacks share their options. What concerns several stages, or the depth-wise LSTM, is meant for the stacks that
+    have them, if any has.
     """
-    several = any(refusal(DepthChoice(choice.scheme)) is None and choice.stages > 1 for choice in choices.values())
+    known = [choice for choice in choices.values() if choice.scheme in SCHEMES]
+    several, lstm = any(choice.stages > 1 for choice in known), any(choice.is_lstm for choice in known)
     for stack, choice in choices.items():
-        unknown = refusal(DepthChoice(choice.scheme))
-        reason = unknown or refusal(choice.for_its_stages() if several else choice)
+        reason = refusal(choice.for_its_scheme(several, lstm) if choice.scheme in SCHEMES else choice)
         if reason is not None:
             return stack, reason
     return None
@@ -162,6 +216,10 @@ def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str |
     line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"
     if trained["coefficients"] in LEARNED or wanted.learned:
         return line, "learned coefficients belong to the scheme that they were trained with"
+    if LSTM in (trained["scheme"], wanted.scheme):
+        return line, "a depth-wise LSTM and layers with residuals have different parameters"
+    if "splitting" in changed:
+        return line, "layers of another splitting have other sub-layers"
     if "separate" in (trained["stage_parameters"], wanted.stage_parameters):
         return line, "parameters of separate stages belong to the stages that they were trained for"
     return line, None
@@ -171,22 +229,29 @@ def _listed(trait: Mapping[str, str]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in trait.items())
 
 
-def build_scheme(choice: DepthChoice, layers: int, sublayers: Sequence[str], dim: int) -> DepthScheme:
+def build_scheme(
+    choice: DepthChoice, layers: int, sublayers: Sequence[str], dim: int, sizes: HiddenSizes | None = None
+) -> DepthScheme:
     """The scheme of a stack.
 
     :param layers: how many layers the stack has
     :param sublayers: the names of a layer's sub-layers
     :param dim: width
+    :param sizes: of the hidden computation of a depth-wise LSTM
     :raises ValueError: with the reason, if the parts do not go together
     """
     reason = refusal(choice)
     if reason is not None:
         raise ValueError(reason)
-    tableau = get_tableau(choice.scheme)
-    blocks = layers * sum(stepped for _, stepped in choice.grouping(sublayers))
-    sets = 1 if choice.share_coefficients or not choice.learned else blocks
-    coefficients = [build_coefficients(choice.coefficients, tableau, dim) for _ in range(sets)]
-    scheme = RungeKutta(tableau, coefficients, choice.steps)
+    blocks = sum(stepped for _, stepped in choice.grouping(sublayers))  # in a layer
+    scheme: DepthScheme
+    if choice.is_lstm:
+        scheme = DepthWiseLSTM(choice.lstm, layers, blocks, dim, sizes or HiddenSizes())
+    else:
+        tableau = get_tableau(choice.scheme)
+        sets = 1 if choice.share_coefficients or not choice.learned else layers * blocks
+        coefficients = [build_coefficients(choice.coefficients, tableau, dim) for _ in range(sets)]
+        scheme = RungeKutta(tableau, coefficients, choice.steps)
     if choice.history == "none":
         return scheme
     return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.linear import linear
 from ode_transformer.numerics import Block, VectorField, composed, sequential_increment
 
 # What a function is of one layer. The papers' equations step what the layer adds to y; the released code steps the
@@ -34,20 +35,30 @@ SubLayerInputs = Callable[[str, int, int], Mapping[str, Any]]
 
 
 class FeedForward(nn.Module):
-    """W_2 · dropout(activation(W_1 x + b_1)) + b_2, [.., dim] -> [.., dim]."""
+    """W_2 · dropout(activation(W_1 x + b_1)) + b_2, [.., input_dim] -> [.., dim].
 
-    def __init__(self, dim: int, inner_dim: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0) -> None:
+    :param input_dim: ``dim`` by default
+    :param normalized: activation(LN(W_1 x + b_1)) instead
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        inner_dim: int,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+        input_dim: int | None = None,
+        normalized: bool = False,
+    ) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(dim, inner_dim)
-        self.fc2 = nn.Linear(inner_dim, dim)
-        for linear in (self.fc1, self.fc2):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+        self.fc1 = linear(input_dim or dim, inner_dim)
+        self.fc2 = linear(inner_dim, dim)
+        self.layer_norm = nn.LayerNorm(inner_dim) if normalized else nn.Identity()
         self.activation = activation
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.dropout(self.activation(self.fc1(x))))
+        return self.fc2(self.dropout(self.activation(self.layer_norm(self.fc1(x)))))
 
 
 class SubLayer(nn.Module):
@@ -58,13 +69,20 @@ class SubLayer(nn.Module):
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param share: of a step that the sub-layer takes, a factor of the increment
+    :param normalized: False for no layer normalisation at all
     """
 
     def __init__(
-        self, function: nn.Module, dim: int, dropout: float = 0.0, normalize_before: bool = True, share: float = 1.0
+        self,
+        function: nn.Module,
+        dim: int,
+        dropout: float = 0.0,
+        normalize_before: bool = True,
+        share: float = 1.0,
+        normalized: bool = True,
     ) -> None:
         super().__init__()
-        self.layer_norm = nn.LayerNorm(dim)
+        self.layer_norm = nn.LayerNorm(dim) if normalized else nn.Identity()
         self.function = function
         self.dropout = Dropout(dropout)
         self.normalize_before = normalize_before

@@ -21,7 +21,7 @@ from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.generate_log import Translation, read_generate_log
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.scores import METRICS, Score, bleu
-from ode_transformer.numerics import scheme_names
+from ode_transformer.nn import SCHEMES
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, vocabulary
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.recipe import QuickstartRecipe, read_recipe
@@ -74,8 +74,8 @@ def parse(argv: Sequence[str] | None) -> Request:
     if target is not None and (not re.fullmatch(r"[A-Za-z]{2,3}([_@-]\w+)*", target) or target.startswith("en")):
         raise UserError(f"--target {target}: not the code of a language other than English")
     languages = pronunciation_corpus.LANGUAGES if target is None else ("en", target)
-    if args.scheme and args.scheme not in scheme_names():
-        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(scheme_names())}")
+    if args.scheme and args.scheme not in SCHEMES:
+        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(SCHEMES)}")
     if args.arch and args.arch not in architectures():
         raise UserError(f"--arch {args.arch}: no architecture of this name; ours are {', '.join(ours())}")
     arch = args.arch or recipe.arch

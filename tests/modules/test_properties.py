@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
 from ode_transformer.models.ode_transformer import check, complete
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, WordDropout
+from ode_transformer.nn import (
+    FIRST_CELLS,
+    FUNCTIONS,
+    HIDDEN,
+    HISTORIES,
+    MERGES,
+    SCOPES,
+    SHARES,
+    STAGE_PARAMETERS,
+    WordDropout,
+)
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, Splitting
 
@@ -30,6 +40,22 @@ AXES = {
     "post_norm": [False, True],
     "layer_splitting": list(SPLITTINGS),
 }
+# With these a depth-wise LSTM goes together: in both stacks, or beside residual layers.
+LSTM_AXES = {
+    "encoder_ode_scheme": ["dlstm", "euler", "rk2"],
+    "decoder_ode_scheme": ["dlstm", "euler"],
+    "ode_coefficients": ["tableau", "gate"],
+    "encoder_layer_history": HISTORIES,
+    "decoder_layer_history": HISTORIES,
+    "encoder_normalize_before": [False, True],
+    "decoder_normalize_before": [False, True],
+    "max_relative_positions": [0, 3],
+    "relative_values": [False, True],
+    "dlstm_hidden": HIDDEN,
+    "dlstm_merge": MERGES,
+    "dlstm_share": SHARES,
+    "dlstm_first_cell": FIRST_CELLS,
+}
 
 
 def allowed(parts: dict) -> bool:
@@ -42,7 +68,7 @@ def allowed(parts: dict) -> bool:
     return True
 
 
-PARTS = pairwise(AXES, allowed)
+PARTS = pairwise(AXES, allowed) + pairwise(LSTM_AXES, allowed)
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]

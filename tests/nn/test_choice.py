@@ -14,13 +14,15 @@ from ode_transformer.nn import (
     STAGE_PARAMETERS,
     DepthChoice,
     Layer,
+    LSTMChoice,
     SubLayer,
     build_scheme,
     refusal,
     refused_stack,
     swapped,
 )
-from ode_transformer.numerics import COEFFICIENTS, TABLEAUS
+from ode_transformer.nn.depth_wise_lstm import LSTMState
+from ode_transformer.numerics import COEFFICIENTS, TABLEAUS, Block
 
 DIM = 4
 NAMES = ("self_attn", "ffn")
@@ -172,6 +174,22 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
     ("choice", "reason"),
     [
         (DepthChoice(scheme="rk5"), "unknown scheme 'rk5'; known are euler"),
+        (DepthChoice(splitting="half"), "unknown splitting 'half'; known are lie-trotter, strang"),
+        (DepthChoice("dlstm", lstm=LSTMChoice("cnn")), "unknown hidden computation 'cnn'; known are ffn, linear"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(merge="mul")), "unknown merge 'mul'; known are add, concat"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(share="half")), "unknown sharing 'half'; known are gates, all, none"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(first_cell="one")), "unknown first cell 'one'; known are zero, learned"),
+        (
+            DepthChoice("dlstm", "gate"),
+            "steps no F and has no feed-forward networks: coefficients 'gate' means nothing",
+        ),
+        (DepthChoice("dlstm", function="layer-output"), "function 'layer-output' means nothing to it"),
+        (DepthChoice("dlstm", scope="san"), "scope 'san' means nothing to it"),
+        (DepthChoice("dlstm", steps=2), "steps '2' means nothing to it"),
+        (DepthChoice("dlstm", stage_parameters="separate"), "stage parameters 'separate' means nothing to it"),
+        (DepthChoice("dlstm", splitting="strang"), "splitting 'strang' means nothing to it"),
+        (DepthChoice("dlstm", layerdrop=0.1), "LayerDrop"),
+        (DepthChoice("rk4", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
         (DepthChoice(coefficients="magic"), "unknown coefficients 'magic'; known are tableau"),
         (DepthChoice(history="sparse"), "unknown layer history 'sparse'; known are none, dense, dlcl"),
         (DepthChoice(function="f"), "unknown function 'f'; known are increment, layer-output"),
@@ -226,6 +244,44 @@ def test_what_may_serve_another_scheme() -> None:
         (separate.trait(), DepthChoice("rk4", stage_parameters="separate", scope="san")),
     ):
         assert "belong to the stages" in swapped(trained, wanted)[1]
+
+
+def test_a_depth_wise_lstm_and_layers_with_residuals_serve_only_themselves() -> None:
+    lstm = DepthChoice("dlstm", normalize_before=False).trait()
+    assert swapped(lstm, DepthChoice("dlstm")) is None
+    for trained, wanted in ((lstm, DepthChoice()), (DepthChoice().trait(), DepthChoice("dlstm"))):
+        assert "have different parameters" in swapped(trained, wanted)[1]
+    line, reason = swapped(DepthChoice().trait(), DepthChoice(splitting="strang"))
+    assert line == "trained with splitting lie-trotter; this model has splitting strang"
+    assert "other sub-layers" in reason
+
+
+def test_the_parts_of_an_lstm_are_meant_for_the_stack_that_has_one() -> None:
+    parts = LSTMChoice("linear", first_cell="learned")
+    lstm, residual = DepthChoice("dlstm", lstm=parts), DepthChoice(lstm=parts)
+    assert refused_stack({"encoder": lstm, "decoder": residual}) is None
+    assert refused_stack({"encoder": residual, "decoder": lstm}) is None
+    assert refused_stack({"encoder": residual, "decoder": residual}) == ("encoder", refusal(residual))
+    gated = DepthChoice("rk2", "gate", True, lstm=parts)
+    assert refused_stack({"encoder": gated, "decoder": DepthChoice("dlstm", "gate", True, lstm=parts)}) is None
+    assert refused_stack({"encoder": lstm, "decoder": DepthChoice("rk5")}) == ("decoder", refusal(DepthChoice("rk5")))
+
+
+def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
+    for history, before in (("dense", True), ("dlcl", False)):
+        scheme = build_scheme(DepthChoice("dlstm", history=history, normalize_before=before), 2, NAMES, DIM)
+        y0, cell = torch.randn(3, DIM), torch.zeros(3, DIM)
+        depth_state = scheme.start(y0)
+        for _ in range(2):
+            depth_state = scheme.step([Block(field)], depth_state)
+        memory, x = [y0], y0
+        for layer in range(2):
+            inner = scheme.scheme.step([Block(field)], LSTMState(x, layer, cell=cell))
+            cell, norm = inner.cell, scheme.norms[layer]
+            memory.append(norm(inner.y) if before else inner.y)
+            x = sum(memory) / (layer + 2)
+            x = x if before else norm(x)
+        torch.testing.assert_close(scheme.finish(depth_state), x)
 
 
 def test_what_concerns_stages_is_meant_for_the_stack_that_has_them() -> None:

@@ -1,0 +1,170 @@
+"""The depth-wise LSTM (Xu et al. 2020): an LSTM from layer to layer in the place of residual connections.
+
+    v = [x; o']                                                                        Eq. 2
+    i = σ(LN(W_i v + b_i)),   f = σ(LN(W_f v + b_f)),   g = σ(LN(W_g v + b_g))         Eqs. 3-5, 7
+    h = act(LN(W_h v + b_h))                                 hidden "linear"           Eq. 6
+    h = W_2 act(LN(W_1 v + b_1)) + b_2                       hidden "ffn"              Eq. 8
+    c = c' ∗ f + h ∗ i                                                                 Eq. 9
+    o = c ∗ g                                                                          Eq. 10
+
+o', c' are the output and the cell of the layer below, [..., dim] each; nothing runs over time. x is what the layer's
+attention found, and h takes the place of its feed-forward network (3.2, 3.3):
+
+    encoder   x = SelfAttention(o')
+    decoder   s = SelfAttention(o'),  e = CrossAttention(s + o'),  x = s + e  or  x = W [s; e] + b
+
+The first layer's o' is the embedded text; the paper does not say what c' is there, nor of dropout. Ours: zero, as an
+LSTM begins (or learned); dropout as in the feed-forward network whose place h takes, on its inner layer and on h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, relu
+
+from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.linear import linear
+from ode_transformer.nn.sublayers import FeedForward
+from ode_transformer.numerics import Block, DepthScheme, DepthState
+
+LSTM = "dlstm"  # what users call the scheme
+
+HIDDEN = ("ffn", "linear")
+MERGES = ("add", "concat")
+SHARES = ("gates", "all", "none")
+FIRST_CELLS = ("zero", "learned")
+
+
+@dataclass(frozen=True)
+class LSTMChoice:
+    """The parts of a depth-wise LSTM; the defaults are the paper's (Tables 2-4).
+
+    :param hidden: one of ``HIDDEN``: a network of two layers, or of one
+    :param merge: one of ``MERGES``: how the attentions of a decoder layer become one input
+    :param share: one of ``SHARES``: what the layers of a stack have in common: gates, gates and hidden, or nothing
+    :param first_cell: one of ``FIRST_CELLS``
+    """
+
+    hidden: str = "ffn"
+    merge: str = "add"
+    share: str = "gates"
+    first_cell: str = "zero"
+
+
+@dataclass(frozen=True)
+class HiddenSizes:
+    """What the hidden computation takes over from the feed-forward network of a Transformer layer.
+
+    :param inner_dim: width of its inner layer
+    :param dropout: of its result
+    :param inner_dropout: of its inner layer
+    """
+
+    inner_dim: int = 2048
+    activation: Callable[[Tensor], Tensor] = relu
+    dropout: float = 0.0
+    inner_dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class LSTMState(DepthState):
+    """Adds the cell.
+
+    :param cell: c, [..., dim]
+    """
+
+    cell: Tensor = field(kw_only=True)
+
+
+class Gates(nn.Module):
+    """i, f and g by one projection; each of the three is normalised by itself. [..., 2·dim] -> 3 of [..., dim]."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.projection = linear(2 * dim, 3 * dim)
+        for weight in self.projection.weight.data.chunk(3):  # as the three matrices that it is
+            nn.init.xavier_uniform_(weight)
+        self.weight = nn.Parameter(torch.ones(3, dim))
+        self.bias = nn.Parameter(torch.zeros(3, dim))
+
+    def forward(self, v: Tensor) -> tuple[Tensor, ...]:
+        z = self.projection(v).unflatten(-1, self.weight.shape)  # [..., 3, dim]
+        z = torch.addcmul(self.bias, layer_norm(z, z.shape[-1:]), self.weight)
+        return z.sigmoid().unbind(dim=-2)
+
+
+def build_hidden(hidden: str, dim: int, sizes: HiddenSizes) -> nn.Module:
+    """h of v, [..., 2·dim] -> [..., dim]: Eq. 8 or Eq. 6."""
+    if hidden == "ffn":
+        network: nn.Module = FeedForward(
+            dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=2 * dim, normalized=True
+        )
+    else:
+        network = OneLayer(dim, sizes.activation)
+    return nn.Sequential(network, Dropout(sizes.dropout))
+
+
+class OneLayer(nn.Module):
+    """act(LN(W_h v + b_h)), [..., 2·dim] -> [..., dim]."""
+
+    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.projection = linear(2 * dim, dim)
+        self.layer_norm = nn.LayerNorm(dim)
+        self.activation = activation
+
+    def forward(self, v: Tensor) -> Tensor:
+        return self.activation(self.layer_norm(self.projection(v)))
+
+
+class DepthWiseLSTM(DepthScheme):
+    """Carries output and cell through layers whose blocks are their attentions.
+
+    :param choice: the parts
+    :param layers: L
+    :param attentions: how many blocks a layer has
+    :param dim: width
+    :param sizes: of the hidden computation
+    """
+
+    def __init__(self, choice: LSTMChoice, layers: int, attentions: int, dim: int, sizes: HiddenSizes) -> None:
+        super().__init__()
+        own_gates, own_hidden = choice.share == "none", choice.share != "all"
+        self.gates = nn.ModuleList(Gates(dim) for _ in range(layers if own_gates else 1))
+        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(layers if own_hidden else 1))
+        concatenate = choice.merge == "concat" and attentions > 1
+        self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
+        self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
+
+    def start(self, y0: Tensor) -> LSTMState:
+        return LSTMState(y0, cell=torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
+
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
+        assert isinstance(depth_state, LSTMState)
+        y, depth = depth_state.y, depth_state.depth
+        found: list[Tensor] = []
+        for attention in layer:
+            found.append(attention.field(sum(found, start=y)))
+        x = sum(found[1:], start=found[0]) if self.merges is None else self.merges[depth](torch.cat(found, dim=-1))
+        v = torch.cat([x, y], dim=-1)
+        i, f, g = _of(self.gates, depth)(v)
+        cell = torch.addcmul(depth_state.cell * f, _of(self.hidden, depth)(v), i)
+        return LSTMState(cell * g, depth + 1, cell=cell)
+
+    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Output and cell."""
+        assert isinstance(depth_state, LSTMState)
+        return depth_state.y, depth_state.cell
+
+    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
+        output, cell = made
+        return LSTMState(output, depth_state.depth + 1, cell=cell)
+
+
+def _of(modules: nn.ModuleList, depth: int) -> nn.Module:
+    """The module of a layer, or the one that all layers share."""
+    return modules[depth if len(modules) > 1 else 0]

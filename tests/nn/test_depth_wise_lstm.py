@@ -1,0 +1,212 @@
+"""The depth-wise LSTM against its equations, written for one token and one layer at a time."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ode_transformer.nn import FIRST_CELLS, HIDDEN, MERGES, SHARES, DepthChoice, HiddenSizes, LSTMChoice, build_scheme
+from ode_transformer.numerics import Block
+
+DIM, INNER, LAYERS = 4, 6, 3
+SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
+CHOICES = [LSTMChoice(*parts) for parts in itertools.product(HIDDEN, MERGES, SHARES, FIRST_CELLS)]
+STACKS = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "encoder_attn", "ffn")}
+
+
+def perturbed(module: nn.Module) -> nn.Module:
+    for parameter in module.double().parameters():
+        nn.init.normal_(parameter, std=0.6)
+    return module
+
+
+def make(choice: LSTMChoice, stack: str, **sizes) -> tuple[nn.Module, list[list[nn.Linear]]]:
+    """A scheme, and linear maps in the place of the attentions of each layer."""
+    torch.manual_seed(0)
+    scheme = build_scheme(
+        DepthChoice("dlstm", lstm=choice), LAYERS, STACKS[stack], DIM, HiddenSizes(**sizes) if sizes else SIZES
+    )
+    attentions = [[perturbed(nn.Linear(DIM, DIM)) for _ in STACKS[stack][:-1]] for _ in range(LAYERS)]
+    return perturbed(scheme), attentions
+
+
+def through(scheme, attentions, y0):
+    depth_state = scheme.start(y0)
+    for layer in attentions:
+        depth_state = scheme.step([Block(attention) for attention in layer], depth_state)
+    return scheme.finish(depth_state)
+
+
+# -- the equations, on lists of numbers ---------------------------------------------------------------------------
+
+
+def affine(weight, bias, x):
+    return [sum(w * value for w, value in zip(row, x, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
+
+
+def normalised(x, weight, bias):  # Eq. 7
+    mean = sum(x) / len(x)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in x) / len(x) + 1e-5)
+    return [(value - mean) / deviation * w + b for value, w, b in zip(x, weight, bias, strict=True)]
+
+
+def sigmoid(x):
+    return [1 / (1 + math.exp(-value)) for value in x]
+
+
+def gelu(x):
+    return [value * 0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x]
+
+
+def numbers(module):
+    return [parameter.tolist() for parameter in module.parameters()]
+
+
+def by_the_equations(choice, scheme, attentions, token):
+    output, cell = token, [0.0] * DIM
+    if choice.first_cell == "learned":
+        cell = scheme.first_cell.tolist()
+    for depth, layer in enumerate(attentions):
+        found = [affine(*numbers(layer[0]), output)]
+        if len(layer) == 2:
+            found.append(affine(*numbers(layer[1]), [a + b for a, b in zip(found[0], output, strict=True)]))
+        if len(layer) == 2 and choice.merge == "concat":
+            x = affine(*numbers(scheme.merges[depth]), found[0] + found[1])
+        else:
+            x = [sum(values) for values in zip(*found, strict=True)]
+        v = x + output  # Eq. 2, a list after a list
+        gates = scheme.gates[depth if choice.share == "none" else 0]
+        weight, bias = gates.projection.weight.tolist(), gates.projection.bias.tolist()
+        i, f, g = (  # Eqs. 3-5
+            sigmoid(
+                normalised(
+                    affine(weight[n * DIM : n * DIM + DIM], bias[n * DIM : n * DIM + DIM], v),
+                    gates.weight[n].tolist(),
+                    gates.bias[n].tolist(),
+                )
+            )
+            for n in range(3)
+        )
+        hidden = scheme.hidden[0 if choice.share == "all" else depth][0]
+        if choice.hidden == "ffn":  # Eq. 8
+            inner = gelu(normalised(affine(*numbers(hidden.fc1), v), *numbers(hidden.layer_norm)))
+            h = affine(*numbers(hidden.fc2), inner)
+        else:  # Eq. 6
+            h = gelu(normalised(affine(*numbers(hidden.projection), v), *numbers(hidden.layer_norm)))
+        cell = [c * f_ + h_ * i_ for c, f_, h_, i_ in zip(cell, f, h, i, strict=True)]  # Eq. 9
+        output = [c * g_ for c, g_ in zip(cell, g, strict=True)]  # Eq. 10
+    return output
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda c: "-".join(vars(c).values()))
+def test_every_choice_is_the_equations(choice: LSTMChoice, stack: str) -> None:
+    scheme, attentions = make(choice, stack)
+    y0 = torch.randn(2, 3, DIM, dtype=torch.float64)
+    expected = [[by_the_equations(choice, scheme, attentions, token) for token in row] for row in y0.tolist()]
+    torch.testing.assert_close(through(scheme, attentions, y0), torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("choice", [LSTMChoice(), LSTMChoice("linear", "concat", "none", "learned")])
+def test_gradients(choice: LSTMChoice) -> None:
+    scheme, attentions = make(choice, "decoder")
+    y0 = torch.randn(2, DIM, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: through(scheme, attentions, y), (y0,))
+    through(scheme, attentions, y0).sum().backward()
+    assert all(parameter.grad is not None for parameter in scheme.parameters())
+
+
+def size(choice: LSTMChoice, stack: str = "decoder") -> int:
+    return sum(parameter.numel() for parameter in make(choice, stack)[0].parameters())
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_sharing_leaves_out_parameters_and_nothing_else(hidden: str) -> None:
+    gates = 3 * (2 * DIM * DIM + DIM + 2 * DIM)
+    network = {"ffn": 3 * DIM * INNER + 3 * INNER + DIM, "linear": 2 * DIM * DIM + 3 * DIM}[hidden]
+    assert size(LSTMChoice(hidden, share="all")) == gates + network
+    assert size(LSTMChoice(hidden, share="gates")) == gates + LAYERS * network
+    assert size(LSTMChoice(hidden, share="none")) == LAYERS * (gates + network)
+    assert size(LSTMChoice(hidden, "concat")) == size(LSTMChoice(hidden)) + LAYERS * (2 * DIM * DIM + DIM)
+    assert size(LSTMChoice(hidden, "concat"), "encoder") == size(LSTMChoice(hidden), "encoder")  # nothing to merge
+    assert size(LSTMChoice(hidden, first_cell="learned")) == size(LSTMChoice(hidden)) + DIM
+
+
+@pytest.mark.parametrize("share", ["all", "gates"])
+def test_shared_parameters_are_copies_that_stay_equal(share: str) -> None:
+    """What layers share computes, and receives in gradients, what equal copies do together."""
+    shared, attentions = make(LSTMChoice(share=share), "decoder")
+    own, _ = make(LSTMChoice(share="none"), "decoder")
+    pairs = [(own.gates, shared.gates), (own.hidden, shared.hidden)]
+    for copies, originals in pairs:
+        for depth, copy in enumerate(copies):
+            copy.load_state_dict(originals[depth if len(originals) > 1 else 0].state_dict())
+    y0 = torch.randn(5, DIM, dtype=torch.float64)
+    results = [through(scheme, attentions, y0) for scheme in (shared, own)]
+    torch.testing.assert_close(*results)
+    for result in results:
+        result.square().sum().backward()
+    for copies, originals in pairs:
+        for index, original in enumerate(originals):
+            group = copies if len(originals) == 1 else [copies[index]]
+            for name, parameter in original.named_parameters():
+                torch.testing.assert_close(parameter.grad, sum(copy.get_parameter(name).grad for copy in group))
+
+
+def test_nothing_runs_over_positions() -> None:
+    scheme, attentions = make(LSTMChoice(), "decoder")
+    y0 = torch.randn(2, 5, DIM, dtype=torch.float64)
+    order = torch.tensor([4, 2, 0, 3, 1])
+    torch.testing.assert_close(through(scheme, attentions, y0[:, order]), through(scheme, attentions, y0)[:, order])
+
+
+def test_a_closed_input_gate_and_an_open_forget_gate_keep_the_cell() -> None:
+    scheme, attentions = make(LSTMChoice(first_cell="learned"), "encoder")
+    with torch.no_grad():
+        for gates in scheme.gates:
+            gates.weight.zero_()
+            gates.bias.copy_(torch.tensor([-80.0, 80.0, 0.0])[:, None].expand(3, DIM))  # i = 0, f = 1, g = 1/2
+    y = through(scheme, attentions, torch.randn(2, DIM, dtype=torch.float64))
+    torch.testing.assert_close(y, scheme.first_cell.expand(2, DIM) / 2)
+
+
+def test_a_layer_is_a_function_of_output_and_cell() -> None:
+    """Its own values in its place change nothing, in the layers above neither."""
+    choice = LSTMChoice(share="none")
+    scheme, attentions = make(choice, "decoder")
+    y0 = torch.randn(2, DIM, dtype=torch.float64)
+    layers = [[Block(attention) for attention in layer] for layer in attentions]
+    depth_state = scheme.step(layers[0], scheme.start(y0))
+    output, cell = scheme.carried(depth_state)
+    torch.testing.assert_close(output, depth_state.y)
+    made = scheme.made(scheme.step(layers[1], depth_state))
+    replaced = scheme.replaced(made, layers[1], depth_state)
+    torch.testing.assert_close(scheme.step(layers[2], replaced).y, through(scheme, attentions, y0))
+    other = scheme.replaced((made[0], made[1] + 1), layers[1], depth_state)
+    assert not torch.allclose(scheme.step(layers[2], other).y, through(scheme, attentions, y0))
+
+
+def test_dropout_acts_on_the_inner_layer_and_on_h() -> None:
+    for options, of_h in (({"dropout": 0.5}, True), ({"inner_dropout": 0.5}, False)):
+        scheme, _ = make(LSTMChoice(), "encoder", inner_dim=64, **options)
+        hidden = scheme.train().hidden[0]
+        zeros = (hidden(torch.randn(50, 2 * DIM, dtype=torch.float64)) == 0).double().mean()
+        assert (0.4 < zeros < 0.6) if of_h else zeros == 0
+        varying = [hidden(torch.ones(1, 2 * DIM, dtype=torch.float64)) for _ in range(2)]
+        assert not torch.equal(*varying)
+        assert torch.equal(*(scheme.eval().hidden[0](torch.ones(1, 2 * DIM, dtype=torch.float64)) for _ in range(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_stays_near(dtype: torch.dtype) -> None:
+    scheme, attentions = make(LSTMChoice(), "decoder")
+    y0 = torch.randn(4, DIM, dtype=torch.float64)
+    exact = through(scheme, attentions, y0)
+    scheme.to(dtype)
+    half = through(scheme, [[a.to(dtype) for a in layer] for layer in attentions], y0.to(dtype).requires_grad_())
+    assert half.dtype == dtype
+    torch.testing.assert_close(half.double(), exact, rtol=0.05, atol=0.05)
+    half.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in scheme.parameters())
