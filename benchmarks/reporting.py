@@ -25,12 +25,12 @@ MEMORY_NOTES = {
 def system_table(results: dict[str, dict[str, Any]], sentences: int, target_tokens: int) -> str:
     """Each system by itself: medians, and in brackets the least and the most."""
     lines = [
-        "| system | parameters | training step, ms | of it Adam, ms | target tokens/s | held for backward, MiB "
-        "| peak, MiB | decoding, ms | sentences/s |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| system | parameters | training step, 10⁹ operations | ms | of it Adam, ms | target tokens/s "
+        "| held for backward, MiB | peak, MiB | decoding, ms | sentences/s |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, result in results.items():
-        cells = [name, f"{result['parameters'] / 1e6:.1f}M"]
+        cells = [name, f"{result['parameters'] / 1e6:.1f}M", _billions(result.get("operations"))]
         cells += [_times(result.get("train")), _times(result.get("update")), _rate(target_tokens, result.get("train"))]
         cells += [_mebibytes(result.get(key)) for key in ("held", "peak")]
         cells += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
@@ -47,10 +47,11 @@ def comparison_table(compared: list[dict[str, Any]]) -> str:
         ratio = f"{row['median']:.3f}"
         if len(row["ratios"]) > 1:
             ratio += f" ({min(row['ratios']):.3f}–{max(row['ratios']):.3f})"
+        kind = kinds[row["measure"]] + (" per operation" if row["per_operation"] else "")
         aim, verdict = ("", "")
         if row["aim"] is not None:
             aim, verdict = f"{row['aim'][0]} {row['aim'][1]:.2f}", "met" if row["met"] else "missed"
-        lines.append(f"| {name} | {kinds[row['measure']]} | {ratio} | {aim} | {verdict} |")
+        lines.append(f"| {name} | {kind} | {ratio} | {aim} | {verdict} |")
     return "\n".join(lines)
 
 
@@ -62,6 +63,10 @@ def _times(seconds: list[float] | None) -> str:
 
 def _rate(amount: int, seconds: list[float] | None) -> str:
     return "–" if seconds is None else f"{amount / median(seconds):,.1f}"
+
+
+def _billions(count: int | None) -> str:
+    return "–" if count is None else f"{count / 1e9:,.1f}"
 
 
 def _mebibytes(size: int | None) -> str:

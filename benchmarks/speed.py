@@ -5,9 +5,10 @@
 
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is
-forward, label-smoothed cross entropy, backward and Adam; decoding is fairseq's beam search at a fixed length. Memory is
-what one forward and backward pass take beyond parameters, gradients and Adam's moments, of each system alone: on a GPU
-by PyTorch's allocator, on a CPU by the bytes of the tensors that operators return.
+forward, label-smoothed cross entropy, backward and Adam; its operations are those of its matrix products. Decoding is
+fairseq's beam search at a fixed length. Memory is what one forward and backward pass take beyond parameters, gradients
+and Adam's moments, of each system alone: on a GPU by PyTorch's allocator, on a CPU by the bytes of the tensors that
+operators return.
 
 All models are in memory at once: with WMT base, all systems and Adam about 14 GB.
 """
@@ -73,6 +74,7 @@ SYSTEMS: dict[str, System] = {
         "ode_transformer_rk4", {"encoder_layers": 6, "checkpoint_activations": True}, ("train", "memory")
     ),
     "rk4-5": System("ode_transformer_rk4", {"encoder_layers": 5}, ("memory",)),
+    "dlstm-6": System("dlstm", {"encoder_layers": 6}),
 }
 ONE_STEP = ("rk4-6", "rk4-5")  # what the first holds beyond the second is what one RK4 step holds
 
@@ -84,6 +86,7 @@ class Comparison:
     :param measure: train: ratio of times; decode: of speeds; memory: of peaks
     :param aim: relation and bound, None if there is nothing to reach
     :param less_one_step: take what one RK4 step holds off the system's memory first
+    :param per_operation: divide times by the operations that a training step takes
     """
 
     measure: str
@@ -91,6 +94,7 @@ class Comparison:
     baseline: str
     aim: tuple[str, float] | None = None
     less_one_step: bool = False
+    per_operation: bool = False
 
     @property
     def name(self) -> str:
@@ -112,14 +116,17 @@ COMPARISONS = (
     Comparison("train", "rk4-6", "fairseq-24", ("≤", 1.0)),
     Comparison("train", "rk4-6", "euler-24", ("≤", 1.0)),
     Comparison("train", "rk4-6-recompute", "rk4-6"),
+    Comparison("train", "dlstm-6", "euler-6-plain", ("≤", 1.15), per_operation=True),
     Comparison("decode", "euler-6", "fairseq-6"),
     Comparison("decode", "rk2-6", "euler-6", ("≥", 0.96)),  # ODE Transformer (2022), Table 6: relative inference speed
     Comparison("decode", "rk4-6", "euler-6", ("≥", 0.85)),
+    Comparison("decode", "dlstm-6", "euler-6-plain"),
     Comparison("memory", "rk2-6", "fairseq-12", ("<", 1.0)),
     Comparison("memory", "rk2-6", "euler-12", ("<", 1.0)),
     Comparison("memory", "rk4-6", "fairseq-24", ("<", 1.0)),
     Comparison("memory", "rk4-6", "euler-24", ("<", 1.0)),
     Comparison("memory", "rk4-6-recompute", "euler-6", ("≤", 1.0), less_one_step=True),
+    Comparison("memory", "dlstm-6", "euler-6-plain"),
 )
 
 SIZES: dict[str, dict[str, int]] = {
@@ -127,7 +134,7 @@ SIZES: dict[str, dict[str, int]] = {
     "base": {"dim": 512, "ffn": 2048, "heads": 8, "decoder_layers": 6, "vocabulary": 34040},
 }
 
-# system -> train, update, decode: seconds of each round; held, peak: bytes
+# system -> train, update, decode: seconds of each round; held, peak: bytes; operations: of a training step
 Results = dict[str, dict[str, Any]]
 
 
@@ -153,7 +160,10 @@ def measure(setting: Setting, names: Iterable[str], what: Sequence[str], warmup:
     ]
     subjects = {name: build(name) for name in systems if any(name in turn for _, turn in timed)}
     for kind, turn in timed:
-        if kind == "decode":
+        if kind == "train":
+            for name in turn:
+                results[name]["operations"] = subjects[name].operations()
+        else:
             for name in turn:
                 subjects[name].prepare_to_decode()
         for number in range(warmup + repetitions):
@@ -185,6 +195,8 @@ def compare(comparison: Comparison, results: Results) -> dict[str, Any]:
     else:
         pairs = zip(system[comparison.measure], baseline[comparison.measure], strict=True)
         ratios = [a / b if comparison.measure == "train" else b / a for a, b in pairs]
+        if comparison.per_operation:
+            ratios = [ratio * baseline["operations"] / system["operations"] for ratio in ratios]
     found = {"name": comparison.name, **asdict(comparison), "ratios": ratios, "median": median(ratios)}
     if comparison.aim is not None:
         relation, bound = comparison.aim

@@ -9,6 +9,7 @@ from statistics import median
 
 import measuring
 import pytest
+import reporting
 import speed
 import torch
 from torch import Tensor, nn
@@ -87,6 +88,20 @@ def test_recomputed_steps_hold_less_and_their_peak_has_one_step() -> None:
     assert step < peak["rk4-6-recompute"] < peak["rk4-6"] - 3 * step
 
 
+def test_operations_are_those_that_the_equations_need() -> None:
+    """Two for each product of numbers, three passes: forward, and the two products behind each in backward."""
+    setting = small_setting("--length-spread", "0")
+    d, f, words = setting.dim, setting.ffn, setting.vocabulary
+    source, target = 3 * 7, 3 * 6  # positions in all
+    attentions = source * 4 * d * d + 2 * source * 7 * d  # of an encoder layer: projections, scores and values
+    decoder = target * 4 * d * d + 2 * target * 6 * d + (2 * target + 2 * source) * d * d + 2 * target * 7 * d
+    ends = target * d * words
+    layer = {"euler-6-plain": 2 * d * f, "dlstm-6": 3 * d * f + 6 * d * d}  # beside attention, for each position
+    for name, each in layer.items():
+        forward = 6 * (attentions + source * each) + decoder + target * each + ends
+        assert subject(name, setting).operations() == 3 * 2 * forward
+
+
 def test_half_precision_updates_a_copy_in_float32() -> None:
     setting = dataclasses.replace(small_setting(), precision="bf16")  # on a CPU only here: it needs no GPU to work
     measured = subject("rk2-6", setting)
@@ -116,7 +131,7 @@ def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     found = json.loads(path.read_text(encoding="utf-8"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    first = {row[0]: row for row in rows if len(row) == 9}
+    first = {row[0]: row for row in rows if len(row) == 10}
     results = found["results"]
     assert list(results) == [name for name in speed.SYSTEMS if name in systems]
     for name, result in results.items():
@@ -124,12 +139,13 @@ def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.Cap
         assert {key for key in ("train", "decode") if key in result} == set(measures) - {"memory"}
         if "train" in measures:
             assert len(result["train"]) == len(result["update"]) == 5
-            assert first[name][2].startswith(f"{1000 * median(result['train']):.0f} (")
-            assert first[name][4] == f"{found['target_tokens'] / median(result['train']):,.1f}"
+            assert first[name][2] == f"{result['operations'] / 1e9:,.1f}"
+            assert first[name][3].startswith(f"{1000 * median(result['train']):.0f} (")
+            assert first[name][5] == f"{found['target_tokens'] / median(result['train']):,.1f}"
         if "decode" in measures:
             assert len(result["decode"]) == 5
-            assert first[name][8] == f"{3 / median(result['decode']):,.1f}"
-        assert first[name][5:7] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
+            assert first[name][9] == f"{3 / median(result['decode']):,.1f}"
+        assert first[name][6:8] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
 
     compared = {(row["measure"], row["name"]): row for row in found["comparisons"]}
     assert set(compared) == {
@@ -156,6 +172,15 @@ def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.Cap
     assert second["training time", "rk4-6-recompute/rk4-6"][3:] == ["", ""]
 
 
+def test_times_per_operation() -> None:
+    (comparison,) = (c for c in speed.COMPARISONS if c.per_operation)
+    results = {"train": [3.0, 6.0], "operations": 20}, {"train": [2.0, 2.0], "operations": 10}
+    found = speed.compare(comparison, dict(zip((comparison.system, comparison.baseline), results, strict=True)))
+    assert found["ratios"] == [0.75, 1.5]
+    assert found["met"] == (found["median"] <= 1.15)
+    assert "training time per operation" in reporting.comparison_table([found])
+
+
 def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
@@ -164,6 +189,9 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def __init__(self, arch: str, options: dict, *_: object) -> None:
             self.name = f"{arch} {options['encoder_layers']}"
+
+        def operations(self) -> int:
+            return 7
 
         def train_step(self) -> dict[str, float]:
             order.append(self.name)
