@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.files import replacing
+from ode_transformer.files import write_text
 
 
 def say_aloud(line: str) -> None:
@@ -57,6 +57,5 @@ class Steps:
             record.unlink(missing_ok=True)
             make()
             self.directory.mkdir(parents=True, exist_ok=True)
-            with replacing(record) as file:
-                file.write(digest.encode())
+            write_text(record, digest)
         self.digest = digest
