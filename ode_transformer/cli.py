@@ -24,6 +24,10 @@ COMMANDS = {
         "ode_transformer.analysis.probe_linear",
         "what a model loses when one of its layers becomes a linear map",
     ),
+    "gradient-norms": (
+        "ode_transformer.analysis.gradient_norms",
+        "how much of the loss's gradient reaches each layer",
+    ),
     "convert": (
         "ode_transformer.released",
         "checkpoints of the authors' released code under the names of this package",

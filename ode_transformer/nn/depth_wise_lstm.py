@@ -36,7 +36,7 @@ LSTM = "dlstm"  # what users call the scheme
 HIDDEN = ("ffn", "linear")
 MERGES = ("add", "concat")
 SHARES = ("gates", "all", "none")
-FIRST_CELLS = ("zero", "learned")
+FIRST_CELLS = ("zero", "learned", "embedding")
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,12 @@ class DepthWiseLSTM(DepthScheme):
         self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(layers if own_hidden else 1))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
+        self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
     def start(self, y0: Tensor) -> LSTMState:
+        if self.embedding_first:
+            return LSTMState(y0, cell=y0)
         return LSTMState(y0, cell=torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> LSTMState:

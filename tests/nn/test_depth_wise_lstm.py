@@ -68,6 +68,8 @@ def by_the_equations(choice, scheme, attentions, token):
     output, cell = token, [0.0] * DIM
     if choice.first_cell == "learned":
         cell = scheme.first_cell.tolist()
+    elif choice.first_cell == "embedding":
+        cell = token
     for depth, layer in enumerate(attentions):
         found = [affine(*numbers(layer[0]), output)]
         if len(layer) == 2:
