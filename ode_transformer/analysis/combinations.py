@@ -9,23 +9,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, DepthChoice, refusal
-from ode_transformer.numerics import COEFFICIENTS, TABLEAUS
+from ode_transformer.nn import (
+    FIRST_CELLS,
+    FUNCTIONS,
+    HIDDEN,
+    HISTORIES,
+    LSTM,
+    MERGES,
+    SCOPES,
+    SHARES,
+    STAGE_PARAMETERS,
+    DepthChoice,
+    LSTMChoice,
+    refusal,
+)
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, TABLEAUS
 
 Part = Mapping[str, Any]
 
 # What stands in the header or margin of a table, and the choice that it makes.
-SCHEMES: dict[str, Part] = {f"`{tableau.name}`": {"scheme": tableau.name} for tableau in TABLEAUS}
+SCHEMES: dict[str, Part] = {f"`{name}`": {"scheme": name} for name in (*(t.name for t in TABLEAUS), LSTM)}
 WEIGHTS: dict[str, Part] = {f"`{name}`": {"coefficients": name} for name in COEFFICIENTS}
 OTHERS: dict[str, Part] = {
     **{f"function `{name}`": {"function": name} for name in FUNCTIONS},
-    "post-norm, `increment`": {"normalize_before": False},
-    "post-norm, `layer-output`": {"normalize_before": False, "function": "layer-output"},
+    "no pre-norm, `increment`": {"normalize_before": False},
+    "no pre-norm, `layer-output`": {"normalize_before": False, "function": "layer-output"},
     **{f"scope `{name}`": {"scope": name} for name in SCOPES},
     "shared coefficients": {"share_coefficients": True},
     "2 steps": {"steps": 2},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
+    **{f"splitting `{name}`": {"splitting": name} for name in SPLITTINGS},
+    **{f"hidden `{name}`": {"lstm": LSTMChoice(hidden=name)} for name in HIDDEN},
+    **{f"merge `{name}`": {"lstm": LSTMChoice(merge=name)} for name in MERGES},
+    **{f"share `{name}`": {"lstm": LSTMChoice(share=name)} for name in SHARES},
+    **{f"first cell `{name}`": {"lstm": LSTMChoice(first_cell=name)} for name in FIRST_CELLS},
     **{f"history `{name}`": {"history": name} for name in HISTORIES},
     "relative positions, keys": {"max_relative_positions": 8},
     "relative positions, values too": {"max_relative_positions": 8, "relative_values": True},
@@ -37,6 +55,7 @@ KINDS: dict[str, Part] = {
     "several (`rk4`)": {"scheme": "rk4"},
     "several, learned": {"scheme": "rk4", "coefficients": "gate"},
     "`repeat`": {"scheme": "repeat"},
+    f"`{LSTM}`": {"scheme": LSTM},
 }
 
 
@@ -82,8 +101,8 @@ def page() -> str:
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
         "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an",
-        "encoder, a decoder that stays with `euler` takes neither. What has no row here goes together freely, every",
-        "`--layer-splitting` with it.",
+        "encoder, a decoder that stays with `euler` takes neither. Likewise hidden, merge, share and first cell",
+        "concern the stacks that have a depth-wise LSTM. What has no row here goes together freely.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -183,9 +183,10 @@ def _refused_runge_kutta(choice: DepthChoice) -> str | None:
 def _refused_lstm(choice: DepthChoice) -> str | None:
     plain = DepthChoice()
     for part in ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting"):
-        if getattr(choice, part) != getattr(plain, part):
-            name, value = part.replace("_", " "), getattr(choice, part)
-            return f"scheme '{LSTM}' steps no F and has no feed-forward networks: {name} '{value}' means nothing to it"
+        only = getattr(plain, part)
+        if getattr(choice, part) != only:
+            name = part.replace("_", " ")
+            return f"scheme '{LSTM}' steps no F and has no feed-forward networks: {name} '{only}' is all it takes"
     return None
 
 

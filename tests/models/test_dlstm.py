@@ -75,8 +75,8 @@ def test_the_attentions_read_normalised_input_on_request() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"ode_coefficients": "gate"}, "coefficients 'gate' means nothing to it"),
-        ({"layer_splitting": "strang"}, "splitting 'strang' means nothing to it"),
+        ({"ode_coefficients": "gate"}, "coefficients 'tableau' is all it takes"),
+        ({"layer_splitting": "strang"}, "splitting 'lie-trotter' is all it takes"),
         ({"post_norm": True}, "--post-norm"),
         ({"dlstm_share": "some"}, "unknown sharing 'some'; known are gates, all, none"),
     ],
