@@ -257,7 +257,8 @@ def foreign(folder: Path) -> None:
     options.source_lang, options.target_lang, options.task = "en", "de", "translation"
     del options._name
     task = tasks.setup_task(options)
-    save_checkpoint({"args": options, "model": task.build_model(options).state_dict()}, folder / "model.pt")
+    model = task.build_model(options).state_dict()
+    save_checkpoint(state | {"cfg": None, "args": options, "model": model}, folder / "model.pt")
 
 
 def another_task(folder: Path) -> None:
