@@ -66,8 +66,7 @@ def paired_bootstrap(
     with _sacrebleu_seed(seed):
         test = PairedTest(named, {"metric": metric}, [references], test_type="bs", n_samples=samples)
     _, columns = test()
-    results: list[Any]
-    (results,) = (column for name, column in columns.items() if name != "System")
+    results: Any = next(column for name, column in columns.items() if name != "System")
     found = []
     for result in results:
         # Every draw departs by at least nothing; sacrebleu counts those that depart by more, and would say p = 1/1001.

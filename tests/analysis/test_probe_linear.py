@@ -172,6 +172,16 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     assert_the_same(folder)
 
 
+def test_one_layer_of_an_interrupted_pass_over_all_is_not_the_end_of_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(layer_probe, "save_fit", 0, folder)
+    assert command(folder, "--stack", "decoder", "--layer", 1) == 0
+    capsys.readouterr()
+    assert command(folder) == 0
+    assert "sums over" not in capsys.readouterr().err
+
+
 def test_an_interruption_between_layers(folder: Path) -> None:
     assert command(folder, output="whole") == 0
     for call in (1, 2):
