@@ -11,12 +11,12 @@ What is done is kept in a folder, so that the same request goes on after an inte
 from __future__ import annotations
 
 import argparse
-import hashlib
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from ode_transformer.analysis.layer_replacement import (
     sums_of_batch,
 )
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.analysis.probe_files import content_of, load_fit, load_sums, save_fit, save_sums
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
@@ -44,6 +45,7 @@ from ode_transformer.modules.depth import DepthStack
 from ode_transformer.steps import Steps
 
 SAVE_EVERY = 60.0  # seconds between two savings of a long pass
+AT_ONCE = 400  # sentences that are translated between two reports
 
 
 def say(line: str) -> None:
@@ -70,15 +72,6 @@ class Pace:
         return True
 
 
-def content_of(paths: Iterable[Path]) -> str:
-    """A digest of what is in the files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
-
-
 class Probe:
     """A model, its data, and the folder of what has been found out about it.
 
@@ -90,8 +83,7 @@ class Probe:
         self.args, self.output = args, args.output
         of_nll = {name: getattr(args, name) for name in ("updates", "lr", "seed")}
         self.objective = of_nll if args.objective == "nll" else {}
-        languages = args.source_lang, args.target_lang
-        self.hub = load_hub(args.path, args.data, *languages, args.batch_size, cpu=args.cpu)
+        self.hub = load_hub(args.path, args.data, args.source_lang, args.target_lang, args.batch_size, cpu=args.cpu)
         self.model, self.task = self.hub.models[0], self.hub.task
         self.padding_idx = self.task.source_dictionary.pad()
         self.places = self._places()
@@ -103,8 +95,8 @@ class Probe:
         self.batches = self.train.batches(args.max_train_sentences, args.max_tokens)
         for folder in ("solutions", "hypotheses", "steps"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
-        dictionaries = sorted(args.data.glob("dict.*.txt"))
-        self.model_content = content_of([args.path, *dictionaries])
+        self.languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        self.model_content = content_of([args.path, *(args.data / f"dict.{name}.txt" for name in self.languages)])
         self.train_content = content_of(sorted(args.data.glob(f"{args.train_subset}.*-*.*")))
         self.test_content = content_of(sorted(args.data.glob(f"{args.gen_subset}.*-*.*")))
 
@@ -115,7 +107,7 @@ class Probe:
             part = getattr(self.model, stack, None)
             if not isinstance(part, DepthStack):
                 kind = type(self.model).__name__
-                raise UserError(f"{self.args.path}: in a model of fairseq's class {kind} no layer can be replaced")
+                raise UserError(f"{self.args.path}: the layers of a {kind} cannot be replaced one by one")
             if self.args.stack in (stack, None):
                 known = range(1, len(part.layers) + 1)
                 asked = known if self.args.layer is None else [self.args.layer]
@@ -126,7 +118,9 @@ class Probe:
 
     def steps(self, *request: Any) -> Steps:
         """A step that depends on the checkpoint and on ``request`` alone."""
-        return Steps(self.output / "steps", Steps(self.output).digest_of([self.model_content, *request]), say)
+        return Steps(
+            self.output / "steps", Steps(self.output).digest_of([self.model_content, self.languages, *request]), say
+        )
 
     def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
         return self.output / folder / f"{place.stack}-{place.number}.{objective}.{ending}"
@@ -141,9 +135,12 @@ class Probe:
     def fit(self) -> dict[LayerPlace, LinearFit]:
         """Of all layers, by least squares: those that are missing in one pass."""
         request = ["fit", self.train_content, self.args.max_train_sentences, self.args.max_tokens]
-        files = {place: self.file(place, "least-squares") for place in self.places}
-        missing = [p for p in self.places if not self.steps(*request).has_done(f"fit {p}", None, files[p])]
         kept = self.output / "solutions" / "sums.pt"
+
+        def file(place: LayerPlace) -> Path:
+            return self.file(place, "least-squares")
+
+        missing = [p for p in self.places if not self.steps(*request).has_done(f"fit {p}", None, file(p))]
         sums = self.collect(missing, kept, self.steps(*request).digest) if missing else {}
 
         def solve(place: LayerPlace) -> None:
@@ -152,40 +149,35 @@ class Probe:
             except ValueError as error:
                 raise UserError(f"{place}: {error}: give more training data (--max-train-sentences)") from error
             say(f"  R² {found.r_squared:.4f} of {found.positions:,} positions")
-            save_fit(found, files[place])
+            save_fit(found, file(place))
 
-        for place in self.places:
-            self.steps(*request)(f"fit {place}", None, files[place], lambda place=place: solve(place))
+        # An interrupted pass may have been for more layers than are asked for now.
+        for place in dict.fromkeys([*self.places, *sums]):
+            self.steps(*request)(f"fit {place}", None, file(place), partial(solve, place))
         kept.unlink(missing_ok=True)
-        return {place: load_fit(file, self.hub.device) for place, file in files.items()}
+        return {place: load_fit(file(place), self.hub.device) for place in self.places}
 
     def collect(self, missing: Sequence[LayerPlace], kept: Path, request: str) -> dict[LayerPlace, LinearSums]:
-        """One pass over the training data, saved in ``kept`` every so often."""
-        sums: dict[LayerPlace, LinearSums] = {}
-        start = 0
+        """One pass over the training data for the layers that are ``missing``, saved in ``kept`` every so often."""
+        position, sums = 0, dict[LayerPlace, LinearSums]()
         if kept.exists():
-            state = load_checkpoint(kept)
-            if state["request"] == request and set(missing) <= set(places := [LayerPlace(*p) for p in state["places"]]):
-                missing, start = places, state["position"]
-                sums = unpack(state["model"], missing if start else [], self.hub.device)
-                say(f"the pass over the training data goes on at batch {start + 1:,}")
-
-        def save(position: int) -> None:
-            places = [tuple(place) for place in missing]
-            save_checkpoint({"request": request, "places": places, "position": position, "model": pack(sums)}, kept)
-
+            before, places, done, found = load_sums(kept, self.hub.device)
+            if before == request and set(missing) <= set(places):
+                missing, position, sums = places, done, found
+                say(f"the pass over the training data goes on at batch {position + 1:,}")
         say(f"sums over {sum(map(len, self.batches)):,} sentences of {self.args.train_subset}")
         if left_out := int(self.train.too_long[: self.args.max_train_sentences].sum()):
             say(f"  {left_out:,} more are longer than the model takes and left out")
         pace = Pace("batches", len(self.batches))
-        for position in range(start, len(self.batches)):
+        while position < len(self.batches):
             sample = self.sample(self.batches[position])
             for place, more in sums_of_batch(self.model, sample["net_input"], missing, self.padding_idx).items():
                 sums[place] = sums[place] + more if place in sums else more
-            pace.tell(position + 1)
+            position += 1
+            pace.tell(position)
             if pace.should_save():
-                save(position + 1)
-        save(len(self.batches))
+                save_sums(kept, request, missing, position, sums)
+        save_sums(kept, request, missing, position, sums)
         return sums
 
     def distil(self, place: LayerPlace, start: LinearFit) -> LinearFit:
@@ -207,6 +199,8 @@ class Probe:
                 generator = torch.Generator().manual_seed(self.args.seed + epoch)
                 number = torch.randperm(len(self.batches), generator=generator)[index]
                 loss = training.step(self.sample(self.batches[number]), self.padding_idx)
+                if training.update == 1:
+                    say(f"  loss {loss:.4f} nats per token in the first batch")
                 pace.tell(training.update, f", loss {loss:.4f} nats per token")
                 if pace.should_save():
                     save_checkpoint({"request": digest, "training": training.state_dict(), "model": {}}, kept)
@@ -237,7 +231,7 @@ class Probe:
     def decode(self, place: LayerPlace | None, fit: LinearFit | None) -> Path:
         """Translates the test set, with one layer replaced or none."""
         args = self.args
-        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
         request = ["decode", self.test_content, search, args.batch_size, args.remove_bpe]
         if place is None:
             name, path = "decode the whole model", self.output / "hypotheses" / "none.txt"
@@ -249,7 +243,7 @@ class Probe:
             sources = [row["source"] for row in self.test.rows(range(len(self.test.too_long)))]
             pace = Pace("sentences", len(sources))
             lines = []
-            for tokens in best(self.hub, sources, **search):
+            for tokens in best(self.hub, sources, AT_ONCE, **search):
                 lines.append(self.text(tokens))
                 pace.tell(len(lines))
             write_text(path, "".join(lines))
@@ -271,10 +265,11 @@ class Probe:
         def score(hypotheses: Path) -> Score:
             return metric(read_lines(hypotheses), references, args.tokenize or "13a", False)
 
+        fits = self.fit()
         full = score(self.decode(None, None))
         say(f"  {full}")
         layers = []
-        for place, start in self.fit().items():
+        for place, start in fits.items():
             fit = self.distil(place, start) if args.objective == "nll" else start
             found = score(self.decode(place, fit))
             change = relative_change(found.value, full.value)
@@ -295,35 +290,3 @@ class Probe:
             "full": asdict(full),
             "layers": layers,
         }
-
-
-def save_fit(fit: LinearFit, path: Path) -> None:
-    numbers = {field.name: getattr(fit, field.name) for field in fields(fit)}
-    solution = {name: numbers.pop(name).cpu() for name in ("weight", "bias")}
-    save_checkpoint({"model": solution, **numbers}, path)
-
-
-def load_fit(path: Path, device: torch.device) -> LinearFit:
-    state = load_checkpoint(path)
-    solution = {name: tensor.to(device) for name, tensor in state.pop("model").items()}
-    return LinearFit(**solution, **state)
-
-
-def pack(sums: Mapping[LayerPlace, LinearSums]) -> dict[str, Tensor]:
-    """Sums as a flat dictionary of tensors, which is what checkpoints hold."""
-    return {
-        f"{place.stack}.{place.number}.{field.name}": torch.as_tensor(getattr(entry, field.name)).cpu()
-        for place, entry in sums.items()
-        for field in fields(entry)
-    }
-
-
-def unpack(
-    state: Mapping[str, Tensor], places: Iterable[LayerPlace], device: torch.device
-) -> dict[LayerPlace, LinearSums]:
-    sums = {}
-    for place in places:
-        values = {field.name: state[f"{place.stack}.{place.number}.{field.name}"] for field in fields(LinearSums)}
-        count = int(values.pop("count"))
-        sums[place] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
-    return sums

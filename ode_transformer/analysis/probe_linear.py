@@ -21,8 +21,9 @@ from ode_transformer.errors import UserError
 from ode_transformer.evaluation.scores import METRICS, TOKENIZERS
 from ode_transformer.files import replacing, write_text
 
+PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
 OBJECTIVES = ("least-squares", "nll")
-NLL = {"updates": 1000, "lr": 1e-4, "seed": 1}  # defaults of what goes with --objective nll
+NLL = {"updates": 1000, "lr": 1e-3, "seed": 1}  # defaults of what goes with --objective nll
 
 
 def table(metric: str, full: float, scores: Mapping[LayerPlace, float]) -> str:
@@ -83,12 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", choices=METRICS, default="bleu", help="measure (default: bleu)")
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: the flavour (default: 13a)")
     parser.add_argument(
-        "--remove-bpe", nargs="?", const="@@ ", metavar="KIND", help="pieces to join, as in fairseq-generate"
+        "--remove-bpe", nargs="?", const="@@ ", choices=PIECES, help="join pieces, as fairseq-generate does"
     )
     parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
     parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
-    parser.add_argument("--max-len-a", type=float, default=0.0, help="tokens at most: a·source + b (default: 0)")
-    parser.add_argument("--max-len-b", type=positive_int, default=200, help="likewise (default: 200)")
+    parser.add_argument("--max-len-b", type=positive_int, default=200, help="tokens in a translation (default: 200)")
     parser.add_argument(
         "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
     )

@@ -25,6 +25,7 @@ from ode_transformer.analysis.probe_linear import table
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.evaluation.scores import METRICS
 
 # Batches of few tokens, so that a pass over the training data has several.
 SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
@@ -93,6 +94,21 @@ def test_one_layer_of_one_stack_or_of_both(folder: Path, capsys: pytest.CaptureF
     assert command(folder, "--layer", 2, output="both") == 0
     both = capsys.readouterr().out.splitlines()
     assert both[3].startswith(one[3].removesuffix("|"))
+
+
+@pytest.mark.parametrize(("metric", "label"), [("bleu", "BLEU"), ("per", "PER"), ("wer", "WER")])
+def test_other_metrics_score_the_same_translations(
+    folder: Path, metric: str, label: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = ("--stack", "encoder", "--layer", 1)
+    assert command(folder, *layer) == 0
+    capsys.readouterr()
+    assert command(folder, *layer, "--metric", metric) == 0
+    out, err = capsys.readouterr()
+    assert f"| Encoder {label} |" in out
+    assert err.count("already done") == 3
+    texts = [read_lines(folder / "out" / name) for name in ("hypotheses/none.txt", "references.txt")]
+    assert results(folder)["full"]["value"] == METRICS[metric](*texts, "13a", False).value
 
 
 def test_what_is_known_is_not_found_out_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,6 +186,28 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     assert command(folder) == 0
     assert f"goes on at batch {batch + 1}" in capsys.readouterr().err
     assert_the_same(folder)
+
+
+def test_an_interrupted_pass_of_another_request_is_not_gone_on_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(layer_probe, "save_fit", 0, folder, "--max-train-sentences", 30)
+    assert (folder / "out" / "solutions" / "sums.pt").exists()
+    capsys.readouterr()
+    assert command(folder) == 0
+    assert "goes on" not in capsys.readouterr().err
+    assert command(folder, output="whole") == 0
+    assert_the_same(folder)
+
+
+def test_one_layer_of_an_interrupted_pass_over_all_is_not_the_end_of_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(layer_probe, "save_fit", 0, folder)
+    assert command(folder, "--stack", "decoder", "--layer", 1) == 0
+    capsys.readouterr()
+    assert command(folder) == 0
+    assert "sums over" not in capsys.readouterr().err
 
 
 def test_an_interruption_between_layers(folder: Path) -> None:
@@ -257,7 +295,8 @@ def foreign(folder: Path) -> None:
     options.source_lang, options.target_lang, options.task = "en", "de", "translation"
     del options._name
     task = tasks.setup_task(options)
-    save_checkpoint({"args": options, "model": task.build_model(options).state_dict()}, folder / "model.pt")
+    model = task.build_model(options).state_dict()
+    save_checkpoint(state | {"cfg": None, "args": options, "model": model}, folder / "model.pt")
 
 
 def another_task(folder: Path) -> None:
@@ -294,7 +333,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], tuple[object, ...], str]] = {
     "truncated checkpoint": (lambda f: cut(f / "model.pt"), (), "model.pt: broken or truncated"),
     "flipped bit": (lambda f: flip_in_a_tensor(f / "model.pt"), (), "model.pt: broken or truncated"),
     "missing checkpoint": (lambda f: (f / "model.pt").unlink(), (), "model.pt: No such file"),
-    "another kind of model": (foreign, (), "in a model of fairseq's class .* no layer can be replaced"),
+    "another kind of model": (foreign, (), "the layers of a TransformerModel cannot be replaced one by one"),
     "language model": (another_task, (), "a model of the task language_modeling, not of translation"),
     "damaged solution": (damaged_solution, (), "encoder-1.least-squares.pt: broken or truncated"),
     "updates without nll": (lambda f: None, ("--updates", 5), "--updates goes with --objective nll"),
