@@ -25,6 +25,9 @@ ROWS = {
     "released": ("rk2", "--ode-function", "layer-output", "--ode-share-coefficients", "--post-norm"),
     "separate": ("rk4", "--ode-stage-parameters", "separate", "--ode-function-scope", "san", "--ode-steps", 2),
     "rk2-macaron": ("macaron", "--encoder-ode-scheme", "rk2", "--encoder-layer-history", "dlcl"),
+    "dlstm": ("dlstm",),
+    "dlstm-other": ("dlstm", "--dlstm-hidden", "linear", "--dlstm-merge", "concat", "--dlstm-share", "none"),
+    "dlstm-encoder": ("euler", "--encoder-ode-scheme", "dlstm", "--dlstm-first-cell", "learned"),
     "values": ("rk4", "--decoder-ode-scheme", "rk2", "--relative-values", "--ode-function-scope", "san/ffn"),
 }
 
@@ -37,7 +40,7 @@ def generate(text: Text, path: Path, *options: object):
 @pytest.mark.parametrize("row", ROWS)
 def test_each_row_trains_and_decodes(row: str, text: Text, tmp_path: Path) -> None:
     method, *flags = ROWS[row]
-    arch = "macaron_tiny" if method == "macaron" else f"ode_transformer_{method}_tiny"
+    arch = f"{method}_tiny" if method in ("macaron", "dlstm") else f"ode_transformer_{method}_tiny"
     checkpoint = train(text, tmp_path, arch, 3, *flags)
     done = generate(text, checkpoint)
     assert done.returncode == 0, done.stderr
@@ -72,6 +75,16 @@ def test_an_unknown_scheme_lists_the_known(text: Text, learned: Callable[[str], 
     assert "unknown scheme 'rk5'; known are euler, rk2" in done.stderr.rstrip().splitlines()[-1].replace(
         "midpoint, heun, ", ""
     )
+
+
+def test_layers_of_another_kind_are_refused_in_one_line(text: Text, learned: Callable[[str], Path]) -> None:
+    for overrides, said in (
+        ("{'layer_splitting': 'strang'}", "trained with splitting lie-trotter; this model has splitting strang"),
+        ("{'encoder_ode_scheme': 'dlstm'}", "trained with scheme rk4; this model has scheme dlstm"),
+    ):
+        done = generate(text, learned("rk4"), "--model-overrides", overrides)
+        assert done.returncode != 0
+        assert said in done.stderr.rstrip().splitlines()[-1]
 
 
 def test_training_does_not_go_on_under_another_scheme(text: Text, trained: Path, tmp_path: Path) -> None:

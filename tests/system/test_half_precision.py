@@ -5,7 +5,7 @@ import torch
 from models_for_tests import PAD, SMALL, batch, build_model, teacher_forced
 
 
-def loss_and_gradients(arch: str, dtype: torch.dtype, **options: str) -> tuple[float, dict[str, torch.Tensor]]:
+def loss_and_gradients(arch: str, dtype: torch.dtype, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """As fairseq trains with --fp16 and --bf16: the whole model is converted, the loss is summed in float32."""
     torch.manual_seed(3)
     # ReLU's derivative jumps where rounding changes a sign.
@@ -19,12 +19,12 @@ def loss_and_gradients(arch: str, dtype: torch.dtype, **options: str) -> tuple[f
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("decoder", ["euler", "rk4"])
-@pytest.mark.parametrize("method", ["euler", "rk2", "rk4"])
+@pytest.mark.parametrize("decoder", ["euler", "rk4", "dlstm"])
+@pytest.mark.parametrize("method", ["ode_transformer_euler", "ode_transformer_rk2", "ode_transformer_rk4", "dlstm"])
 def test_loss_and_gradients_are_near_those_of_float32(method: str, decoder: str, dtype: torch.dtype) -> None:
-    arch = f"ode_transformer_{method}_tiny"
-    exact, gradients = loss_and_gradients(arch, torch.float32, decoder_ode_scheme=decoder)
-    loss, rounded = loss_and_gradients(arch, dtype, decoder_ode_scheme=decoder)
+    options = {"decoder_ode_scheme": decoder, "decoder_normalize_before": True}
+    exact, gradients = loss_and_gradients(f"{method}_tiny", torch.float32, **options)
+    loss, rounded = loss_and_gradients(f"{method}_tiny", dtype, **options)
     unit = torch.finfo(dtype).eps
     assert abs(loss - exact) < unit * exact
     flat, flat_rounded = (torch.cat([g.flatten() for g in gs.values()]) for gs in (gradients, rounded))

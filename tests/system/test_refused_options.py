@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from commands_for_tests import Text, run, training
 
-from ode_transformer.numerics import scheme_names
+from ode_transformer.nn import SCHEMES
 
 pytestmark = pytest.mark.slow
 
 
 REFUSED = {
-    "unknown scheme": (("--encoder-ode-scheme", "rk5"), ("--encoder-ode-scheme", "rk5", *scheme_names())),
+    "unknown scheme": (("--encoder-ode-scheme", "rk5"), ("--encoder-ode-scheme", "rk5", *SCHEMES)),
     "probability of one": (("--word-dropout-prob", "1"), ("--word-dropout-prob", "[0, 1)")),
     "negative distance": (("--max-relative-positions", "-1"), ("--max-relative-positions", "-1", "whole number")),
     "gate of one stage": (
@@ -26,6 +26,8 @@ REFUSED = {
         ("--relative-values", "--max-relative-positions", "0"),
         ("relative positions on the values", "above 0"),
     ),
+    "parts of no LSTM": (("--dlstm-share", "none"), ("--encoder-ode-scheme", "depth-wise LSTM", "'dlstm' alone")),
+    "unknown part": (("--dlstm-merge", "mul"), ("--dlstm-merge", "mul", "add", "concat")),
     "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
