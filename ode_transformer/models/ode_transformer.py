@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
-from ode_transformer.arguments import clip_distance, positive_int, probability
+from ode_transformer.arguments import clip_distance, finite_float, positive_int, probability
 from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
@@ -107,6 +107,11 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--dlstm-share", {"choices": SHARES}, "what layers share: the gates, gates and hidden state, or nothing"),
         ("--dlstm-first-cell", {"choices": FIRST_CELLS}, "the cell below the first layer"),
         (
+            "--dlstm-forget-bias",
+            {"type": finite_float, "metavar": "B"},
+            "start of the forget gate's bias, above 0: open",
+        ),
+        (
             "--post-norm",
             {"action": "store_true"},
             "normalise after each sub-layer; goes with --ode-function layer-output",
@@ -167,6 +172,7 @@ PLAIN: dict[str, Any] = {
     "dlstm_merge": "add",
     "dlstm_share": "gates",
     "dlstm_first_cell": "zero",
+    "dlstm_forget_bias": 0.0,
     "relative_values": False,
     "word_dropout_prob": 0.0,
 }

@@ -37,7 +37,9 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         steps=cfg.ode_steps,
         stage_parameters=cfg.ode_stage_parameters,
         splitting=cfg.layer_splitting,
-        lstm=LSTMChoice(cfg.dlstm_hidden, cfg.dlstm_merge, cfg.dlstm_share, cfg.dlstm_first_cell),
+        lstm=LSTMChoice(
+            cfg.dlstm_hidden, cfg.dlstm_merge, cfg.dlstm_share, cfg.dlstm_first_cell, cfg.dlstm_forget_bias
+        ),
         history=options.layer_history,
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,

@@ -47,12 +47,14 @@ class LSTMChoice:
     :param merge: one of ``MERGES``: how the attentions of a decoder layer become one input
     :param share: one of ``SHARES``: what the layers of a stack have in common: gates, gates and hidden, or nothing
     :param first_cell: one of ``FIRST_CELLS``
+    :param forget_bias: where the shift of the forget gate's normalisation starts
     """
 
     hidden: str = "ffn"
     merge: str = "add"
     share: str = "gates"
     first_cell: str = "zero"
+    forget_bias: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,13 @@ class LSTMState(DepthState):
 class Gates(nn.Module):
     """i, f and g by one projection; each of the three is normalised by itself. [..., 2·dim] -> 3 of [..., dim]."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, forget_bias: float = 0.0) -> None:
         super().__init__()
         self.projection = linear(2 * dim, 3 * dim)
         for weight in self.projection.weight.data.chunk(3):  # as the three matrices that it is
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
-        self.bias = nn.Parameter(torch.zeros(3, dim))
+        self.bias = nn.Parameter(torch.tensor([0.0, forget_bias, 0.0])[:, None].repeat(1, dim))
 
     def forward(self, v: Tensor) -> tuple[Tensor, ...]:
         z = self.projection(v).unflatten(-1, self.weight.shape)  # [..., 3, dim]
@@ -134,7 +136,7 @@ class DepthWiseLSTM(DepthScheme):
     def __init__(self, choice: LSTMChoice, layers: int, attentions: int, dim: int, sizes: HiddenSizes) -> None:
         super().__init__()
         own_gates, own_hidden = choice.share == "none", choice.share != "all"
-        self.gates = nn.ModuleList(Gates(dim) for _ in range(layers if own_gates else 1))
+        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias) for _ in range(layers if own_gates else 1))
         self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(layers if own_hidden else 1))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None

@@ -33,6 +33,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "sub-layers": {"ode_coefficients": "scalar", "ode_function_scope": "san/ffn", **both(ode_scheme="rk4")},
     "one sub-layer": {"ode_coefficients": "scalar", "ode_function_scope": "ffn", **both(ode_scheme="rk2")},
     "repeat": both(ode_scheme="repeat"),
+    "dlstm": both(ode_scheme="dlstm", layer_history="none"),
+    "dlstm with history": {"dlstm_share": "none", **both(ode_scheme="dlstm", layer_history="dlcl")},
     "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
     "post-norm": {"post_norm": True, "ode_function": "layer-output"},
     "post-norm without history": {

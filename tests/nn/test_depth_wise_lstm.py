@@ -103,7 +103,7 @@ def by_the_equations(choice, scheme, attentions, token):
 
 
 @pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda c: "-".join(vars(c).values()))
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda c: "-".join(map(str, vars(c).values())))
 def test_every_choice_is_the_equations(choice: LSTMChoice, stack: str) -> None:
     scheme, attentions = make(choice, stack)
     y0 = torch.randn(2, 3, DIM, dtype=torch.float64)
@@ -188,6 +188,19 @@ def test_a_layer_is_a_function_of_output_and_cell() -> None:
     torch.testing.assert_close(scheme.step(layers[2], replaced).y, through(scheme, attentions, y0))
     other = scheme.replaced((made[0], made[1] + 1), layers[1], depth_state)
     assert not torch.allclose(scheme.step(layers[2], other).y, through(scheme, attentions, y0))
+
+
+def test_gates_start_half_open_but_for_the_forget_gate_on_request() -> None:
+    """The mean over many inputs, whose normalised projections lie about 0 on both sides."""
+    for forget_bias, opened in ((0.0, 0.5), (2.0, 0.86)):
+        torch.manual_seed(0)
+        scheme = build_scheme(DepthChoice("dlstm", lstm=LSTMChoice(forget_bias=forget_bias)), 1, ("self_attn",), 64)
+        i, f, g = (gate.mean().item() for gate in scheme.gates[0](torch.randn(500, 128)))
+        assert (i, f, g) == (
+            pytest.approx(0.5, abs=0.02),
+            pytest.approx(opened, abs=0.02),
+            pytest.approx(0.5, abs=0.02),
+        )
 
 
 def test_dropout_acts_on_the_inner_layer_and_on_h() -> None:

@@ -27,6 +27,7 @@ REFUSED = {
         ("relative positions on the values", "above 0"),
     ),
     "parts of no LSTM": (("--dlstm-share", "none"), ("--encoder-ode-scheme", "depth-wise LSTM", "'dlstm' alone")),
+    "bias that is no number": (("--dlstm-forget-bias", "nan"), ("--dlstm-forget-bias", "nan is not a number")),
     "unknown part": (("--dlstm-merge", "mul"), ("--dlstm-merge", "mul", "add", "concat")),
     "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
