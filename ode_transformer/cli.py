@@ -25,6 +25,7 @@ COMMANDS = {
         "checkpoints of the authors' released code under the names of this package",
     ),
     "splitting-error": ("ode_transformer.analysis.splitting_error", "how exact a step of a splitting is, measured"),
+    "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
     "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
 }
 

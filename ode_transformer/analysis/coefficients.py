@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.arguments import positive_int
-from ode_transformer.errors import UserError
+from ode_transformer.evaluation.sentences import read_sentences
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.numerics import RungeKutta
 
@@ -102,38 +100,13 @@ def table(rows: list[StageWeights]) -> str:
     return "\n".join(lines)
 
 
-def read_sentences(task: Any, split: str, count: int) -> list[dict[str, Any]]:
-    """The first sentences of a binarised data set, without those that no model of the task takes.
-
-    :raises ValueError: the data are broken, or none are left; fairseq raises ``AssertionError`` and ``OSError``, too
-    """
-    task.load_dataset(split)
-    dataset = task.dataset(split)
-    rows = [dataset[number] for number in range(min(count, len(dataset)))]
-    dictionaries = (task.source_dictionary, task.target_dictionary)
-    for side, dictionary, longest in zip(("source", "target"), dictionaries, task.max_positions(), strict=True):
-        if any(row[side].max() >= len(dictionary) for row in rows):
-            raise ValueError("it has tokens that are not in the dictionary")
-        rows = [row for row in rows if len(row[side]) <= longest]
-    if not rows:
-        raise ValueError("it has no sentence that the model takes")
-    return rows
-
-
 def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
     """The stage weights of a checkpoint on the first sentences of a binarised data set.
 
     :raises UserError: the checkpoint or the data cannot be read
     """
     model, _, task = load_trained_model(path, data)
-    failure = ""
-    with contextlib.redirect_stderr(io.StringIO()):  # fairseq's reader, when it fails, fails again when it is deleted
-        try:
-            rows = read_sentences(task, split, sentences)
-        except (AssertionError, OSError, ValueError) as error:
-            failure = str(error)
-    if failure:
-        raise UserError(f"{data}: no data of the split {split!r} that belongs to {path}: {failure}")
+    rows = read_sentences(task, path, data, split, sentences)
     collate = task.dataset(split).collater
     batches = [collate(rows[start : start + 64])["net_input"] for start in range(0, len(rows), 64)]
     return stage_weights(model, batches, task.source_dictionary.pad())
