@@ -20,6 +20,10 @@ COMMANDS = {
     ),
     "translate": ("ode_transformer.evaluation.translate", "translate text, line by line"),
     "coefficients": ("ode_transformer.analysis.coefficients", "the stage weights of a trained model, layer by layer"),
+    "probe-linear": (
+        "ode_transformer.analysis.probe_linear",
+        "what a model loses when one of its layers becomes a linear map",
+    ),
     "convert": (
         "ode_transformer.released",
         "checkpoints of the authors' released code under the names of this package",
@@ -46,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_name)
             module.add_arguments(subparser)
             run = module.run
-    args = parser.parse_args(argv)
+    args = parser.parse_args(argv, argparse.Namespace(words=argv))  # for a record of the command
     assert run is not None  # the parser accepts no command that is not in the table
     try:
         status: int = run(args)

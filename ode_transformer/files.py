@@ -36,6 +36,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.close(directory)
 
 
+def write_text(path: Path, text: str) -> None:
+    """A whole UTF-8 text, as :func:`replacing` writes it."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
 def require_place(path: Path) -> None:
     """Refuses, before any work is done, a path at which ``replacing`` could put no file.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.arguments import positive_int
-from ode_transformer.evaluation.sentences import read_sentences
+from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.numerics import RungeKutta
 
@@ -106,9 +106,9 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     :raises UserError: the checkpoint or the data cannot be read
     """
     model, _, task = load_trained_model(path, data)
-    rows = read_sentences(task, path, data, split, sentences)
-    collate = task.dataset(split).collater
-    batches = [collate(rows[start : start + 64])["net_input"] for start in range(0, len(rows), 64)]
+    part = Split(model, task, data, split, path)
+    numbers = part.numbers(sentences)
+    batches = [part.sample(numbers[start : start + 64])["net_input"] for start in range(0, len(numbers), 64)]
     return stage_weights(model, batches, task.source_dictionary.pad())
 
 

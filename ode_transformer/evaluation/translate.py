@@ -14,7 +14,7 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,22 @@ def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None 
     sources = encode(hub, lines, name, max_tokens)
     positions = list(sources)
     translations = [""] * len(lines)
-    for start in range(0, len(positions), _AT_ONCE):
-        some = positions[start : start + _AT_ONCE]
-        found = hub.generate([sources[position] for position in some], **search)
+    for position, tokens in zip(positions, best(hub, [sources[p] for p in positions], **search), strict=True):
+        translations[position] = plain(hub.decode(tokens))
+    return translations
+
+
+def best(hub: Any, sources: Sequence[Any], **search: Any) -> Iterator[Any]:
+    """Token numbers of the best hypothesis for each source, in the same order.
+
+    :param search: as for :func:`translate`
+    """
+    for start in range(0, len(sources), _AT_ONCE):
+        some = sources[start : start + _AT_ONCE]
+        found = hub.generate(some, **search)
         if len(found) != len(some):  # fairseq sorts by length, and leaves lines out under some settings
             raise RuntimeError(f"fairseq translated {len(found)} of {len(some)} lines")
-        for position, hypotheses in zip(some, found, strict=True):
-            translations[position] = plain(hub.decode(hypotheses[0]["tokens"]))
-    return translations
+        yield from (hypotheses[0]["tokens"] for hypotheses in found)
 
 
 def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
@@ -106,28 +114,46 @@ def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
         raise UserError(f"{file}: not a file of {name}: {said.getvalue() or error}") from error
 
 
-def load(args: argparse.Namespace) -> Any:
-    """fairseq's ``GeneratorHubInterface`` for the model, on the GPU if there is one."""
+def load_hub(
+    path: Path,
+    data: Path,
+    source: str | None,
+    target: str | None,
+    batch_size: int,
+    max_tokens: int | None = None,
+    cpu: bool = False,
+) -> Any:
+    """fairseq's ``GeneratorHubInterface`` for the model, on the GPU if there is one; it knows no pieces.
+
+    :param batch_size: lines in a batch
+    :param max_tokens: tokens in a batch; None for any number
+    :param cpu: use no GPU
+    :raises UserError: as ``load_trained_model``, and if a parameter is not a finite number
+    """
     import torch
     from fairseq.hub_utils import GeneratorHubInterface
 
-    on_gpu = torch.cuda.is_available() and not args.cpu
-    if args.fp16 and not on_gpu:
-        raise UserError("--fp16 needs a GPU")
-    directory = args.path.parent
-    bpe = build_bpe(args.bpe, args.bpe_model, directory)
-    model, options, task = load_trained_model(args.path, args.data or directory, args.source_lang, args.target_lang)
+    model, options, task = load_trained_model(path, data, source, target)
     for parameter, values in model.named_parameters():
         if not values.isfinite().all():  # fairseq's search would fail without a word about it
-            raise UserError(f"{args.path}: the parameter {parameter!r} has a value that is infinite or not a number")
+            raise UserError(f"{path}: the parameter {parameter!r} has a value that is infinite or not a number")
     # As in fairseq-interactive, what the training was told of pieces and batches does not matter here.
     options.bpe = options.tokenizer = None
-    options.dataset.batch_size, options.dataset.max_tokens = args.batch_size, args.max_tokens
+    options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
     hub = GeneratorHubInterface(options, task, [model])
+    return hub.cuda() if torch.cuda.is_available() and not cpu else hub
+
+
+def load(args: argparse.Namespace) -> Any:
+    """The hub that the options ask for, with its pieces."""
+    directory = args.path.parent
+    bpe = build_bpe(args.bpe, args.bpe_model, directory)
+    languages = args.source_lang, args.target_lang
+    hub = load_hub(args.path, args.data or directory, *languages, args.batch_size, args.max_tokens, args.cpu)
+    if args.fp16 and hub.device.type == "cpu":
+        raise UserError("--fp16 needs a GPU")
     hub.bpe = bpe
-    if args.fp16:
-        hub.half()
-    return hub.cuda() if on_gpu else hub
+    return hub.half() if args.fp16 else hub
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -28,8 +28,8 @@ from ode_transformer.recipes.files import place
 from ode_transformer.recipes.parallel_text import digest
 from ode_transformer.recipes.quickstart import on_gpu, progress
 from ode_transformer.recipes.sentence_data import Labelled
-from ode_transformer.recipes.steps import Steps
 from ode_transformer.recipes.vocabulary import MODEL
+from ode_transformer.steps import Steps
 
 CONFIG = finetuning.PACKAGE.parent / "configs" / "bert_demo.yaml"
 TEXT = Path("quickstart/en-de/corpus/train.en")

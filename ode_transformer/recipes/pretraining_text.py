@@ -23,8 +23,8 @@ from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import commands
 from ode_transformer.recipes.parallel_text import digest
-from ode_transformer.recipes.steps import Steps
 from ode_transformer.recipes.vocabulary import MODEL, learn
+from ode_transformer.steps import Steps
 
 VALID_SHARE = 1 / 200
 SPLITS = ("train", "valid")

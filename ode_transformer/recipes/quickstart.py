@@ -24,7 +24,7 @@ from ode_transformer.numerics import scheme_names
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, training, vocabulary
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.recipe import QuickstartRecipe, read_recipe
-from ode_transformer.recipes.steps import Steps
+from ode_transformer.steps import Steps
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONFIGS = PACKAGE.parent / "configs"

@@ -26,13 +26,13 @@ from ode_transformer.analysis import scaling
 from ode_transformer.analysis.scaling import Size, Step
 from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.sentences import batched, read_sentences
+from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.teacher_forcing import cross_entropy, teacher_forced
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.recipes import commands, quickstart, training
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.quickstart import PACKAGE, on_gpu, progress
-from ode_transformer.recipes.steps import Steps
+from ode_transformer.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> flo
     fairseq's log has three decimals, too few for a difference of losses.
     """
     model, _, task = load_trained_model(checkpoint, data)
-    rows = read_sentences(task, checkpoint, data, "valid")
-    batches = batched(task, "valid", rows, max_tokens)
+    valid = Split(model, task, data, "valid", checkpoint)
+    batches = map(valid.sample, valid.batches(None, max_tokens))
     return cross_entropy(teacher_forced(model.cuda() if on_gpu() else model, batches, task.target_dictionary.pad()))
 
 

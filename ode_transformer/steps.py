@@ -8,7 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.recipes.files import place
+from ode_transformer.files import write_text
+
+
+def say_aloud(line: str) -> None:
+    print(f"\n== {line}", flush=True)
 
 
 class Steps:
@@ -19,11 +23,13 @@ class Steps:
 
     :param directory: where the digests of completed steps are kept
     :param before: digest of what these steps build on
+    :param say: told what is done and what has been done already
     """
 
-    def __init__(self, directory: Path, before: str = "") -> None:
+    def __init__(self, directory: Path, before: str = "", say: Callable[[str], None] = say_aloud) -> None:
         self.directory = directory
         self.digest = before
+        self.say = say
 
     def digest_of(self, request: Any) -> str:
         """Digest of a request after the steps so far."""
@@ -45,10 +51,11 @@ class Steps:
         digest = self.digest_of([name, request])
         record = self.directory / f"{name}.done"
         if self.has_done(name, request, result):
-            print(f"\n== {name}: already done", flush=True)
+            self.say(f"{name}: already done")
         else:
-            print(f"\n== {name}", flush=True)
+            self.say(name)
             record.unlink(missing_ok=True)
             make()
-            place(self.directory, {record.name: digest}, record.name)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_text(record, digest)
         self.digest = digest

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.recipes.steps import Steps
+from ode_transformer.steps import Steps
 
 
 def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) -> list[str]:

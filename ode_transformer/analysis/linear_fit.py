@@ -1,0 +1,94 @@
+"""The linear map that comes nearest to a function, by least squares in one pass over its arguments and values.
+
+    minimise Σ_n ‖W x_n + b − y_n‖²        x_n in R^p, y_n in R^q, n = 1 … N
+
+With the means x̄ and ȳ, S_xx = Σ (x_n − x̄)(x_n − x̄)ᵀ, S_yx = Σ (y_n − ȳ)(x_n − x̄)ᵀ and S_yy = Σ ‖y_n − ȳ‖²:
+
+    W = S_yx S_xx⁺,   b = ȳ − W x̄,   R² = 1 − (S_yy − tr(W S_yxᵀ)) / S_yy
+
+S_xx⁺ is the inverse, or the pseudo-inverse where the arguments lie in a subspace, as behind a layer normalisation:
+then W is the smallest of the maps that fit equally well. All of it in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Arguments in single precision: what varies by less than this, against the largest variation, is their rounding.
+_PRECISION = torch.finfo(torch.float32).eps
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """y ≈ W x + b.
+
+    :param weight: W, [q, p]
+    :param bias: b, [q]
+    :param positions: N
+    :param rank: in how many directions the arguments vary, at most p
+    :param r_squared: share of the values' variation that the map explains, 1 for a linear function
+    """
+
+    weight: Tensor
+    bias: Tensor
+    positions: int
+    rank: int
+    r_squared: float
+
+
+@dataclass(frozen=True)
+class LinearSums:
+    """All that the fit has to know about the pairs seen so far.
+
+    :param x: Σ x, [p]; likewise ``y`` [q]
+    :param xx: Σ x xᵀ, [p, p]
+    :param yx: Σ y xᵀ, [q, p]
+    :param yy: Σ ‖y‖², []
+    """
+
+    count: int
+    x: Tensor
+    y: Tensor
+    xx: Tensor
+    yx: Tensor
+    yy: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> LinearSums:
+        """The sums over N pairs, x [N, p] and y [N, q]."""
+        x, y = x.double(), y.double()
+        return cls(len(x), x.sum(0), y.sum(0), x.T @ x, y.T @ x, y.square().sum())
+
+    def __add__(self, other: LinearSums) -> LinearSums:
+        return LinearSums(
+            self.count + other.count,
+            self.x + other.x,
+            self.y + other.y,
+            self.xx + other.xx,
+            self.yx + other.yx,
+            self.yy + other.yy,
+        )
+
+    def fit(self) -> LinearFit:
+        """The nearest linear map.
+
+        :raises ValueError: fewer pairs than the p + 1 unknowns of each output
+        """
+        unknowns = len(self.x) + 1
+        if self.count < unknowns:
+            raise ValueError(f"{self.count} positions do not determine the {unknowns} unknowns of each output")
+        mean_x, mean_y = self.x / self.count, self.y / self.count
+        s_xx = self.xx - self.count * mean_x.outer(mean_x)
+        s_yx = self.yx - self.count * mean_y.outer(mean_x)
+        s_yy = self.yy - self.count * mean_y.square().sum()
+        # S_xx = V diag(λ) Vᵀ, without the directions in which x does not vary
+        values, vectors = torch.linalg.eigh(s_xx)
+        kept = values > len(values) * _PRECISION**2 * values.max()
+        values, vectors = values[kept], vectors[:, kept]
+        weight = (s_yx @ vectors / values) @ vectors.T
+        unexplained = (s_yy - (weight * s_yx).sum()).clamp(min=0)
+        r_squared = 1 - (unexplained / s_yy).item() if s_yy > 0 else 1.0
+        return LinearFit(weight, mean_y - weight @ mean_x, self.count, len(values), r_squared)
