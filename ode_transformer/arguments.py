@@ -49,3 +49,20 @@ def length_penalty(text: str) -> float:
     if not -100 <= value <= 100:
         raise argparse.ArgumentTypeError(f"{text} is not a number from -100 to 100")
     return value
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of a command that decodes a part of a binarised data set."""
+    parser.add_argument(
+        "--remove-bpe", nargs="?", const="@@ ", metavar="KIND", help="pieces to join, as in fairseq-generate"
+    )
+    parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
+    parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
+    parser.add_argument("--max-len-a", type=float, default=0.0, help="tokens at most: a·source + b (default: 0)")
+    parser.add_argument("--max-len-b", type=positive_int, default=200, help="likewise (default: 200)")
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
+    )
+    parser.add_argument("--source-lang", metavar="LANG", help="where neither a checkpoint nor DATA names it")
+    parser.add_argument("--target-lang", metavar="LANG", help="likewise")
+    parser.add_argument("--cpu", action="store_true", help="use no GPU")
