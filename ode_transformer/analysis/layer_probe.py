@@ -11,12 +11,11 @@ What is done is kept in a folder, so that the same request goes on after an inte
 from __future__ import annotations
 
 import argparse
-import hashlib
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from ode_transformer.analysis.layer_replacement import (
     sums_of_batch,
 )
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.analysis.probe_files import content_of, load_fit, load_sums, save_fit, save_sums
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
@@ -68,15 +68,6 @@ class Pace:
             return False
         self.saved = time.monotonic()
         return True
-
-
-def content_of(paths: Iterable[Path]) -> str:
-    """A digest of what is in the files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 class Probe:
@@ -141,9 +132,12 @@ class Probe:
     def fit(self) -> dict[LayerPlace, LinearFit]:
         """Of all layers, by least squares: those that are missing in one pass."""
         request = ["fit", self.train_content, self.args.max_train_sentences, self.args.max_tokens]
-        files = {place: self.file(place, "least-squares") for place in self.places}
-        missing = [p for p in self.places if not self.steps(*request).has_done(f"fit {p}", None, files[p])]
         kept = self.output / "solutions" / "sums.pt"
+
+        def file(place: LayerPlace) -> Path:
+            return self.file(place, "least-squares")
+
+        missing = [p for p in self.places if not self.steps(*request).has_done(f"fit {p}", None, file(p))]
         sums = self.collect(missing, kept, self.steps(*request).digest) if missing else {}
 
         def solve(place: LayerPlace) -> None:
@@ -152,40 +146,36 @@ class Probe:
             except ValueError as error:
                 raise UserError(f"{place}: {error}: give more training data (--max-train-sentences)") from error
             say(f"  R² {found.r_squared:.4f} of {found.positions:,} positions")
-            save_fit(found, files[place])
+            save_fit(found, file(place))
 
-        for place in self.places:
-            self.steps(*request)(f"fit {place}", None, files[place], lambda place=place: solve(place))
+        for place in dict.fromkeys(
+            [*self.places, *sums]
+        ):  # an interrupted pass may have been for more than are asked for
+            self.steps(*request)(f"fit {place}", None, file(place), lambda place=place: solve(place))
         kept.unlink(missing_ok=True)
-        return {place: load_fit(file, self.hub.device) for place, file in files.items()}
+        return {place: load_fit(file(place), self.hub.device) for place in self.places}
 
     def collect(self, missing: Sequence[LayerPlace], kept: Path, request: str) -> dict[LayerPlace, LinearSums]:
-        """One pass over the training data, saved in ``kept`` every so often."""
-        sums: dict[LayerPlace, LinearSums] = {}
-        start = 0
+        """One pass over the training data for the layers that are ``missing``, saved in ``kept`` every so often."""
+        position, sums = 0, dict[LayerPlace, LinearSums]()
         if kept.exists():
-            state = load_checkpoint(kept)
-            if state["request"] == request and set(missing) <= set(places := [LayerPlace(*p) for p in state["places"]]):
-                missing, start = places, state["position"]
-                sums = unpack(state["model"], missing if start else [], self.hub.device)
-                say(f"the pass over the training data goes on at batch {start + 1:,}")
-
-        def save(position: int) -> None:
-            places = [tuple(place) for place in missing]
-            save_checkpoint({"request": request, "places": places, "position": position, "model": pack(sums)}, kept)
-
+            before, places, done, found = load_sums(kept, self.hub.device)
+            if before == request and set(missing) <= set(places):
+                missing, position, sums = places, done, found
+                say(f"the pass over the training data goes on at batch {position + 1:,}")
         say(f"sums over {sum(map(len, self.batches)):,} sentences of {self.args.train_subset}")
         if left_out := int(self.train.too_long[: self.args.max_train_sentences].sum()):
             say(f"  {left_out:,} more are longer than the model takes and left out")
         pace = Pace("batches", len(self.batches))
-        for position in range(start, len(self.batches)):
+        while position < len(self.batches):
             sample = self.sample(self.batches[position])
             for place, more in sums_of_batch(self.model, sample["net_input"], missing, self.padding_idx).items():
                 sums[place] = sums[place] + more if place in sums else more
-            pace.tell(position + 1)
+            position += 1
+            pace.tell(position)
             if pace.should_save():
-                save(position + 1)
-        save(len(self.batches))
+                save_sums(kept, request, missing, position, sums)
+        save_sums(kept, request, missing, position, sums)
         return sums
 
     def distil(self, place: LayerPlace, start: LinearFit) -> LinearFit:
@@ -295,35 +285,3 @@ class Probe:
             "full": asdict(full),
             "layers": layers,
         }
-
-
-def save_fit(fit: LinearFit, path: Path) -> None:
-    numbers = {field.name: getattr(fit, field.name) for field in fields(fit)}
-    solution = {name: numbers.pop(name).cpu() for name in ("weight", "bias")}
-    save_checkpoint({"model": solution, **numbers}, path)
-
-
-def load_fit(path: Path, device: torch.device) -> LinearFit:
-    state = load_checkpoint(path)
-    solution = {name: tensor.to(device) for name, tensor in state.pop("model").items()}
-    return LinearFit(**solution, **state)
-
-
-def pack(sums: Mapping[LayerPlace, LinearSums]) -> dict[str, Tensor]:
-    """Sums as a flat dictionary of tensors, which is what checkpoints hold."""
-    return {
-        f"{place.stack}.{place.number}.{field.name}": torch.as_tensor(getattr(entry, field.name)).cpu()
-        for place, entry in sums.items()
-        for field in fields(entry)
-    }
-
-
-def unpack(
-    state: Mapping[str, Tensor], places: Iterable[LayerPlace], device: torch.device
-) -> dict[LayerPlace, LinearSums]:
-    sums = {}
-    for place in places:
-        values = {field.name: state[f"{place.stack}.{place.number}.{field.name}"] for field in fields(LinearSums)}
-        count = int(values.pop("count"))
-        sums[place] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
-    return sums
