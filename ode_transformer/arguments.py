@@ -3,6 +3,8 @@
 import argparse
 import math
 
+PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
+
 
 def positive_int(text: str) -> int:
     """A whole number from 1 on."""
@@ -54,12 +56,11 @@ def length_penalty(text: str) -> float:
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of a command that decodes a part of a binarised data set."""
     parser.add_argument(
-        "--remove-bpe", nargs="?", const="@@ ", metavar="KIND", help="pieces to join, as in fairseq-generate"
+        "--remove-bpe", nargs="?", const="@@ ", choices=PIECES, help="join pieces, as fairseq-generate does"
     )
     parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
     parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
-    parser.add_argument("--max-len-a", type=float, default=0.0, help="tokens at most: a·source + b (default: 0)")
-    parser.add_argument("--max-len-b", type=positive_int, default=200, help="likewise (default: 200)")
+    parser.add_argument("--max-len-b", type=positive_int, default=200, help="tokens in a translation (default: 200)")
     parser.add_argument(
         "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
     )

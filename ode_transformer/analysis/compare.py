@@ -26,6 +26,7 @@ from ode_transformer.arguments import add_search_arguments, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.scores import TOKENIZERS, bleu
 from ode_transformer.files import replacing, write_text
+from ode_transformer.progress import say
 
 LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and target positions
 
@@ -118,8 +119,7 @@ def run(args: argparse.Namespace) -> int:
     warnings.filterwarnings("ignore", message="'pin_memory'")  # which fairseq asks for with or without a GPU
     systems = parse_systems(args.system)
     new_figure(1, 1)  # if there is no matplotlib, it should be known now
-    from ode_transformer.analysis.layer_probe import say  # here, because fairseq tells that it is imported, too
-    from ode_transformer.analysis.system_results import System
+    from ode_transformer.analysis.system_results import System  # here, because fairseq tells that it is imported, too
 
     results: dict[str, Results] = {}
     contents: dict[str, str] = {}

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.layer_probe import Pace, content_of, say
 from ode_transformer.analysis.token_accuracy import TokenAccuracy
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.attention_maps import AttentionMap, attention_maps
@@ -25,7 +24,8 @@ from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.teacher_forcing import teacher_forced
 from ode_transformer.evaluation.translate import best, load_hub, plain
-from ode_transformer.files import write_text
+from ode_transformer.files import content_of, write_text
+from ode_transformer.progress import Pace, say
 from ode_transformer.steps import Steps
 
 
@@ -89,7 +89,7 @@ class System:
     def hypotheses(self) -> list[str]:
         """The best translation of each sentence; searched for unless that has been done."""
         args, result = self.args, self.directory / "hypotheses.txt"
-        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
 
         def make() -> None:
             sources = [row["source"] for row in self.split.rows(self.lines)]

@@ -108,10 +108,8 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Sco
 
 def length_ratio(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float | None:
     """Tokens of all hypotheses / tokens of all references, as BLEU counts them; None if the references have none."""
-    from sacrebleu.metrics.bleu import BLEU
-
     _require_pairs(hypotheses, references)
-    result = BLEU(tokenize=tokenize, force=True).corpus_score(hypotheses, [references])
+    result = bleu_metric(tokenize, False).corpus_score(hypotheses, [references])
     return result.sys_len / result.ref_len if result.ref_len else None
 
 
