@@ -14,6 +14,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class Probe:
         for place in dict.fromkeys(
             [*self.places, *sums]
         ):  # an interrupted pass may have been for more than are asked for
-            self.steps(*request)(f"fit {place}", None, file(place), lambda place=place: solve(place))
+            self.steps(*request)(f"fit {place}", None, file(place), partial(solve, place))
         kept.unlink(missing_ok=True)
         return {place: load_fit(file(place), self.hub.device) for place in self.places}
 
@@ -170,6 +171,8 @@ class Probe:
                 generator = torch.Generator().manual_seed(self.args.seed + epoch)
                 number = torch.randperm(len(self.batches), generator=generator)[index]
                 loss = training.step(self.sample(self.batches[number]), self.padding_idx)
+                if training.update == 1:
+                    say(f"  loss {loss:.4f} nats per token in the first batch")
                 pace.tell(training.update, f", loss {loss:.4f} nats per token")
                 if pace.should_save():
                     save_checkpoint({"request": digest, "training": training.state_dict(), "model": {}}, kept)
@@ -200,7 +203,7 @@ class Probe:
     def decode(self, place: LayerPlace | None, fit: LinearFit | None) -> Path:
         """Translates the test set, with one layer replaced or none."""
         args = self.args
-        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+        search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
         request = ["decode", self.test_content, search, args.batch_size, args.remove_bpe]
         if place is None:
             name, path = "decode the whole model", self.output / "hypotheses" / "none.txt"

@@ -44,15 +44,16 @@ class Split:
 
         :raises UserError: none are left
         """
-        kept = [number for number in range(len(self.too_long[:count])) if not self.too_long[number]]
+        kept: list[int] = np.flatnonzero(~self.too_long[:count]).tolist()
         if not kept:
             raise UserError(f"{self.described}: it has no sentence that the model takes")
         return kept
 
     def batches(self, count: int | None, max_tokens: int) -> list[list[int]]:
         """:meth:`numbers` sorted by length, divided into batches of at most so many tokens, padding included."""
+        numbers = np.array(self.numbers(count))
         batches: list[list[int]] = [[]]
-        for number in sorted(self.numbers(count), key=lambda number: self.lengths[number]):
+        for number in numbers[np.argsort(self.lengths[numbers], kind="stable")].tolist():
             if batches[-1] and (len(batches[-1]) + 1) * self.lengths[number] > max_tokens:
                 batches.append([])
             batches[-1].append(number)
