@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ PAIRS = [("▁The s", "▁D er e"), ("s s s s s s", "e"), ("▁The", "e e r e r"
 
 
 @pytest.fixture(scope="module")
-def loaded(untrained: Path) -> tuple[Any, Any, Split]:
+def loaded(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Split]:
     """Model, task and data."""
-    folder = untrained.parent
+    folder = shutil.copytree(untrained.parent, tmp_path_factory.mktemp("forced") / "model")
     binarise(folder, "forced", PAIRS)
-    model, _, task = load_trained_model(untrained, folder)
-    return model, task, Split(model, task, folder, "forced", untrained)
+    model, _, task = load_trained_model(folder / "model.pt", folder)
+    return model, task, Split(model, task, folder, "forced", folder / "model.pt")
 
 
 def test_batches_agree_with_single_sentences(loaded: tuple[Any, Any, Split]) -> None:
