@@ -18,10 +18,10 @@ import shlex
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ode_transformer.analysis.compare_tables import Results, TestSet, tables
 from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.analysis.system_results import ShownMap, System
 from ode_transformer.arguments import add_search_arguments, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.scores import TOKENIZERS, bleu
@@ -31,7 +31,7 @@ from ode_transformer.progress import say
 LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and target positions
 
 
-def draw_map(shown: Any, system: str, path: Path) -> None:
+def draw_map(shown: ShownMap, system: str, path: Path) -> None:
     """Weights as shades, a token for each line and column."""
     lines, columns = shown.tokens
     figure = new_figure(1.8 + 0.32 * len(columns), 1.5 + 0.28 * len(lines))
@@ -49,7 +49,7 @@ def draw_map(shown: Any, system: str, path: Path) -> None:
         figure.savefig(file, format="png", dpi=120)
 
 
-def write_maps(maps: Sequence[Any], system: str, folder: Path) -> None:
+def write_maps(maps: Sequence[ShownMap], system: str, folder: Path) -> None:
     """A plot and the weights of each map."""
     folder.mkdir(exist_ok=True)
     for shown in maps:
@@ -119,7 +119,6 @@ def run(args: argparse.Namespace) -> int:
     warnings.filterwarnings("ignore", message="'pin_memory'")  # which fairseq asks for with or without a GPU
     systems = parse_systems(args.system)
     new_figure(1, 1)  # if there is no matplotlib, it should be known now
-    from ode_transformer.analysis.system_results import System  # here, because fairseq tells that it is imported, too
 
     results: dict[str, Results] = {}
     contents: dict[str, str] = {}

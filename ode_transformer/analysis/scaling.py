@@ -162,16 +162,18 @@ def size_of(args: argparse.Namespace) -> Size:
     """
     if not hasattr(args, "decoder_ffn_embed_dim"):
         raise UserError(f"--arch {args.arch}: not an architecture with an encoder and a decoder")
-    dim, inner = args.encoder_embed_dim, args.encoder_ffn_embed_dim
-    if (args.decoder_embed_dim, args.decoder_ffn_embed_dim) != (dim, inner):
+    names = [name for name in ("encoder", "decoder") if getattr(args, f"{name}_layers")]
+    widths = {(getattr(args, f"{name}_embed_dim"), getattr(args, f"{name}_ffn_embed_dim")) for name in names}
+    if len(widths) != 1:
         raise UserError(f"--arch {args.arch}: encoder and decoder have to be equally wide, Eq. 8 has one e and one w")
+    ((dim, inner),) = widths
     now, twice = (bare(args, encoder_ffn_embed_dim=n, decoder_ffn_embed_dim=n) for n in (inner, 2 * inner))
     stacks = {}
-    for name in ("encoder", "decoder"):
-        if layers := len(getattr(getattr(now, name), "layers", ())):
-            all_of_it, more = (_matrices(getattr(model, name).layers[0]) for model in (now, twice))
-            ffn = (more - all_of_it) / inner / dim
-            stacks[name] = Stack(layers, all_of_it / dim**2 - ffn * inner / dim, ffn)
+    for name in names:
+        layers = getattr(now, name).layers
+        all_of_it, more = (_matrices(getattr(model, name).layers[0]) for model in (now, twice))
+        ffn = (more - all_of_it) / inner / dim
+        stacks[name] = Stack(len(layers), all_of_it / dim**2 - ffn * inner / dim, ffn)
     return Size(stacks, dim, inner)
 
 

