@@ -43,6 +43,8 @@ from ode_transformer.modules.depth import DepthStack
 from ode_transformer.progress import Pace, say
 from ode_transformer.steps import Steps
 
+AT_ONCE = 400  # sentences that are translated between two reports
+
 
 class Probe:
     """A model, its data, and the folder of what has been found out about it.
@@ -55,8 +57,7 @@ class Probe:
         self.args, self.output = args, args.output
         of_nll = {name: getattr(args, name) for name in ("updates", "lr", "seed")}
         self.objective = of_nll if args.objective == "nll" else {}
-        languages = args.source_lang, args.target_lang
-        self.hub = load_hub(args.path, args.data, *languages, args.batch_size, cpu=args.cpu)
+        self.hub = load_hub(args.path, args.data, args.source_lang, args.target_lang, args.batch_size, cpu=args.cpu)
         self.model, self.task = self.hub.models[0], self.hub.task
         self.padding_idx = self.task.source_dictionary.pad()
         self.places = self._places()
@@ -68,8 +69,8 @@ class Probe:
         self.batches = self.train.batches(args.max_train_sentences, args.max_tokens)
         for folder in ("solutions", "hypotheses", "steps"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
-        dictionaries = sorted(args.data.glob("dict.*.txt"))
-        self.model_content = content_of([args.path, *dictionaries])
+        self.languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        self.model_content = content_of([args.path, *(args.data / f"dict.{name}.txt" for name in self.languages)])
         self.train_content = content_of(sorted(args.data.glob(f"{args.train_subset}.*-*.*")))
         self.test_content = content_of(sorted(args.data.glob(f"{args.gen_subset}.*-*.*")))
 
@@ -80,7 +81,7 @@ class Probe:
             part = getattr(self.model, stack, None)
             if not isinstance(part, DepthStack):
                 kind = type(self.model).__name__
-                raise UserError(f"{self.args.path}: in a model of fairseq's class {kind} no layer can be replaced")
+                raise UserError(f"{self.args.path}: the layers of a {kind} cannot be replaced one by one")
             if self.args.stack in (stack, None):
                 known = range(1, len(part.layers) + 1)
                 asked = known if self.args.layer is None else [self.args.layer]
@@ -91,7 +92,9 @@ class Probe:
 
     def steps(self, *request: Any) -> Steps:
         """A step that depends on the checkpoint and on ``request`` alone."""
-        return Steps(self.output / "steps", Steps(self.output).digest_of([self.model_content, *request]), say)
+        return Steps(
+            self.output / "steps", Steps(self.output).digest_of([self.model_content, self.languages, *request]), say
+        )
 
     def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
         return self.output / folder / f"{place.stack}-{place.number}.{objective}.{ending}"
@@ -122,9 +125,8 @@ class Probe:
             say(f"  R² {found.r_squared:.4f} of {found.positions:,} positions")
             save_fit(found, file(place))
 
-        for place in dict.fromkeys(
-            [*self.places, *sums]
-        ):  # an interrupted pass may have been for more than are asked for
+        # An interrupted pass may have been for more layers than are asked for now.
+        for place in dict.fromkeys([*self.places, *sums]):
             self.steps(*request)(f"fit {place}", None, file(place), partial(solve, place))
         kept.unlink(missing_ok=True)
         return {place: load_fit(file(place), self.hub.device) for place in self.places}
@@ -215,7 +217,7 @@ class Probe:
             sources = [row["source"] for row in self.test.rows(range(len(self.test.too_long)))]
             pace = Pace("sentences", len(sources))
             lines = []
-            for tokens in best(self.hub, sources, **search):
+            for tokens in best(self.hub, sources, AT_ONCE, **search):
                 lines.append(self.text(tokens))
                 pace.tell(len(lines))
             write_text(path, "".join(lines))
@@ -237,10 +239,11 @@ class Probe:
         def score(hypotheses: Path) -> Score:
             return metric(read_lines(hypotheses), references, args.tokenize or "13a", False)
 
+        fits = self.fit()
         full = score(self.decode(None, None))
         say(f"  {full}")
         layers = []
-        for place, start in self.fit().items():
+        for place, start in fits.items():
             fit = self.distil(place, start) if args.objective == "nll" else start
             found = score(self.decode(place, fit))
             change = relative_change(found.value, full.value)

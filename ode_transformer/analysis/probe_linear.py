@@ -22,7 +22,7 @@ from ode_transformer.evaluation.scores import METRICS, TOKENIZERS
 from ode_transformer.files import replacing, write_text
 
 OBJECTIVES = ("least-squares", "nll")
-NLL = {"updates": 1000, "lr": 1e-4, "seed": 1}  # defaults of what goes with --objective nll
+NLL = {"updates": 1000, "lr": 1e-3, "seed": 1}  # defaults of what goes with --objective nll
 
 
 def table(metric: str, full: float, scores: Mapping[LayerPlace, float]) -> str:

@@ -68,11 +68,13 @@ class System:
             raise UserError(f"--maps {wrong[0]}: the sentences are 1 to {len(self.lines)}")
         self.directory = args.output / "systems" / name
         self.directory.mkdir(parents=True, exist_ok=True)
-        files = [path, *sorted(args.data.glob("dict.*.txt")), *sorted(args.data.glob(f"{args.split}.*-*.*"))]
-        self.content = content_of(files)
+        languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        dictionaries = [args.data / f"dict.{language}.txt" for language in languages]
+        self.content = content_of([path, *dictionaries, *sorted(args.data.glob(f"{args.split}.*-*.*"))])
+        self.request = [self.content, languages, len(self.lines)]
 
     def _steps(self) -> Steps:
-        return Steps(self.directory, Steps(self.directory).digest_of([self.content, len(self.lines)]), say)
+        return Steps(self.directory, Steps(self.directory).digest_of(self.request), say)
 
     def text(self, tokens: Tensor, escape_unk: bool = False) -> str:
         """A line of the target language; in a reference an unknown token is to differ from one in a hypothesis."""
@@ -93,17 +95,16 @@ class System:
 
         def make() -> None:
             sources = [row["source"] for row in self.split.rows(self.lines)]
+            by_length = sorted(
+                self.lines, key=lambda number: len(sources[number])
+            )  # so that batches have little padding
             pace = Pace("sentences decoded", len(sources))
-            lines = []
-            # By parts, so that there is something to tell, and by length, so that a batch has little padding.
-            order = sorted(self.lines, key=lambda number: len(sources[number]))
-            for start in range(0, len(order), 4 * args.batch_size):
-                part = order[start : start + 4 * args.batch_size]
-                lines += zip(part, best(self.hub, [sources[number] for number in part], **search), strict=True)
-                pace.tell(len(lines))
-            write_text(
-                result, "".join(f"{self.text(tokens)}\n" for _, tokens in sorted(lines, key=lambda line: line[0]))
-            )
+            lines = [""] * len(sources)
+            found = best(self.hub, [sources[number] for number in by_length], 4 * args.batch_size, **search)
+            for done, (number, tokens) in enumerate(zip(by_length, found, strict=True), start=1):
+                lines[number] = f"{self.text(tokens)}\n"
+                pace.tell(done)
+            write_text(result, "".join(lines))
 
         self._steps()("decode", [search, args.batch_size, args.remove_bpe], result, make)
         return read_lines(result)

@@ -73,13 +73,15 @@ def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None 
     return translations
 
 
-def best(hub: Any, sources: Sequence[Any], **search: Any) -> Iterator[Any]:
+def best(hub: Any, sources: Sequence[Any], at_once: int | None = None, **search: Any) -> Iterator[Any]:
     """Token numbers of the best hypothesis for each source, in the same order.
 
+    :param at_once: how many sources are sorted by length and translated before the first of them is there
     :param search: as for :func:`translate`
     """
-    for start in range(0, len(sources), _AT_ONCE):
-        some = sources[start : start + _AT_ONCE]
+    size = at_once or _AT_ONCE
+    for start in range(0, len(sources), size):
+        some = sources[start : start + size]
         found = hub.generate(some, **search)
         if len(found) != len(some):  # fairseq sorts by length, and leaves lines out under some settings
             raise RuntimeError(f"fairseq translated {len(found)} of {len(some)} lines")

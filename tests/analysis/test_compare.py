@@ -107,9 +107,9 @@ def test_a_system_is_decoded_again_only_if_it_changed(
 ) -> None:
     searched = []
 
-    def best(hub, sources, **search):
+    def best(hub, sources, *at_once, **search):
         searched.append(len(sources))
-        return original(hub, sources, **search)
+        return original(hub, sources, *at_once, **search)
 
     original = system_results.best
     monkeypatch.setattr(system_results, "best", best)

@@ -26,6 +26,7 @@ from ode_transformer.analysis.probe_linear import table
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.evaluation.scores import METRICS
 
 # Batches of few tokens, so that a pass over the training data has several.
 SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
@@ -94,6 +95,21 @@ def test_one_layer_of_one_stack_or_of_both(folder: Path, capsys: pytest.CaptureF
     assert command(folder, "--layer", 2, output="both") == 0
     both = capsys.readouterr().out.splitlines()
     assert both[3].startswith(one[3].removesuffix("|"))
+
+
+@pytest.mark.parametrize(("metric", "label"), [("bleu", "BLEU"), ("per", "PER"), ("wer", "WER")])
+def test_other_metrics_score_the_same_translations(
+    folder: Path, metric: str, label: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = ("--stack", "encoder", "--layer", 1)
+    assert command(folder, *layer) == 0
+    capsys.readouterr()
+    assert command(folder, *layer, "--metric", metric) == 0
+    out, err = capsys.readouterr()
+    assert f"| Encoder {label} |" in out
+    assert err.count("already done") == 3
+    texts = [read_lines(folder / "out" / name) for name in ("hypotheses/none.txt", "references.txt")]
+    assert results(folder)["full"]["value"] == METRICS[metric](*texts, "13a", False).value
 
 
 def test_what_is_known_is_not_found_out_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,7 +322,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], tuple[object, ...], str]] = {
     "truncated checkpoint": (lambda f: cut(f / "model.pt"), (), "model.pt: broken or truncated"),
     "flipped bit": (lambda f: flip_in_a_tensor(f / "model.pt"), (), "model.pt: broken or truncated"),
     "missing checkpoint": (lambda f: (f / "model.pt").unlink(), (), "model.pt: No such file"),
-    "another kind of model": (foreign, (), "in a model of fairseq's class .* no layer can be replaced"),
+    "another kind of model": (foreign, (), "the layers of a TransformerModel cannot be replaced one by one"),
     "language model": (another_task, (), "a model of the task language_modeling, not of translation"),
     "damaged solution": (damaged_solution, (), "encoder-1.least-squares.pt: broken or truncated"),
     "updates without nll": (lambda f: None, ("--updates", 5), "--updates goes with --objective nll"),

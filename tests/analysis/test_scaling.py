@@ -105,7 +105,13 @@ def test_no_solution(gradients: tuple[float, float], beta: float, message: str) 
         ("ode_transformer_rk2_tiny", [], (Stack(4, 4, 2), Stack(4, 8, 2)), 128, 256),
         ("macaron_tiny", ["--encoder-layers", "2"], (Stack(2, 4, 2), Stack(4, 8, 2)), 128, 256),
         ("transformer_iwslt_de_en", [], (Stack(6, 4, 2), Stack(6, 8, 2)), 512, 1024),
-        ("transformer", ["--encoder-layers", "0", "--encoder-ffn-embed-dim", "8"], (Stack(6, 8, 2),), 512, 2048),
+        (
+            "transformer",
+            ["--encoder-layers", "0", "--encoder-ffn-embed-dim", "8", "--decoder-ffn-embed-dim", "2048"],
+            (Stack(6, 8, 2),),
+            512,
+            2048,
+        ),
     ],
 )
 def test_the_size_of_an_architecture(arch: str, flags: list[str], stacks: tuple, dim: int, inner: int) -> None:
