@@ -95,9 +95,7 @@ class System:
 
         def make() -> None:
             sources = [row["source"] for row in self.split.rows(self.lines)]
-            by_length = sorted(
-                self.lines, key=lambda number: len(sources[number])
-            )  # so that batches have little padding
+            by_length = sorted(self.lines, key=lambda number: len(sources[number]))  # so there is little padding
             pace = Pace("sentences decoded", len(sources))
             lines = [""] * len(sources)
             found = best(self.hub, [sources[number] for number in by_length], 4 * args.batch_size, **search)

@@ -86,15 +86,15 @@ def gradient(base: float, more: float, epsilon: int) -> float:
     return (base - more) / epsilon
 
 
-def train_and_measure(run: Path, data: Data, flags: Sequence[str]) -> float:
-    """The validation loss of one training, which is done, or gone on with, only if it has to be."""
+def train_and_measure(run: Path, data: Data, flags: Sequence[str], updates: int) -> float:
+    """The validation loss of a training of so many updates, done, or gone on with, only if it has to be."""
     run.mkdir(parents=True, exist_ok=True)
     checkpoints, result = run / "checkpoints", run / "loss.json"
     command = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
     steps = Steps(run, data.digest)
 
     def make() -> None:
-        training.train(command, run, checkpoints, steps.digest_of(flags), progress)
+        training.train(command, run, checkpoints, steps.digest_of(flags), progress, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         place(run, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
@@ -125,11 +125,11 @@ def table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple
 def study(args: argparse.Namespace, seeds: Sequence[int], extra: Sequence[str]) -> None:
     """All trainings; those that are done already are left out. Then the table and the solution."""
     logging.disable(logging.INFO)
+    size = scaling.size_of(scaling.training_options(args.arch, extra))
+    scaling.solve(tuple(size.stacks.values()), size.ffn_ratio, (1.0, 1.0), args.beta)  # refuses β before any work
     data = quickstart_data(args) if args.data is None else given_data(args.data)
-    fixed = commands.flags(data.flags) + list(extra)
-    options = scaling.training_options(args.arch, fixed)
-    size = scaling.size_of(options)
-    scaling.solve(tuple(size.stacks.values()), size.ffn_ratio, (1.0, 1.0), args.beta)  # refuses β before any training
+    options = scaling.training_options(args.arch, [*commands.flags(data.flags), *extra])
+    updates = options.max_update or args.updates
     run_name = training.run_name(args.arch, ["updates", str(args.updates), *extra])
     home = args.output / data.folder.resolve().parent.name / run_name
     steps = {"base": (0, 0), f"l+{args.epsilon}": (args.epsilon, 0), f"w+{args.epsilon}": (0, args.epsilon)}
@@ -138,11 +138,9 @@ def study(args: argparse.Namespace, seeds: Sequence[int], extra: Sequence[str]) 
         losses[seed] = {}
         for name, (layers, ffn_ratio) in steps.items():
             flags = training_flags(args, data, size.after(Step(1, layers, ffn_ratio)), seed, extra)
-            losses[seed][name] = train_and_measure(home / f"{name}-seed{seed}", data, flags)
+            losses[seed][name] = train_and_measure(home / f"{name}-seed{seed}", data, flags, updates)
     text, gradients = table(losses, args.epsilon)
-    print(
-        f"\n== {home}: validation loss in nats per token after {options.max_update or args.updates} updates\n{text}\n"
-    )
+    print(f"\n== {home}: validation loss in nats per token after {updates} updates\n{text}\n")
     numbers = {"epsilon": args.epsilon, "beta": args.beta, "losses": losses, "gradients": gradients}
     place(home, {"scaling.md": text + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}, "scaling.md")
     lines = scaling.report(size, gradients, args.beta, options)
