@@ -219,7 +219,8 @@ class Probe:
             lines = []
             for tokens in best(self.hub, sources, AT_ONCE, **search):
                 lines.append(self.text(tokens))
-                pace.tell(len(lines))
+                if len(lines) % AT_ONCE == 0 or len(lines) == len(sources):
+                    pace.tell(len(lines))
             write_text(path, "".join(lines))
 
         def replace_and_make() -> None:

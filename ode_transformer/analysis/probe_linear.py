@@ -46,13 +46,15 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     """Δ of each layer as a bar, a colour for each stack, as a PNG."""
     figure = new_figure(7, 3.5)
     axes = figure.subplots()
-    for side, stack in ((-0.2, "encoder"), (0.2, "decoder")):
+    for side, stack, colour in ((-0.2, "encoder", "C0"), (0.2, "decoder", "C1")):
         bars = {e["number"]: e["delta_percent"] for e in results["layers"] if e["stack"] == stack}
         if bars:
             heights = [0.0 if change is None else change for change in bars.values()]
-            axes.bar([number + side for number in bars], heights, width=0.4, label=stack)
+            axes.bar([number + side for number in bars], heights, width=0.4, color=colour, label=stack)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(sorted({entry["number"] for entry in results["layers"]}))
+    numbers = sorted({entry["number"] for entry in results["layers"]})
+    axes.set_xticks(numbers)
+    axes.set_xlim(numbers[0] - 1, numbers[-1] + 1)
     axes.set_xlabel("layer replaced by a linear map")
     axes.set_ylabel(f"change of {results['full']['metric']} (%)")
     axes.grid(axis="y", alpha=0.3)

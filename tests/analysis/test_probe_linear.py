@@ -189,6 +189,18 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     assert_the_same(folder)
 
 
+def test_an_interrupted_pass_of_another_request_is_not_gone_on_with(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop(layer_probe, "save_fit", 0, folder, "--max-train-sentences", 30)
+    assert (folder / "out" / "solutions" / "sums.pt").exists()
+    capsys.readouterr()
+    assert command(folder) == 0
+    assert "goes on" not in capsys.readouterr().err
+    assert command(folder, output="whole") == 0
+    assert_the_same(folder)
+
+
 def test_one_layer_of_an_interrupted_pass_over_all_is_not_the_end_of_the_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
