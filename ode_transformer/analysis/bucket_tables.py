@@ -90,13 +90,13 @@ class Table:
         axes = figure.subplots()
         places = range(len(self.rows))
         for number, (name, column) in enumerate(self.columns.items()):
-            measured = [place for place in places if column[place] is not None]
-            values = [column[place] for place in measured]
+            measured = [(place, value) for place, value in zip(places, column, strict=True) if value is not None]
+            values = [value for _, value in measured]
             if len(self.rows) == 1:
-                axes.bar([number], values, width=0.6, label=name)
+                axes.bar([number] * len(values), values, width=0.6, label=name)
                 axes.set_xticks([])
             else:
-                axes.plot(measured, values, marker="o", label=name)
+                axes.plot([place for place, _ in measured], values, marker="o", label=name)
                 axes.set_xticks(places, self.rows)
         axes.set_xlabel(self.row_title)
         axes.set_ylabel(self.value_title)

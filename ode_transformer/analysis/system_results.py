@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -160,7 +160,7 @@ class System:
         return list(json.loads(result.read_text(encoding="utf-8")))
 
 
-def _shown(line: int, title: str, found: AttentionMap, tokens: dict[str, Sequence[str]]) -> ShownMap:
+def _shown(line: int, title: str, found: AttentionMap, tokens: Mapping[str, Sequence[str]]) -> ShownMap:
     query, name = 0, None
     if len(found.axes) == 3:
         asked = tokens[found.axes[1]]

@@ -90,7 +90,7 @@ def train_and_measure(run: Path, data: Data, flags: Sequence[str], updates: int)
     """The validation loss of a training of so many updates, done, or gone on with, only if it has to be."""
     run.mkdir(parents=True, exist_ok=True)
     checkpoints, result = run / "checkpoints", run / "loss.json"
-    command = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
+    command: list[str | Path] = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
     steps = Steps(run, data.digest)
 
     def make() -> None:
