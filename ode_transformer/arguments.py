@@ -3,6 +3,8 @@
 import argparse
 import math
 
+PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
+
 
 def positive_int(text: str) -> int:
     """A whole number from 1 on."""
@@ -60,3 +62,19 @@ def length_penalty(text: str) -> float:
     if not -100 <= value <= 100:
         raise argparse.ArgumentTypeError(f"{text} is not a number from -100 to 100")
     return value
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of a command that decodes a part of a binarised data set."""
+    parser.add_argument(
+        "--remove-bpe", nargs="?", const="@@ ", choices=PIECES, help="join pieces, as fairseq-generate does"
+    )
+    parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
+    parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
+    parser.add_argument("--max-len-b", type=positive_int, default=200, help="tokens in a translation (default: 200)")
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
+    )
+    parser.add_argument("--source-lang", metavar="LANG", help="where neither a checkpoint nor DATA names it")
+    parser.add_argument("--target-lang", metavar="LANG", help="likewise")
+    parser.add_argument("--cpu", action="store_true", help="use no GPU")

@@ -33,6 +33,11 @@ COMMANDS = {
         "checkpoints of the authors' released code under the names of this package",
     ),
     "splitting-error": ("ode_transformer.analysis.splitting_error", "how exact a step of a splitting is, measured"),
+    "compare": (
+        "ode_transformer.analysis.compare",
+        "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
+    ),
+    "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
     "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
 }
 

@@ -1,7 +1,8 @@
 """Files that are written whole or not at all."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -40,6 +41,15 @@ def write_text(path: Path, text: str) -> None:
     """A whole UTF-8 text, as :func:`replacing` writes it."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def content_of(paths: Iterable[Path]) -> str:
+    """A digest of what is in the files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def require_place(path: Path) -> None:

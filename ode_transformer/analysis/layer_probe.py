@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -33,43 +31,19 @@ from ode_transformer.analysis.layer_replacement import (
     sums_of_batch,
 )
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
-from ode_transformer.analysis.probe_files import content_of, load_fit, load_sums, save_fit, save_sums
+from ode_transformer.analysis.probe_files import load_fit, load_sums, save_fit, save_sums
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.scores import METRICS, Score
 from ode_transformer.evaluation.translate import best, load_hub, plain
-from ode_transformer.files import write_text
+from ode_transformer.files import content_of, write_text
 from ode_transformer.modules.depth import DepthStack
+from ode_transformer.progress import Pace, say
 from ode_transformer.steps import Steps
 
-SAVE_EVERY = 60.0  # seconds between two savings of a long pass
 AT_ONCE = 400  # sentences that are translated between two reports
-
-
-def say(line: str) -> None:
-    """Progress; standard output is for the table."""
-    print(line, file=sys.stderr, flush=True)
-
-
-class Pace:
-    """Says how far a long pass is, every few seconds, and when to save it."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total = what, total
-        self.said = self.saved = time.monotonic()
-
-    def tell(self, done: int, more: str = "") -> None:
-        if done == self.total or time.monotonic() - self.said > 5:
-            self.said = time.monotonic()
-            say(f"  {self.what}: {done:,} of {self.total:,}{more}")
-
-    def should_save(self) -> bool:
-        if time.monotonic() - self.saved < SAVE_EVERY:
-            return False
-        self.saved = time.monotonic()
-        return True
 
 
 class Probe:

@@ -20,3 +20,8 @@ def new_figure(width: float, height: float) -> Figure:
     except ImportError as error:
         raise UserError("plots need matplotlib: pip install 'ode-transformer[plots]'") from error
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain_label(text: str) -> str:
+    """A label for matplotlib, which sets what stands between dollar signs as a formula."""
+    return text.replace("$", r"\$")

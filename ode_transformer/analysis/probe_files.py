@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,15 +11,6 @@ import torch
 from ode_transformer.analysis.layer_replacement import LayerPlace
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
-
-
-def content_of(paths: Iterable[Path]) -> str:
-    """A digest of what is in the files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
 
 
 def save_fit(fit: LinearFit, path: Path) -> None:

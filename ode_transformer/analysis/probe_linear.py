@@ -16,12 +16,11 @@ from typing import Any
 
 from ode_transformer.analysis.layer_replacement import STACKS, LayerPlace, relative_change
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.arguments import length_penalty, positive_float, positive_int
+from ode_transformer.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.scores import METRICS, TOKENIZERS
 from ode_transformer.files import replacing, write_text
 
-PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
 OBJECTIVES = ("least-squares", "nll")
 NLL = {"updates": 1000, "lr": 1e-3, "seed": 1}  # defaults of what goes with --objective nll
 
@@ -85,18 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gen-subset", default="test", help="part of the data to decode and score (default: test)")
     parser.add_argument("--metric", choices=METRICS, default="bleu", help="measure (default: bleu)")
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: the flavour (default: 13a)")
-    parser.add_argument(
-        "--remove-bpe", nargs="?", const="@@ ", choices=PIECES, help="join pieces, as fairseq-generate does"
-    )
-    parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
-    parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
-    parser.add_argument("--max-len-b", type=positive_int, default=200, help="tokens in a translation (default: 200)")
-    parser.add_argument(
-        "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
-    )
-    parser.add_argument("--source-lang", metavar="LANG", help="where neither checkpoint nor DATA names it")
-    parser.add_argument("--target-lang", metavar="LANG", help="likewise")
-    parser.add_argument("--cpu", action="store_true", help="use no GPU")
+    add_search_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

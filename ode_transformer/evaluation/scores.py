@@ -106,6 +106,13 @@ def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> Sco
     return Score("WER", 100 * wrong / total, "tok:space", f"{wrong} of {total} words wrong", total)
 
 
+def length_ratio(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> float | None:
+    """Tokens of all hypotheses / tokens of all references, as BLEU counts them; None if the references have none."""
+    _require_pairs(hypotheses, references)
+    result = bleu_metric(tokenize, False).corpus_score(hypotheses, [references])
+    return result.sys_len / result.ref_len if result.ref_len else None
+
+
 def _require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise UserError(f"{len(hypotheses)} hypotheses, but {len(references)} references")

@@ -23,7 +23,7 @@ import yaml
 from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data
+from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data, training
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.parallel_text import digest
 from ode_transformer.recipes.quickstart import on_gpu, progress
@@ -88,8 +88,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
         sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data)
 
     steps("order", [list(map(str, task.values()))], data / "label", make_task)
-    name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in train_flags)]))
-    run = output / name
+    run = output / training.run_name(arch, train_flags)
     run.mkdir(exist_ok=True)
     steps = Steps(run, steps.digest)
     checkpoint = run / "pretrained" / "checkpoint_last.pt"

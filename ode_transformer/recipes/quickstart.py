@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import re
@@ -22,14 +21,13 @@ from ode_transformer.evaluation.generate_log import Translation, read_generate_l
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.scores import METRICS, Score, bleu
 from ode_transformer.nn import SCHEMES
-from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, vocabulary
+from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, training, vocabulary
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.recipe import QuickstartRecipe, read_recipe
 from ode_transformer.steps import Steps
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONFIGS = PACKAGE.parent / "configs"
-MAX_NAME = 100  # characters of a run's folder, which names the flags given
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,7 @@ def parse(argv: Sequence[str] | None) -> Request:
     minutes = max(measure_at, default=recipe.minutes) if args.minutes is None else args.minutes
     if wrong := [m for m in (minutes, *measure_at) if not 0 < m < math.inf]:
         raise UserError(f"--minutes, --measure-at: {wrong[0]:g} is not a positive number of minutes")
-    name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in extra)]))
-    if len(name) > MAX_NAME:
-        name = f"{name[:MAX_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    run = args.output / "-".join(languages) / name
+    run = args.output / "-".join(languages) / training.run_name(arch, extra)
     size = {} if args.arch else recipe.size
     return Request(recipe, languages, arch, size, minutes, args.output, run, args.wheels, measure_at, tuple(extra))
 
@@ -187,10 +182,7 @@ def train(request: Request, steps: Steps) -> None:
         "target-lang": target,
         "arch": request.arch,
         "cpu": not on_gpu(),
-        "num-workers": 0,
-        "data-buffer-size": 0,  # fairseq's loading thread can abort the process when training stops within an epoch
-        "required-batch-size-multiple": 1,  # with fairseq's 8, batches lose sentences
-        "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
+        **training.STEADY,
         "stop-time-hours": round(request.minutes / 60, 4),
         "save-dir": checkpoints,
         "no-epoch-checkpoints": True,
@@ -205,14 +197,9 @@ def train(request: Request, steps: Steps) -> None:
 
     def learn() -> None:
         # More minutes go on from the checkpoints that are there; with any other flag they are of another model.
-        begun, longer = run / "train.begun", {"stop-time-hours": None, "save-dir": None}
+        longer = {"stop-time-hours": None, "save-dir": None}
         same = here.digest_of([*commands.flags(options | longer), *request.train_flags])
-        resume = begun.exists() and begun.read_text() == same
-        if not resume and checkpoints.exists():
-            print(f"{checkpoints}: of a training with other flags, which this one replaces", flush=True)
-            shutil.rmtree(checkpoints)
-        place(run, {begun.name: same}, begun.name)
-        commands.run(command, run / "train.log", progress, append=resume)
+        training.train(command, run, checkpoints, same, progress)
 
     run.mkdir(parents=True, exist_ok=True)
     here = Steps(run, steps.digest)

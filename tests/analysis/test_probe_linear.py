@@ -19,6 +19,7 @@ from fairseq import tasks
 from models_for_tests import small_model
 from test_layer_replacement import PRINTED
 
+from ode_transformer import progress
 from ode_transformer.analysis import layer_probe
 from ode_transformer.analysis.layer_replacement import Distillation, LayerPlace
 from ode_transformer.analysis.probe_linear import table
@@ -179,7 +180,7 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     folder: Path, batch: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(folder, output="whole") == 0
-    monkeypatch.setattr(layer_probe, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "SAVE_EVERY", 0.0)
     stop(layer_probe, "sums_of_batch", batch, folder)
     assert (folder / "out" / "solutions" / "sums.pt").exists()
     capsys.readouterr()
@@ -224,7 +225,7 @@ def test_an_interrupted_distillation_goes_on_and_gives_the_same_bits(
     folder: Path, update: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(folder, *NLL, output="whole") == 0
-    monkeypatch.setattr(layer_probe, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "SAVE_EVERY", 0.0)
     stop(Distillation, "step", update, folder, *NLL)
     capsys.readouterr()
     assert command(folder, *NLL) == 0

@@ -1,0 +1,190 @@
+"""Model scaling: Eq. 11 solved in closed form, and the sizes and counts of real architectures."""
+
+import math
+import random
+from importlib.util import find_spec
+
+import pytest
+
+from ode_transformer.analysis import scaling
+from ode_transformer.analysis.scaling import Size, Stack, Step, growth, released_step, solve, weights
+from ode_transformer.cli import main
+from ode_transformer.errors import UserError
+
+PAPER = ([Stack(5)], 4, (0.01063, 0.01069), 2)
+
+
+def bisected(stacks: list[Stack], w: float, gradients: tuple[float, float], beta: float) -> float:
+    """α of Eq. 11 without its closed form: the left side rises with α."""
+    low, high = 0.0, 1.0
+    while growth(stacks, w, Step(high, high * gradients[0], high * gradients[1])) < beta:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        below = growth(stacks, w, Step(middle, middle * gradients[0], middle * gradients[1])) < beta
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def test_one_joint_stack_is_the_papers_formula() -> None:
+    for layers, w in ((5, 4), (7, 6), (3, 1.5)):
+        assert weights([Stack(layers)], w) == 2 * layers * (4 + 2 * w)  # Eq. 8
+
+
+def test_the_papers_numbers() -> None:
+    step = solve(*PAPER)
+    assert (step.alpha, step.layers, step.ffn_ratio) == pytest.approx((212.242, 2.256, 2.269), abs=5e-4)
+    assert step.rounded() == Step(step.alpha, 2, 2)
+    after = Size({"decoder": Stack(5)}, 256, 1024).after(step.rounded())
+    assert after.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
+    assert growth(*PAPER[:2], step.rounded()) == pytest.approx(1.867, abs=5e-4)
+
+
+def test_the_released_search_over_whole_steps() -> None:
+    step = released_step(*PAPER)
+    assert step.alpha == 212
+    assert (step.layers, step.ffn_ratio) == pytest.approx((2.25, 2.27), abs=5e-3)
+    assert abs(growth(*PAPER[:2], step) - 2) == pytest.approx(0.0013, abs=5e-5)
+    searched = min(range(1000), key=lambda a: abs(growth(*PAPER[:2], Step(a, a * 0.01063, a * 0.01069)) - 2))
+    assert searched == 212
+
+
+def test_closed_form_and_bisection() -> None:
+    generator = random.Random(1)
+    for _ in range(200):
+        stacks = [
+            Stack(generator.randint(1, 30), *pair) for pair in ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
+        ]
+        w, beta = generator.uniform(0.5, 8), generator.uniform(1.001, 5)
+        gradients = (10 ** generator.uniform(-6, 1), 10 ** generator.uniform(-6, 1))
+        step = solve(stacks, w, gradients, beta)
+        assert step.alpha == pytest.approx(bisected(stacks, w, gradients, beta), rel=1e-9)
+        assert growth(stacks, w, step) == pytest.approx(beta)
+        assert (step.layers, step.ffn_ratio) == (step.alpha * gradients[0], step.alpha * gradients[1])
+        assert step.layers > 0
+        assert step.ffn_ratio > 0
+
+
+def test_a_prenet_of_the_same_depth_changes_nothing() -> None:
+    assert solve([Stack(5, 4, 2), Stack(5)], *PAPER[1:]).alpha == pytest.approx(solve(*PAPER).alpha)
+
+
+def test_the_unit_of_the_loss_does_not_matter() -> None:
+    step, bits = solve(*PAPER), solve(*PAPER[:2], (0.01063 / math.log(2), 0.01069 / math.log(2)), 2)
+    assert (bits.layers, bits.ffn_ratio) == pytest.approx((step.layers, step.ffn_ratio))
+
+
+def test_a_gradient_of_zero_leaves_its_side_alone() -> None:
+    deeper, wider = solve([Stack(5)], 4, (0.5, 0), 2), solve([Stack(5)], 4, (0, 0.5), 2)
+    assert (deeper.layers, deeper.ffn_ratio) == (pytest.approx(5), 0)
+    assert (wider.layers, wider.ffn_ratio) == (0, pytest.approx(6))
+
+
+@pytest.mark.parametrize(
+    ("gradients", "beta", "message"),
+    [
+        ((0.1, 0.1), 1, "--beta 1: scaling up needs a number above 1"),
+        ((0.1, 0.1), 0.5, "--beta 0.5"),
+        ((0.1, 0.1), math.nan, "--beta nan"),
+        ((0.1, 0.1), math.inf, "--beta inf"),
+        ((-0.1, 0.1), 2, "gradient L'_l = -0.1 is not a number from 0 on"),
+        ((0.1, -0.1), 2, "gradient L'_w = -0.1 is not a number from 0 on"),
+        ((0.1, math.nan), 2, "gradient L'_w = nan"),
+        ((0, 0), 2, "no step makes the model larger"),
+        ((1e-320, 0), 2, "beyond double precision"),
+    ],
+)
+def test_no_solution(gradients: tuple[float, float], beta: float, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        solve([Stack(5)], 4, gradients, beta)
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "stacks", "dim", "inner"),
+    [
+        ("ode_transformer_rk2_tiny", [], (Stack(4, 4, 2), Stack(4, 8, 2)), 128, 256),
+        ("macaron_tiny", ["--encoder-layers", "2"], (Stack(2, 4, 2), Stack(4, 8, 2)), 128, 256),
+        ("transformer_iwslt_de_en", [], (Stack(6, 4, 2), Stack(6, 8, 2)), 512, 1024),
+        (
+            "transformer",
+            ["--encoder-layers", "0", "--encoder-ffn-embed-dim", "8", "--decoder-ffn-embed-dim", "2048"],
+            (Stack(6, 8, 2),),
+            512,
+            2048,
+        ),
+    ],
+)
+def test_the_size_of_an_architecture(arch: str, flags: list[str], stacks: tuple, dim: int, inner: int) -> None:
+    size = scaling.size_of(scaling.training_options(arch, flags))
+    assert (tuple(size.stacks.values()), size.dim, size.inner) == (stacks, dim, inner)
+
+
+def test_the_weights_of_eq_8_are_the_models_own() -> None:
+    options = scaling.training_options("transformer")  # nothing but linear maps, biases and layer normalisation
+    size = scaling.size_of(options)
+    model = scaling.bare(options)
+    layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers]
+    matrices = sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
+    assert weights(tuple(size.stacks.values()), size.ffn_ratio) * size.dim**2 == matrices
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(["scale", *words])
+    out, error = capsys.readouterr()
+    return status, out, error
+
+
+def test_the_command_on_the_papers_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = command(capsys, "--layers", "5", "--ffn-ratio", "4", "--gradients", "0.01063", "0.01069")
+    assert status == 0
+    assert "alpha = 212.242, Delta l = 2.256, Delta w = 2.269\n" in out
+    assert "alpha = 212, Delta l = 2.25, Delta w = 2.27, |ratio - beta| = 0.0013\n" in out
+    assert "7 layers, w = 6; P grows 1.867 times\n" in out
+
+
+def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--arch", "transformer", "--gradients", "1", "0", "--dictionaries", "100", "80"]
+    status, out, _ = command(capsys, *words, "--", "--encoder-layers", "2", "--decoder-layers", "1")
+    assert status == 0
+    step = solve([Stack(2, 4, 2), Stack(1, 8, 2)], 4, (1, 0), 2)
+    assert step.layers == pytest.approx((2 * 12 + 1 * 16) / 28)
+    assert "--arch transformer --encoder-layers 3 --decoder-layers 2 --encoder-ffn-embed-dim 2048" in out
+    encoder, decoder, rows = 3_152_384, 4_204_032, 512 * (100 + 2 * 80)
+    before, after = 2 * encoder + decoder, 3 * encoder + 2 * decoder
+    assert f"without embeddings: {before:,} -> {after:,}, {after / before:.3f} times" in out
+    assert f"with embeddings: {before + rows:,} -> {after + rows:,}, " in out
+
+
+@pytest.mark.skipif(not find_spec("ode_transformer.models.reformer"), reason="no Reformer in this version")
+def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--arch", "reformer_fast_iwslt_de_en", "--gradients", "0.01063", "0.01069"]
+    status, out, _ = command(capsys, *words, "--dictionaries", "8848", "6632")
+    assert status == 0
+    assert "alpha = 212.242, " in out
+    assert "--encoder-layers 7 --decoder-layers 7 --encoder-ffn-embed-dim 1536 --decoder-ffn-embed-dim 1536\n" in out
+    assert "without embeddings: 11,913,472 -> 22,167,808, 1.861 times" in out
+    assert "with embeddings: 17,574,144 -> 27,828,480, " in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gradients", "1", "1"], "say what to scale"),
+        (["--layers", "5", "--ffn-ratio", "nan", "--gradients", "1", "1"], "a positive --ffn-ratio"),
+        (["--layers", "5", "--ffn-ratio", "4", "--gradients", "1", "1", "--", "--lr", "1"], "go with --arch"),
+        (["--arch", "macaron_tiny", "--layers", "5", "--gradients", "1", "1"], "are read from --arch"),
+        (["--arch", "macaron_tin", "--gradients", "1", "1"], "--arch macaron_tin: no architecture of this name"),
+        (["--arch", "transformer_lm", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
+        (["--arch", "ode_bert_tiny", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
+        (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-layers", "x"], "invalid int value"),
+        (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-layers", "0"], "at least one layer"),
+        (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-ffn-embed-dim", "8"], "equally wide"),
+        (["--arch", "macaron_tiny", "--gradients", "1", "1", "--beta", "1"], "--beta 1: "),
+    ],
+)
+def test_bad_input_ends_in_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, error = command(capsys, *words)
+    assert (status, out) == (2, "")
+    assert error.startswith("ode-transformer scale: error: ")
+    assert message in error
+    assert error.count("\n") == 1

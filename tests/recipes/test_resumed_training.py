@@ -1,0 +1,79 @@
+"""A training that is stopped anywhere goes on; fairseq-train itself is played by a function here."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
+from ode_transformer.recipes import training
+
+
+class Trainer:
+    """Stands in for ``commands.run``; notes whether it was to go on."""
+
+    def __init__(self) -> None:
+        self.calls: list[bool] = []
+
+    def __call__(self, command, log, progress=None, append=False) -> None:
+        self.calls.append(append)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Asks for a training; returns what has been started until now."""
+    trainer = Trainer()
+    monkeypatch.setattr(training.commands, "run", trainer)
+
+    def train(same: str = "same", updates: int | None = None) -> list[bool]:
+        training.train(["fairseq-train"], tmp_path, tmp_path / "checkpoints", same, None, updates)
+        return trainer.calls
+
+    return train
+
+
+def save(directory: Path, name: str, updates: int) -> Path:
+    directory.mkdir(exist_ok=True)
+    history = [{"num_updates": updates}]
+    save_checkpoint({"model": {"w": torch.full((100,), updates)}, "optimizer_history": history}, directory / name)
+    return directory / name
+
+
+def tear(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_a_training_that_has_made_its_updates_is_not_run_again(run, tmp_path: Path) -> None:
+    assert run(updates=20) == [False]
+    save(tmp_path / "checkpoints", "checkpoint_last.pt", 19)
+    assert run(updates=20) == [False, True]
+    save(tmp_path / "checkpoints", "checkpoint_last.pt", 20)
+    assert run(updates=20) == [False, True]
+    assert run() == [False, True, True]  # its end is not a number of updates
+
+
+def test_checkpoints_of_another_training_are_replaced(run, tmp_path: Path) -> None:
+    run()
+    last = save(tmp_path / "checkpoints", "checkpoint_last.pt", 20)
+    assert run("other", updates=20) == [False, False]
+    assert not last.exists()
+
+
+def test_a_torn_last_checkpoint_is_replaced_by_the_newest_whole_one(run, tmp_path: Path) -> None:
+    run()
+    folder = tmp_path / "checkpoints"
+    last = save(folder, "checkpoint_last.pt", 30)
+    for name, updates in (("checkpoint_1_9.pt", 9), ("checkpoint_2_10.pt", 10), ("checkpoint_best.pt", 8)):
+        save(folder, name, updates)
+    tear(last)
+    tear(save(folder, "checkpoint_2_11.pt", 11))
+    assert run(updates=20) == [False, True]
+    assert load_checkpoint(last)["model"]["w"].eq(10).all()
+
+
+def test_without_a_whole_checkpoint_training_starts_again(run, tmp_path: Path) -> None:
+    run()
+    last = save(tmp_path / "checkpoints", "checkpoint_last.pt", 30)
+    tear(last)
+    assert run(updates=20) == [False, True]
+    assert not last.exists()
