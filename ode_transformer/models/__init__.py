@@ -4,5 +4,6 @@ import ode_transformer.checkpoints  # noqa: F401  (fairseq's own loading needs t
 from ode_transformer.models import macaron  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.reformer import ReformerModel
 
-__all__ = ["ODEBertModel", "ODETransformerModel"]
+__all__ = ["ODEBertModel", "ODETransformerModel", "ReformerModel"]

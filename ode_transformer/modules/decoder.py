@@ -20,6 +20,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     back on stages of the same number.
     """
 
+    position_scale = 1.0
+
     def __init__(
         self,
         cfg: TransformerConfig,
@@ -112,7 +114,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:
-            x = x + positions
+            x = x + self.position_scale * positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)

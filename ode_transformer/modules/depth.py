@@ -92,12 +92,15 @@ class DepthStack(nn.Module):
 
     layers: Sequence[Layer]
 
-    def choose_depth(self, cfg: TransformerConfig, stack: str) -> None:
-        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already."""
+    def choose_depth(self, cfg: TransformerConfig, stack: str, dim: int | None = None) -> None:
+        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already.
+
+        :param dim: width of the representation; the stack's by default
+        """
         self.choice = depth_choice(cfg, stack).for_its_stages()
-        names = tuple(self.layers[0])
+        names = tuple(self.layers[0]) if len(self.layers) else ()
         self.grouping = self.choice.grouping(names)
-        self.scheme = build_scheme(self.choice, len(self.layers), names, getattr(cfg, stack).embed_dim)
+        self.scheme = build_scheme(self.choice, len(self.layers), names, dim or getattr(cfg, stack).embed_dim)
         self.recompute = cfg.checkpoint_activations
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None

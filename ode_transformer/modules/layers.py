@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
@@ -72,20 +72,26 @@ def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, flo
 
 
 def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
-    """One layer of the stack 'encoder' or 'decoder'; its stepped sub-layers have as many copies as the choice asks."""
-    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack).for_its_stages()
+    """One layer of the stack 'encoder' or 'decoder'."""
+    sizes = getattr(cfg, stack)
     parts = sublayers(SPLITTINGS[cfg.layer_splitting], stack)
 
     def sublayer(name: str) -> SubLayer:
         function, share = parts[name]
         return SubLayer(function(cfg, stack, share), sizes.embed_dim, cfg.dropout, sizes.normalize_before, share)
 
-    stepped = {name for names, stepped in choice.grouping(tuple(parts)) if stepped for name in names}
+    return assemble(cfg, stack, tuple(parts), sublayer)
+
+
+def assemble(cfg: TransformerConfig, stack: str, names: Sequence[str], build: Callable[[str], SubLayer]) -> Layer:
+    """A layer of the sub-layers ``names``; those that are stepped have as many copies as the choice asks."""
+    choice = depth_choice(cfg, stack).for_its_stages()
+    stepped = {name for group, stepped in choice.grouping(names) if stepped for name in group}
     return Layer(
         {
-            name: nn.ModuleList(sublayer(name) for _ in range(choice.copies))
+            name: nn.ModuleList(build(name) for _ in range(choice.copies))
             if choice.copies > 1 and name in stepped
-            else sublayer(name)
-            for name in parts
+            else build(name)
+            for name in names
         }
     )

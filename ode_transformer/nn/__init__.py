@@ -2,30 +2,48 @@
 
 from ode_transformer.nn.attention import KeyValueCache, MultiheadAttention, attention_pattern
 from ode_transformer.nn.choice import STAGE_PARAMETERS, DepthChoice, build_scheme, refusal, refused_stack, swapped
+from ode_transformer.nn.joint_representation import (
+    COMBINATIONS,
+    REDUCTIONS,
+    Reduction,
+    joint_representation,
+    joint_width,
+    parts_of_batch,
+)
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
 from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, FeedForward, Layer, SubLayer, SubLayerInputs, kind
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
+    "COMBINATIONS",
     "FUNCTIONS",
     "HISTORIES",
+    "REDUCTIONS",
     "SCOPES",
+    "SOURCE_AXIS",
     "STAGE_PARAMETERS",
+    "TARGET_AXIS",
     "DepthChoice",
     "FeedForward",
     "KeyValueCache",
     "Layer",
     "LayerHistory",
     "MultiheadAttention",
+    "Reduction",
     "RelativePositionKeys",
     "RelativePositionValues",
+    "SeparableAttention",
     "SubLayer",
     "SubLayerInputs",
     "WordDropout",
     "attention_pattern",
     "build_scheme",
+    "joint_representation",
+    "joint_width",
     "kind",
+    "parts_of_batch",
     "refusal",
     "refused_stack",
     "relative_index",

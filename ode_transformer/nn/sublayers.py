@@ -34,9 +34,16 @@ SubLayerInputs = Callable[[str, int, int], Mapping[str, Any]]
 
 
 class FeedForward(nn.Module):
-    """W_2 · dropout(activation(W_1 x + b_1)) + b_2, [.., dim] -> [.., dim]."""
+    """W_2 · dropout(activation(W_1 x + b_1)) + b_2, [.., dim] -> [.., dim]; axes may share the noise of dropout."""
 
-    def __init__(self, dim: int, inner_dim: int, activation: Callable[[Tensor], Tensor], dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        inner_dim: int,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+        shared_noise: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         self.fc1 = nn.Linear(dim, inner_dim)
         self.fc2 = nn.Linear(inner_dim, dim)
@@ -44,7 +51,7 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.activation = activation
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, shared_noise)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.dropout(self.activation(self.fc1(x))))
@@ -58,15 +65,22 @@ class SubLayer(nn.Module):
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param share: of a step that the sub-layer takes, a factor of the increment
+    :param shared_noise: axes along which dropout shares its noise
     """
 
     def __init__(
-        self, function: nn.Module, dim: int, dropout: float = 0.0, normalize_before: bool = True, share: float = 1.0
+        self,
+        function: nn.Module,
+        dim: int,
+        dropout: float = 0.0,
+        normalize_before: bool = True,
+        share: float = 1.0,
+        shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.layer_norm = nn.LayerNorm(dim)
         self.function = function
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, shared_noise)
         self.normalize_before = normalize_before
         self.share = share
 
@@ -81,8 +95,13 @@ class SubLayer(nn.Module):
 
 
 def kind(name: str) -> str:
-    """What a sub-layer is, ``self_attn``, ``encoder_attn`` or ``ffn``, also where it acts twice, as down and up."""
-    return name.removesuffix("_down").removesuffix("_up")
+    """What a sub-layer is, ``self_attn``, ``encoder_attn`` or ``ffn``, also where it acts twice.
+
+    As down and up in a splitting, or along the target and along the source of a grid.
+    """
+    for place in ("_down", "_up", "_target", "_source"):
+        name = name.removesuffix(place)
+    return name
 
 
 # Names of sub-layers that form one block, and whether a scheme steps it.
