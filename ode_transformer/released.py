@@ -3,7 +3,7 @@
 The released codes (libeineu/ODE-Transformer, zhuohan123/macaron-net and lyy1994/reformer, all on fairseq 0.6) keep the
 three projections of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer
 shares one set of coefficients over the encoder. What they compute is chosen here by flags: F is the whole layer
-(``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``, and Reformer's positions are those of
+(``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``, Reformer adds its positions by
 ``--joint-input released``.
 """
 

@@ -42,7 +42,7 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     :param batches: keyword arguments of ``model.forward``
     """
     seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
-    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]
+    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]; of a grid [B, S, T]
     calls: dict[str, int] = defaultdict(int)
     blocks = {stack: block_names(stack, getattr(model, stack)) for stack in ("encoder", "decoder")}
 
@@ -50,9 +50,9 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
         def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
             block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
             calls[stack] += 1
-            keep = real[stack]
             spread = [torch.as_tensor(w).float().cpu() for w in weights]
             spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+            keep = real["grid"] if spread[0].dim() == 3 else real[stack]
             seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
         return hook
@@ -67,6 +67,7 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
         for batch in batches:
             real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
             real["decoder"] = batch["prev_output_tokens"].ne(padding_idx).cpu()
+            real["grid"] = real["encoder"][:, :, None] & real["decoder"][:, None, :]
             model(**batch)
     finally:
         for handle in handles:
@@ -135,7 +136,9 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     if failure:
         raise UserError(f"{data}: no data of the split {split!r} that belongs to {path}: {failure}")
     collate = task.dataset(split).collater
-    batches = [collate(rows[start : start + 64])["net_input"] for start in range(0, len(rows), 64)]
+    # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.
+    size = 1 if hasattr(model.decoder, "reduction") else 64
+    batches = [collate(rows[start : start + size])["net_input"] for start in range(0, len(rows), size)]
     return stage_weights(model, batches, task.source_dictionary.pad())
 
 

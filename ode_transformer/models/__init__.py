@@ -1,6 +1,7 @@
-"""What fairseq imports on ``--user-dir``: registers every model, and lets their checkpoints load."""
+"""What fairseq imports on ``--user-dir``: registers every model and task, and lets their checkpoints load."""
 
 import ode_transformer.checkpoints  # noqa: F401  (fairseq's own loading needs the class that it allows)
+import ode_transformer.tasks.joint_translation  # noqa: F401
 from ode_transformer.models import macaron  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.ode_transformer import ODETransformerModel

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ode_transformer.modules.depth import DepthStack
 from ode_transformer.modules.layers import build_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind, reorder_all
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -79,7 +79,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         wanted = weights if alignment_layer is not None or not self.training else None
 
         def cache(*name: object) -> KeyValueCache | None:
-            return None if caches is None else caches.setdefault(".".join(map(str, name)), {})
+            return None if caches is None else caches.setdefault(".".join(map(str, name)), KeyValueCache())
 
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
             if kind(name) == "self_attn":
@@ -127,6 +127,4 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Beam search has chosen rows ``new_order``: all caches follow, in place."""
-        for cache in (self._caches(incremental_state) or {}).values():
-            for name, tensor in cache.items():
-                cache[name] = tensor.index_select(0, new_order)
+        reorder_all((self._caches(incremental_state) or {}).values(), new_order)

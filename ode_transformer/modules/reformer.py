@@ -41,8 +41,8 @@ from ode_transformer.nn import (
     parts_of_batch,
 )
 
-# What stands under √E in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: embeddings, √E·embed + pos;
-# the PreNet's output then has its positions from its input.
+# What √E multiplies in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone,
+# √E·embed + pos; the PreNet's output then has its positions from its input.
 JOINT_INPUTS = ("paper", "released")
 
 # Shared noise (Figure 2b): Dropout1d along the axis that is not attended, Dropout2d along both.
@@ -252,10 +252,11 @@ class ReformerDecoder(ODETransformerDecoder):
         made, own = [], []
         for begin in range(0, len(source), size):
             rows = slice(begin, begin + size)
-            own.append({name: {key: x[rows] for key, x in cache.items()} for name, cache in caches.items()})
+            numbers = torch.arange(len(source), device=source.device)[rows]
+            own.append({name: cache.part(numbers) for name, cache in caches.items()})
             made.append(span(source[rows], source_padding[rows], target[rows], target_padding[rows], own[-1]))
         for name in own[0]:
-            caches[name] = {key: torch.cat([part[name][key] for part in own]) for key in own[0][name]}
+            caches[name] = KeyValueCache.joined(part[name] for part in own)
         features, attentions = zip(*made, strict=True)
         return torch.cat(features), None if attentions[0] is None else torch.cat(attentions)
 
@@ -304,7 +305,10 @@ class ReformerDecoder(ODETransformerDecoder):
                 return {}
             if caches is None or name == "self_attn_source":
                 return {"pattern": patterns[name]}
-            return {"pattern": patterns[name], "cache": caches.setdefault(f"{layer}.{name}.{evaluation}", {})}
+            return {
+                "pattern": patterns[name],
+                "cache": caches.setdefault(f"{layer}.{name}.{evaluation}", KeyValueCache()),
+            }
 
         y, _ = self.through_depth(joint_representation(source, target, self.cfg.joint_combination), inputs)
         weights: list[Tensor] = []

@@ -1,6 +1,6 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import KeyValueCache, MultiheadAttention, attention_pattern
+from ode_transformer.nn.attention import MultiheadAttention, attention_pattern
 from ode_transformer.nn.choice import STAGE_PARAMETERS, DepthChoice, build_scheme, refusal, refused_stack, swapped
 from ode_transformer.nn.joint_representation import (
     COMBINATIONS,
@@ -10,6 +10,7 @@ from ode_transformer.nn.joint_representation import (
     joint_width,
     parts_of_batch,
 )
+from ode_transformer.nn.key_value_cache import KeyValueCache, reorder_all
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
@@ -47,5 +48,6 @@ __all__ = [
     "refusal",
     "refused_stack",
     "relative_index",
+    "reorder_all",
     "swapped",
 ]

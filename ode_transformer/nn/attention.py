@@ -7,7 +7,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.key_value_cache import KeyValueCache
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
-
-# Keys and values [B, H, S, C/H] of the positions that one attention, at one evaluation, has already seen.
-KeyValueCache = MutableMapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -144,15 +142,10 @@ class MultiheadAttention(nn.Module):
 
     def _keys_and_values(self, x: Tensor, memory: Tensor | None, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
         if memory is not None and cache:
-            return cache["key"], cache["value"]
+            return cache.read()
         source = x if memory is None else memory
         key, value = self._split(self.k_proj(source)), self._split(self.v_proj(source))
-        if memory is None and cache:
-            key = torch.cat([cache["key"], key], dim=-2)
-            value = torch.cat([cache["value"], value], dim=-2)
-        if cache is not None:
-            cache["key"], cache["value"] = key, value
-        return key, value
+        return (key, value) if cache is None else cache.append(key, value)
 
     def _bias(self, query: Tensor, pattern: AttentionPattern) -> Tensor | None:
         """What is added to the scores, [B, H, T, S], or a mask that is True where attention is allowed."""

@@ -2,8 +2,8 @@
 
     SepAttn along D = Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)    for each line i of cells along D
 
-The other axis is one more batch axis. One attention along each axis lets every cell reach every other one; both together
-make S·T² + S²·T scores in place of the (S·T)² of attention over all cells.
+The other axis is one more batch axis. One attention along each axis lets every cell reach every other one; both make
+S·T² + S²·T scores in place of the (S·T)² of attention over all cells.
 
 Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 """
