@@ -23,7 +23,7 @@ JOINT: dict[str, Any] = {
     "joint_combination": "add",
     "joint_reduction": "softmax",
     "joint_dropout": "shared",
-    "max_joint_cells": 100_000,
+    "max_joint_cells": 131_072,
     "max_relative_positions": 0,
     "encoder_layer_history": "none",
     "decoder_layer_history": "none",
