@@ -4,8 +4,6 @@ The grid of a pair cannot be divided. ``--task translation`` notices one that is
 task looks at all sizes before the first update, and stops there or leaves such pairs out.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +18,7 @@ logger = logging.getLogger(__name__)
 OVERFLOWS = ("stop", "skip")
 
 
+# fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
 @dataclass
 class JointTranslationConfig(TranslationConfig):
     """Adds what happens to pairs of more than ``--max-joint-cells`` cells."""
