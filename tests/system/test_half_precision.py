@@ -18,11 +18,13 @@ def loss_and_gradients(arch: str, dtype: torch.dtype, **options: str) -> tuple[f
     return loss.item(), {name: p.grad.float() for name, p in model.named_parameters()}
 
 
+ARCHITECTURES = [*(f"ode_transformer_{method}_tiny" for method in ("euler", "rk2", "rk4")), "reformer_fast_tiny"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("decoder", ["euler", "rk4"])
-@pytest.mark.parametrize("method", ["euler", "rk2", "rk4"])
-def test_loss_and_gradients_are_near_those_of_float32(method: str, decoder: str, dtype: torch.dtype) -> None:
-    arch = f"ode_transformer_{method}_tiny"
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_loss_and_gradients_are_near_those_of_float32(arch: str, decoder: str, dtype: torch.dtype) -> None:
     exact, gradients = loss_and_gradients(arch, torch.float32, decoder_ode_scheme=decoder)
     loss, rounded = loss_and_gradients(arch, dtype, decoder_ode_scheme=decoder)
     unit = torch.finfo(dtype).eps
