@@ -112,7 +112,12 @@ def architectures() -> list[str]:
 
 
 def ours() -> list[str]:
-    return [name for name in architectures() if name.startswith("ode_transformer")]
+    """Those of them that translate and are ours."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from ode_transformer.models import ODETransformerModel
+
+    return [name for name in architectures() if issubclass(ARCH_MODEL_REGISTRY[name], ODETransformerModel)]
 
 
 def prepare(request: Request) -> Steps:
