@@ -14,7 +14,8 @@ from torch import nn
 
 from ode_transformer.arguments import cell_count
 from ode_transformer.models.ode_transformer import ODETransformerModel, check, defaults, register, size_of
-from ode_transformer.modules.reformer import JOINT_DROPOUTS, JOINT_INPUTS, ReformerDecoder, ReformerEncoder
+from ode_transformer.modules.joint_layers import JOINT_DROPOUTS
+from ode_transformer.modules.reformer import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import COMBINATIONS, REDUCTIONS, joint_width
 
 # What every architecture of this model starts from; dropout as in the paper, the other rates as released for IWSLT.

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from fairseq import utils
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -24,63 +23,20 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.encoder import ODETransformerEncoder
-from ode_transformer.modules.layers import assemble
+from ode_transformer.modules.joint_layers import build_joint_layer
 from ode_transformer.nn import (
-    SOURCE_AXIS,
-    TARGET_AXIS,
-    FeedForward,
     KeyValueCache,
     Layer,
     Reduction,
-    SeparableAttention,
-    SubLayer,
     attention_pattern,
     joint_representation,
     joint_width,
-    kind,
     parts_of_batch,
 )
 
 # What √E multiplies in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone,
 # √E·embed + pos; the PreNet's output then has its positions from its input.
 JOINT_INPUTS = ("paper", "released")
-
-# Shared noise (Figure 2b): Dropout1d along the axis that is not attended, Dropout2d along both.
-JOINT_DROPOUTS = ("shared", "independent")
-_SOURCE, _TARGET = 1, 2  # axes of a grid
-NOISE_AXES = {
-    "self_attn_target": (_SOURCE,),
-    "ffn_target": (_SOURCE, _TARGET),
-    "self_attn_source": (_TARGET,),
-    "ffn_source": (_SOURCE, _TARGET),
-}
-
-
-def build_joint_layer(cfg: TransformerConfig) -> Layer:
-    """One joint layer, whose width is that of the grid."""
-    sizes, width = cfg.decoder, joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-    activation_dropout = float(cfg.activation_dropout or cfg.relu_dropout or 0)
-    shared = cfg.joint_dropout == "shared"
-
-    def sublayer(name: str) -> SubLayer:
-        noise = NOISE_AXES[name] if shared else ()
-        function: nn.Module
-        if kind(name) == "ffn":
-            activation = utils.get_activation_fn(cfg.activation_fn)
-            function = FeedForward(width, sizes.ffn_embed_dim, activation, activation_dropout, noise)
-        else:
-            function = SeparableAttention(
-                TARGET_AXIS if name.endswith(TARGET_AXIS) else SOURCE_AXIS,
-                width,
-                sizes.attention_heads,
-                cfg.attention_dropout,
-                shared,
-                cfg.max_relative_positions,
-                cfg.relative_values,
-            )
-        return SubLayer(function, width, cfg.dropout, sizes.normalize_before, shared_noise=noise)
-
-    return assemble(cfg, "decoder", tuple(NOISE_AXES), sublayer)
 
 
 class ReformerEncoder(ODETransformerEncoder):
@@ -117,8 +73,11 @@ class ReformerEncoder(ODETransformerEncoder):
             out["encoder_out"] = [self.embed_scale * out["encoder_out"][0] + positions.transpose(0, 1)]
         return out
 
-    def _positions(self, src_tokens: Tensor) -> Tensor | float:
-        return 0.0 if self.embed_positions is None else self.position_scale * self.embed_positions(src_tokens)
+    def _positions(self, src_tokens: Tensor) -> Tensor:
+        """[B, S, C], or what broadcasts to it."""
+        if self.embed_positions is None:
+            return self.embed_tokens.weight.new_zeros(1, 1, 1)
+        return self.position_scale * self.embed_positions(src_tokens)
 
 
 def position_scale(cfg: TransformerConfig, dim: int) -> float:
@@ -126,19 +85,47 @@ def position_scale(cfg: TransformerConfig, dim: int) -> float:
     return math.sqrt(dim) if cfg.joint_input == "paper" and not cfg.no_scale_embedding else 1.0
 
 
-# (source, its padding, target, its padding, caches) -> features and attention, see ReformerDecoder._span.
-Span = Callable[[Tensor, Tensor, Tensor, Tensor, dict[str, KeyValueCache] | None], tuple[Tensor, Tensor | None]]
+class Pairs(NamedTuple):
+    """Sentence pairs, the sides of grids.
+
+    :param source: [B, S, C]
+    :param source_padding: [B, S], True at padding
+    :param target: [B, T, C], the last positions of
+    :param target_padding: [B, T' ≥ T]
+    """
+
+    source: Tensor
+    source_padding: Tensor
+    target: Tensor
+    target_padding: Tensor
+
+    @property
+    def cells(self) -> int:
+        """How many the grids have, padding included."""
+        return len(self.source) * self.source.size(1) * self.target.size(1)
+
+    def lengths(self) -> tuple[list[int], list[int]]:
+        """Of each source and each target, without padding."""
+        source, target = (x.logical_not().sum(dim=1).tolist() for x in (self.source_padding, self.target_padding))
+        return source, target
+
+    def rows(self, rows: slice) -> Pairs:
+        return Pairs(*(x[rows] for x in self))
+
+    def cut(self, columns: slice, lines: slice) -> Pairs:
+        """Some of the source positions and some of the target positions."""
+        source, source_padding, target, target_padding = self
+        return Pairs(source[:, columns], source_padding[:, columns], target[:, lines], target_padding[:, lines])
+
+
+# Pairs and caches of decoding -> features [B, T, C] and, if wanted, attention [B, T, S]
+Span = Callable[[Pairs, dict[str, KeyValueCache] | None], tuple[Tensor, Tensor | None]]
 
 
 def real_range(padding: Tensor) -> slice:
-    """The positions from the first to the last that is not padding in every row of [B, T]."""
+    """The positions [B, T] from the first to the last that is not padding in every row."""
     real = padding.all(dim=0).logical_not().nonzero()
     return slice(int(real[0]), int(real[-1]) + 1)
-
-
-def _around(kept: slice, length: int) -> tuple[int, int]:
-    """How many positions of ``length`` stand before and after the kept ones."""
-    return kept.start, length - kept.stop
 
 
 class ReformerDecoder(ODETransformerDecoder):
@@ -194,71 +181,64 @@ class ReformerDecoder(ODETransformerDecoder):
         :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
         :raises ValueError: in training, if a pair by itself has more cells than are allowed
         """
-        source = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
-        source_padding = encoder_out["encoder_padding_mask"][0]  # B x S
-        target = self._embed(prev_output_tokens, incremental_state)  # B x T x C
-        target_padding = prev_output_tokens.eq(self.padding_idx)  # B x T
+        pairs = Pairs(
+            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # as the grid is to lie in memory
+            encoder_out["encoder_padding_mask"][0],
+            self._embed(prev_output_tokens, incremental_state),
+            prev_output_tokens.eq(self.padding_idx),
+        )
         wanted = alignment_layer is not None or not self.training
         span = partial(self._span, causal=not full_context_alignment, wanted=wanted)
-        limit, cells = self.cfg.max_joint_cells, len(source) * source.size(1) * target.size(1)
         caches = self._caches(incremental_state)
-        if not limit or cells <= limit:
-            y, attention = span(source, source_padding, target, target_padding, caches)
-        elif caches is not None:
-            y, attention = self._step_by_parts(span, source, source_padding, target, target_padding, caches)
+        if not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
+            y, attention = span(pairs, caches)
+        elif caches is None:
+            y, attention = self._by_parts(span, pairs)
         else:
-            y, attention = self._by_parts(span, source, source_padding, target, target_padding)
+            y, attention = self._step_by_parts(span, pairs, caches)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [y.transpose(0, 1)]}
 
-    def _by_parts(
-        self, span: Span, source: Tensor, source_padding: Tensor, target: Tensor, target_padding: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def _by_parts(self, span: Span, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
         """Spans the grids of some rows after those of others; training computes each again in the backward pass.
 
-        What is alive at one time is the grid of one part, cut to its longest sentences. The rows do not know of one
+        What is alive at one time is the grids of one part, cut to its longest sentences. The rows do not know of one
         another, so that only the order of sums changes.
         """
-        lengths = [padding.logical_not().sum(dim=1).tolist() for padding in (source_padding, target_padding)]
+        lengths = pairs.lengths()
         self._refuse_large_pairs(*lengths)
         made = []
         for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
-            columns, lines = (real_range(padding[rows]) for padding in (source_padding, target_padding))
-            arguments = (source[rows, columns], source_padding[rows, columns], target[rows, lines])
-            arguments = (*arguments, target_padding[rows, lines], None)
-            keep = not torch.is_grad_enabled()
-            y, attention = span(*arguments) if keep else checkpoint(span, *arguments, use_reentrant=False)
-            around = _around(lines, target.size(1))
+            part = pairs.rows(rows)
+            columns, lines = real_range(part.source_padding), real_range(part.target_padding)
+            part = part.cut(columns, lines)
+            if torch.is_grad_enabled():
+                y, attention = checkpoint(span, part, None, use_reentrant=False)
+            else:
+                y, attention = span(part, None)
+            after = pairs.target.size(1) - lines.stop
             if attention is not None:
-                attention = pad(attention, (*_around(columns, source.size(1)), *around))
-            made.append((pad(y, (0, 0, *around)), attention))
-        features, attentions = zip(*made, strict=True)
-        return torch.cat(features), None if attentions[0] is None else torch.cat(attentions)
+                sides = columns.start, pairs.source.size(1) - columns.stop
+                attention = pad(attention, (*sides, lines.start, after))
+            made.append((pad(y, (0, 0, lines.start, after)), attention))
+        return _joined(made)
 
     def _step_by_parts(
-        self,
-        span: Span,
-        source: Tensor,
-        source_padding: Tensor,
-        target: Tensor,
-        target_padding: Tensor,
-        caches: dict[str, KeyValueCache],
+        self, span: Span, pairs: Pairs, caches: dict[str, KeyValueCache]
     ) -> tuple[Tensor, Tensor | None]:
         """The same for the newest target position, where each part has its rows of the caches."""
-        size = max(1, self.cfg.max_joint_cells // (source.size(1) * target.size(1)))
+        size = max(1, self.cfg.max_joint_cells // (pairs.cells // len(pairs.source)))
         made, own = [], []
-        for begin in range(0, len(source), size):
+        for begin in range(0, len(pairs.source), size):
             rows = slice(begin, begin + size)
-            numbers = torch.arange(len(source), device=source.device)[rows]
-            own.append({name: cache.part(numbers) for name, cache in caches.items()})
-            made.append(span(source[rows], source_padding[rows], target[rows], target_padding[rows], own[-1]))
+            own.append({name: cache.part(rows) for name, cache in caches.items()})
+            made.append(span(pairs.rows(rows), own[-1]))
         for name in own[0]:
             caches[name] = KeyValueCache.joined(part[name] for part in own)
-        features, attentions = zip(*made, strict=True)
-        return torch.cat(features), None if attentions[0] is None else torch.cat(attentions)
+        return _joined(made)
 
     def _refuse_large_pairs(self, source: list[int], target: list[int]) -> None:
         largest = max(s * t for s, t in zip(source, target, strict=True))
@@ -269,16 +249,10 @@ class ReformerDecoder(ODETransformerDecoder):
             )
 
     def _span(
-        self,
-        source: Tensor,
-        source_padding: Tensor,
-        target: Tensor,
-        target_padding: Tensor,
-        caches: dict[str, KeyValueCache] | None,
-        causal: bool,
-        wanted: bool,
+        self, pairs: Pairs, caches: dict[str, KeyValueCache] | None, causal: bool, wanted: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """From the two sequences through the grid to one: [B, S, C] and [B, T, C] -> [B, T, C], and [B, T, S]."""
+        """From the two sequences through their grid to one: features [B, T, C] and, if wanted, attention [B, T, S]."""
+        source, source_padding, target, target_padding = pairs
         device, clip = source.device, self.cfg.max_relative_positions
         # To the right of a position, causality hides padding already.
         hides = target_padding[:, 0] if causal else target_padding
@@ -314,3 +288,9 @@ class ReformerDecoder(ODETransformerDecoder):
         weights: list[Tensor] = []
         y = self.reduction(y, source_padding, weights if wanted else None)
         return y, weights[0] if wanted else None
+
+
+def _joined(parts: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    """Features and attention of all rows."""
+    attention = [weights for _, weights in parts if weights is not None]
+    return torch.cat([features for features, _ in parts]), torch.cat(attention) if attention else None

@@ -62,11 +62,11 @@ class KeyValueCache:
         self.shape = shape
         return spare
 
-    def part(self, rows: Tensor) -> KeyValueCache:
+    def part(self, rows: slice) -> KeyValueCache:
         """A copy of some rows."""
         copy = KeyValueCache()
         if self.buffers:
-            copy.append(*(x.index_select(0, rows) for x in self.read()))
+            copy.append(*(x[rows] for x in self.read()))
         return copy
 
     @classmethod

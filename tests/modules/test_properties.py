@@ -12,7 +12,8 @@ from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
 from ode_transformer.models.ode_transformer import ODETransformerModel, complete
 from ode_transformer.models.reformer import ReformerModel
-from ode_transformer.modules.reformer import JOINT_DROPOUTS, JOINT_INPUTS
+from ode_transformer.modules.joint_layers import JOINT_DROPOUTS
+from ode_transformer.modules.reformer import JOINT_INPUTS
 from ode_transformer.nn import COMBINATIONS, FUNCTIONS, HISTORIES, REDUCTIONS, SCOPES, STAGE_PARAMETERS, WordDropout
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, Splitting

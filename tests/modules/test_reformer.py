@@ -6,7 +6,7 @@ from measuring import memory_of
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
-from ode_transformer.modules.reformer import NOISE_AXES
+from ode_transformer.modules.joint_layers import NOISE_AXES
 from ode_transformer.nn.dropout import Dropout
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 cells
@@ -49,6 +49,16 @@ def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: p
             x = (4 * e_source + p_source)[:, :, None] + (4 * e_target + p_target)[:, None]
     real = source.ne(PAD)[:, :, None] & previous.ne(PAD)[:, None]
     torch.testing.assert_close(seen[0][real], x[real])
+
+
+@pytest.mark.parametrize("how", ["paper", "released"])
+def test_there_may_be_no_positions(how: str) -> None:
+    options = {"no_token_positional_embeddings": True, "max_relative_positions": 0}
+    model, (source, previous) = reformer(joint_input=how, **options), example()
+    order = torch.tensor([[1, 0, 2, 3, 4, 5]])  # of a source, which then is a set
+    with torch.no_grad():
+        got, expected = (model(tokens, None, previous[:1])[0] for tokens in (source[:1].gather(1, order), source[:1]))
+    torch.testing.assert_close(got, expected)
 
 
 def _through_prenet(model, source: Tensor) -> Tensor:
