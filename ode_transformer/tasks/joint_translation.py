@@ -31,9 +31,9 @@ class JointTranslationConfig(TranslationConfig):
 
 @register_task("joint_translation", dataclass=JointTranslationConfig)
 class JointTranslationTask(TranslationTask):
-    """fairseq's translation task, whose training and validation data fit the model's grid."""
+    """fairseq's translation task, whose training data fit the model's grid; what keeps no gradients takes any pair."""
 
-    max_joint_cells = 0  # until a model is built that is to be trained; decoding spans one target position at a time
+    max_joint_cells = 0  # until a model is built that is to be trained
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         model = super().build_model(cfg, from_checkpoint)
@@ -44,12 +44,12 @@ class JointTranslationTask(TranslationTask):
     def filter_indices_by_size(
         self, indices: np.ndarray, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
     ) -> np.ndarray:
-        """Without the pairs that are too long for the model, as always, and then without those of too many cells.
+        """Leaves out pairs that are too long for the model, as always, and then training pairs of too many cells.
 
         :raises ValueError: if there are any of the latter, unless they are to be skipped
         """
         indices = super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
-        if not self.max_joint_cells or dataset.tgt_sizes is None:
+        if not self.max_joint_cells or dataset is not self.datasets.get(self.cfg.train_subset):
             return indices
         cells = dataset.src_sizes[indices].astype(np.int64) * dataset.tgt_sizes[indices]
         large = indices[cells > self.max_joint_cells]
