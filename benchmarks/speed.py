@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py                          # WMT base, all comparisons
     python benchmarks/speed.py --size tiny --what train --systems euler-6 fairseq-6
+    python benchmarks/speed.py --size iwslt --beam 5 --systems fairseq-6 reformer-fast-5 reformer-base-7
 
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is
@@ -75,6 +76,9 @@ SYSTEMS: dict[str, System] = {
     ),
     "rk4-5": System("ode_transformer_rk4", {"encoder_layers": 5}, ("memory",)),
     "dlstm-6": System("dlstm", {"encoder_layers": 6}),
+    # The joint layers of Reformer's paper, whose matrices are as many as those of a Transformer with 6-6 layers.
+    "reformer-fast-5": System("reformer_fast", {"encoder_layers": 5, "decoder_layers": 5}),
+    "reformer-base-7": System("reformer_base", {"encoder_layers": 0, "decoder_layers": 7}),
 }
 ONE_STEP = ("rk4-6", "rk4-5")  # what the first holds beyond the second is what one RK4 step holds
 
@@ -121,6 +125,9 @@ COMPARISONS = (
     Comparison("decode", "rk2-6", "euler-6", ("≥", 0.96)),  # ODE Transformer (2022), Table 6: relative inference speed
     Comparison("decode", "rk4-6", "euler-6", ("≥", 0.85)),
     Comparison("decode", "dlstm-6", "euler-6-plain"),
+    Comparison("train", "reformer-fast-5", "fairseq-6"),
+    Comparison("decode", "reformer-fast-5", "fairseq-6", ("≥", 0.9)),  # Reformer, Table 3: 0.73 on a GPU
+    Comparison("decode", "reformer-base-7", "fairseq-6", ("≥", 0.7)),  # likewise: 0.52
     Comparison("memory", "rk2-6", "fairseq-12", ("<", 1.0)),
     Comparison("memory", "rk2-6", "euler-12", ("<", 1.0)),
     Comparison("memory", "rk4-6", "fairseq-24", ("<", 1.0)),
@@ -131,6 +138,7 @@ COMPARISONS = (
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"dim": 128, "ffn": 256, "heads": 4, "decoder_layers": 4, "vocabulary": 4000},
+    "iwslt": {"dim": 256, "ffn": 1024, "heads": 4, "decoder_layers": 6, "vocabulary": 10000},
     "base": {"dim": 512, "ffn": 2048, "heads": 8, "decoder_layers": 6, "vocabulary": 34040},
 }
 

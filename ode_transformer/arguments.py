@@ -42,6 +42,13 @@ def clip_distance(text: str) -> int:
     return int(text)
 
 
+def cell_count(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; 0 sets no limit")
+    return int(text)
+
+
 def probability(text: str) -> float:
     """A number in [0, 1)."""
     try:

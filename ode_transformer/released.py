@@ -1,9 +1,10 @@
 """``ode-transformer convert``: checkpoints of the authors' released code, under the names of this package.
 
-The released codes (libeineu/ODE-Transformer and zhuohan123/macaron-net, both on fairseq 0.6) keep the three projections
-of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer shares one set of
-coefficients over the encoder. What they compute is chosen here by flags: F is the whole layer
-(``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``.
+The released codes (libeineu/ODE-Transformer, zhuohan123/macaron-net and lyy1994/reformer, all on fairseq 0.6) keep the
+three projections of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer
+shares one set of coefficients over the encoder. What they compute is chosen here by flags: F is the whole layer
+(``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``, Reformer adds its positions by
+``--joint-input released``.
 """
 
 from __future__ import annotations
@@ -37,11 +38,18 @@ _RENAMED: tuple[tuple[str, str | None], ...] = (
     (r"layers\.(\d+)\.macaron_(fc[12]\.\w+)", r"layers.\1.ffn_down.function.\2"),
     (r"layers\.(\d+)\.macaron_layer_norm\.(\w+)", r"layers.\1.ffn_down.layer_norm.\2"),
     (r"layers\.(\d+)\.(self_attn|encoder_attn)_layer_norm\.(\w+)", r"layers.\1.\2.layer_norm.\3"),
+    (r"output_layer\.reduction\.weights", r"reduction.projection.weight"),
+    (r"output_layer\.reduction\.(layer_norm\.\w+)", r"reduction.\1"),
     (r"layers\.(\d+)\.final_layer_norm\.(\w+)", r"layers.\1.ffn.layer_norm.\2"),
     (r"(?:embed_tokens|embed_positions|layer_norm|project_(?:in|out)_dim)\.\w+", r"\g<0>"),
 )
 # Which sub-layer a numbered layer normalisation belongs to.
 _NUMBERED = {"encoder": ("self_attn", "ffn", "ffn_down"), "decoder": ("self_attn", "encoder_attn", "ffn")}
+# The sub-layers of a Reformer layer: the only chain that its published architectures have.
+_CHAIN = "attn1d:dec+ffn2d:dec+attn1d:enc+ffn2d:enc"
+_CHAINED = ("self_attn_target", "ffn_target", "self_attn_source", "ffn_source")
+_COMBINATIONS = {"add": "add", "cat": "concat"}
+_REDUCTIONS = {"attn": "softmax", "max": "max"}
 _SCHEMES = {1: "euler", 2: "rk2", 3: "rk3-released", 4: "rk4"}
 _COEFFICIENTS = {"gate": "encoder.gate_linear.weight", "scalar": "encoder.alpha"}
 _RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
@@ -87,7 +95,15 @@ def _is_macaron(released: Mapping[str, Tensor]) -> bool:
     return "encoder.layers.0.macaron_fc1.weight" in released
 
 
+def _is_reformer(released: Mapping[str, Tensor]) -> bool:
+    return "decoder.layers.0.sublayers.0.layer_norm.weight" in released
+
+
 def _rename(stack: str, rest: str) -> str | None:
+    if stack == "decoder" and (chained := re.fullmatch(r"layers\.(\d+)\.sublayers\.([0-3])\.(.+)", rest)):
+        layer, number, parameter = chained.groups()
+        function = "" if parameter.startswith("layer_norm.") else "function."
+        return f"layers.{layer}.{_CHAINED[int(number)]}.{function}{parameter.removeprefix('self_attn.')}"
     if stack in _NUMBERED and (numbered := re.fullmatch(r"layers\.(\d+)\.layer_norms\.([012])\.(\w+)", rest)):
         layer, number, kind = numbered.groups()
         return f"layers.{layer}.{_NUMBERED[stack][int(number)]}.layer_norm.{kind}"
@@ -106,7 +122,11 @@ def _check_family(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) ->
     arch = given.get("arch")
     if "encoder.embed_tokens.weight" not in parameters or "decoder.embed_tokens.weight" not in parameters:
         raise UserError("has no encoder and decoder with embeddings; language models are not converted")
-    families = ("transformer",) if _is_macaron(parameters) else ("ode_transformer", "dense_transformer", "transformer")
+    families: tuple[str, ...] = ("ode_transformer", "dense_transformer", "transformer")
+    if _is_macaron(parameters):
+        families = ("transformer",)
+    if _is_reformer(parameters):
+        families = ("reformer",)
     steps = [name for name in ("enc_step", "enc_san_step", "enc_ffn_step") if name in given]
     halved = not _is_macaron(parameters) or bool(given.get("macaron"))
     if (arch is not None and not arch.startswith(families)) or steps or not halved:
@@ -144,12 +164,14 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
         raise UserError(
             f"rk_type {given.get('rk_type')!r} does not fit its parameters: coefficients {learned or 'none'}"
         )
+    more: dict[str, Any] = {"arch": "ode_transformer_euler"}
+    if _is_reformer(parameters):
+        more = _reformer_options(given, parameters)
     if macaron := _is_macaron(parameters):
         for stack in ("encoder", "decoder"):
             ours[f"{stack}_ffn_embed_dim"] *= 2  # the released number is that of one of the two
     return argparse.Namespace(
-        **ours,
-        arch="ode_transformer_euler",
+        **(ours | more),
         layer_splitting="strang" if macaron else "lie-trotter",
         encoder_ode_scheme=_SCHEMES[evaluations],
         decoder_ode_scheme="euler",
@@ -162,6 +184,29 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
         # The released number is the share of words that are kept.
         word_dropout_prob=1 - given["word_dropout"] if given.get("use_word_dropout") else 0.0,
     )
+
+
+def _reformer_options(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Our options for the parts of Reformer that the other models do not have.
+
+    :raises UserError: if a part is none of ours
+    """
+    for name, known in (
+        ("layer_chain", {_CHAIN: None}),
+        ("decoder_input_layer", _COMBINATIONS),
+        ("decoder_output_layer", _REDUCTIONS),
+        ("src_tgt_embed", {False: None}),
+    ):
+        if given.get(name) not in known:
+            raise UserError(f"{name} {given.get(name)!r} is not supported; known are {', '.join(map(str, known))}")
+    prenet = {name.split(".")[2] for name in parameters if name.startswith("encoder.layers.")}
+    return {
+        "arch": "reformer_fast" if prenet else "reformer_base",
+        "encoder_layers": len(prenet),
+        "joint_input": "released",
+        "joint_combination": _COMBINATIONS[given["decoder_input_layer"]],
+        "joint_reduction": _REDUCTIONS[given["decoder_output_layer"]],
+    }
 
 
 def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:

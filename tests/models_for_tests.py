@@ -34,10 +34,10 @@ SMALL = {
 }
 
 
-def small_model(seed: int = 0, **options: Any) -> FairseqEncoderDecoderModel:
+def small_model(seed: int = 0, arch: str = "ode_transformer_euler", **options: Any) -> FairseqEncoderDecoderModel:
     """A model of 2-2 layers in float64 whose every parameter has been moved away from its start."""
     torch.manual_seed(seed)
-    model = build_model("ode_transformer_euler", **(SMALL | options)).double()
+    model = build_model(arch, **(SMALL | options)).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

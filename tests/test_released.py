@@ -17,7 +17,7 @@ from ode_transformer.models.bare import bare_model
 from ode_transformer.released import convert_checkpoint, convert_options, convert_parameters
 
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[2] / "shared" / "golden"))
-CASES = sorted(path.name for kind in ("ode_encoder_*", "macaron_*") for path in GOLDEN.glob(kind))
+CASES = sorted(path.name for kind in ("ode_encoder_*", "macaron_*", "reformer_*") for path in GOLDEN.glob(kind))
 parity = pytest.mark.parametrize("case", CASES or [pytest.param("", marks=pytest.mark.skip("no recordings"))])
 
 

@@ -40,7 +40,7 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     :param batches: keyword arguments of ``model.forward``
     """
     seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
-    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]
+    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]; of a grid [B, S, T]
     calls: dict[str, int] = defaultdict(int)
     blocks = {stack: block_names(stack, getattr(model, stack)) for stack in ("encoder", "decoder")}
 
@@ -48,9 +48,9 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
         def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
             block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
             calls[stack] += 1
-            keep = real[stack]
             spread = [torch.as_tensor(w).float().cpu() for w in weights]
             spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+            keep = real["grid"] if spread[0].dim() == 3 else real[stack]
             seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
         return hook
@@ -65,6 +65,7 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
         for batch in batches:
             real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
             real["decoder"] = batch["prev_output_tokens"].ne(padding_idx).cpu()
+            real["grid"] = real["encoder"][:, :, None] & real["decoder"][:, None, :]
             model(**batch)
     finally:
         for handle in handles:
@@ -108,7 +109,9 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     model, _, task = load_trained_model(path, data)
     part = Split(model, task, data, split, path)
     numbers = part.numbers(sentences)
-    batches = [part.sample(numbers[start : start + 64])["net_input"] for start in range(0, len(numbers), 64)]
+    # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.
+    size = 1 if hasattr(model.decoder, "reduction") else 64
+    batches = [part.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
     return stage_weights(model, batches, task.source_dictionary.pad())
 
 

@@ -28,7 +28,7 @@ def load_trained_model(
     # Registers the architectures. By name, because mypy would follow it to what stands on fairseq, which has no types.
     importlib.import_module("ode_transformer.models")
     saved = _task_options(load_checkpoint(path))
-    if (task_name := saved.get("_name") or saved.get("task")) != "translation":
+    if (task_name := saved.get("_name") or saved.get("task")) not in ("translation", "joint_translation"):
         raise UserError(f"{path}: a model of the task {task_name}, not of translation")
     named = data_utils.infer_language_pair(str(data)) or (None, None)
     languages = [source or saved.get("source_lang") or named[0], target or saved.get("target_lang") or named[1]]

@@ -73,9 +73,14 @@ class ODETransformerModel(TransformerModel):
         args.ode_trained = getattr(args, "ode_options_saved", False)
         complete(args)
         refuse_task(args, task, reads_one_text=False)
-        check(args)
+        cls.check(args)
         args.ode_options_saved = True  # a checkpoint keeps the options: here it says that they come from one
         return super().build_model(args, task)
+
+    @classmethod
+    def check(cls, args: argparse.Namespace) -> None:
+        """Refuses, in one line, options that do not go together."""
+        check(args)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
@@ -229,15 +234,15 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def register(name: str, *options: dict[str, Any]) -> None:
-    """Registers an architecture of this model that has ``options``; what they leave open is the WMT base size's."""
+def register(name: str, *options: dict[str, Any], model: str = "ode_transformer") -> None:
+    """Registers an architecture of a model that has ``options``; what they leave open is the WMT base size's."""
 
     def architecture(args: argparse.Namespace) -> None:
         for some in options:
             defaults(args, **some)
         complete(args)
 
-    register_model_architecture("ode_transformer", name)(architecture)
+    register_model_architecture(model, name)(architecture)
 
 
 for _method, _options in METHODS.items():

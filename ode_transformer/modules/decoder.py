@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ode_transformer.modules.depth import DepthStack
 from ode_transformer.modules.layers import build_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind, reorder_all
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -19,6 +19,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
     back on stages of the same number.
     """
+
+    position_scale = 1.0
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         wanted = weights if alignment_layer is not None or not self.training else None
 
         def cache(*name: object) -> KeyValueCache | None:
-            return None if caches is None else caches.setdefault(".".join(map(str, name)), {})
+            return None if caches is None else caches.setdefault(".".join(map(str, name)), KeyValueCache())
 
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
             if kind(name) == "self_attn":
@@ -112,7 +114,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:
-            x = x + positions
+            x = x + self.position_scale * positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
@@ -125,6 +127,4 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Beam search has chosen rows ``new_order``: all caches follow, in place."""
-        for cache in (self._caches(incremental_state) or {}).values():
-            for name, tensor in cache.items():
-                cache[name] = tensor.index_select(0, new_order)
+        reorder_all((self._caches(incremental_state) or {}).values(), new_order)

@@ -103,14 +103,17 @@ class DepthStack(nn.Module):
 
     layers: Sequence[Layer]
 
-    def choose_depth(self, cfg: TransformerConfig, stack: str) -> None:
-        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already."""
+    def choose_depth(self, cfg: TransformerConfig, stack: str, dim: int | None = None) -> None:
+        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already.
+
+        :param dim: width of the representation; the stack's by default
+        """
         self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
-        names = tuple(self.layers[0])
+        names = tuple(self.layers[0]) if len(self.layers) else ()
         self.grouping = self.choice.grouping(names)
         activation, inner_dropout = feed_forward_options(cfg)
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
-        self.scheme = build_scheme(self.choice, len(self.layers), names, sizes.embed_dim, hidden)
+        self.scheme = build_scheme(self.choice, len(self.layers), names, dim or sizes.embed_dim, hidden)
         self.recompute = cfg.checkpoint_activations
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
@@ -69,26 +69,30 @@ def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, flo
 
 
 def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
-    """One layer of the stack 'encoder' or 'decoder', made of what the choice steps and, beside it, applies.
-
-    Its stepped sub-layers have as many copies as the choice asks. The attentions of a depth-wise LSTM read LN(y) in
-    pre-norm; otherwise there is no normalisation about them, as there is no sum with a residual.
-    """
-    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack).for_its_scheme()
+    """One layer of the stack 'encoder' or 'decoder'."""
+    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
     parts = sublayers(SPLITTINGS[choice.splitting], stack)
-    normalized = sizes.normalize_before or not choice.is_lstm
 
     def sublayer(name: str) -> SubLayer:
         function, share = parts[name]
         dim, before = sizes.embed_dim, sizes.normalize_before
-        return SubLayer(function(cfg, stack, share), dim, cfg.dropout, before, share, normalized)
+        return SubLayer(function(cfg, stack, share), dim, cfg.dropout, before, share, normalized=choice.normalizes)
 
+    return assemble(cfg, stack, tuple(parts), sublayer)
+
+
+def assemble(cfg: TransformerConfig, stack: str, names: Sequence[str], build: Callable[[str], SubLayer]) -> Layer:
+    """A layer of those sub-layers ``names`` that the choice steps or, beside it, applies.
+
+    Stepped ones have as many copies as the choice asks.
+    """
+    choice = depth_choice(cfg, stack).for_its_scheme()
     return Layer(
         {
-            name: nn.ModuleList(sublayer(name) for _ in range(choice.copies))
+            name: nn.ModuleList(build(name) for _ in range(choice.copies))
             if choice.copies > 1 and stepped
-            else sublayer(name)
-            for names, stepped in choice.grouping(tuple(parts))
-            for name in names
+            else build(name)
+            for group, stepped in choice.grouping(names)
+            for name in group
         }
     )

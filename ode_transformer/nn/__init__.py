@@ -1,6 +1,6 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import KeyValueCache, MultiheadAttention, attention_pattern
+from ode_transformer.nn.attention import MultiheadAttention, attention_pattern
 from ode_transformer.nn.choice import (
     SCHEMES,
     STAGE_PARAMETERS,
@@ -20,13 +20,24 @@ from ode_transformer.nn.depth_wise_lstm import (
     HiddenSizes,
     LSTMChoice,
 )
+from ode_transformer.nn.joint_representation import (
+    COMBINATIONS,
+    REDUCTIONS,
+    Reduction,
+    joint_representation,
+    joint_width,
+    parts_of_batch,
+)
+from ode_transformer.nn.key_value_cache import KeyValueCache, reorder_all
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
 from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, FeedForward, Layer, SubLayer, SubLayerInputs, kind
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
     "FIRST_CELLS",
+    "COMBINATIONS",
     "FUNCTIONS",
     "HIDDEN",
     "HISTORIES",
@@ -35,7 +46,11 @@ __all__ = [
     "SCHEMES",
     "SCOPES",
     "SHARES",
+    "REDUCTIONS",
+    "SCOPES",
+    "SOURCE_AXIS",
     "STAGE_PARAMETERS",
+    "TARGET_AXIS",
     "DepthChoice",
     "DepthWiseLSTM",
     "FeedForward",
@@ -45,16 +60,22 @@ __all__ = [
     "Layer",
     "LayerHistory",
     "MultiheadAttention",
+    "Reduction",
     "RelativePositionKeys",
     "RelativePositionValues",
+    "SeparableAttention",
     "SubLayer",
     "SubLayerInputs",
     "WordDropout",
     "attention_pattern",
     "build_scheme",
+    "joint_representation",
+    "joint_width",
     "kind",
+    "parts_of_batch",
     "refusal",
     "refused_stack",
     "relative_index",
+    "reorder_all",
     "swapped",
 ]

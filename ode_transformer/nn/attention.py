@@ -2,12 +2,12 @@
 
     softmax(Q Kᵀ / √(C/H) + bias) V    for each head; the bias holds relative positions and what is blocked
 
-Axes: B batch, H heads, T query positions, S key positions, C channels.
+Axes: B batch, H heads, T query positions, S key positions, C channels. B may be several axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.key_value_cache import KeyValueCache
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
-
-# Keys and values [B, H, S, C/H] of the positions that one attention, at one evaluation, has already seen.
-KeyValueCache = MutableMapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,11 @@ def attention_pattern(
 ) -> AttentionPattern:
     """The pattern for ``queries`` positions that are the last of ``keys``.
 
-    :param padding_mask: [B, keys], True at padding
+    :param padding_mask: [.., keys], True at padding; its first axes broadcast to B
     :param causal: no position sees a later one
     :param clip: clip distance of the relative positions, 0 for none
     """
-    blocked = None if padding_mask is None else padding_mask[:, None, None, :]
+    blocked = None if padding_mask is None else padding_mask[..., None, None, :]
     if causal and queries > 1:
         future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)
         blocked = future if blocked is None else blocked | future
@@ -63,6 +61,7 @@ class MultiheadAttention(nn.Module):
     :param memory_dim: width of the encoder's output; ``dim`` by default
     :param max_relative_positions: clip distance k of the relative positions, 0 for none
     :param relative_values: relative positions on the values too; the attention weights are then made explicitly
+    :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; likewise
     :raises ValueError: if the heads do not divide the width
     """
 
@@ -74,12 +73,13 @@ class MultiheadAttention(nn.Module):
         memory_dim: int | None = None,
         max_relative_positions: int = 0,
         relative_values: bool = False,
+        shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
         if heads <= 0 or dim % heads:
             raise ValueError(f"{heads} attention heads do not divide the width {dim}")
         self.heads = heads
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, shared_noise)
         self.scale = (dim // heads) ** -0.5
         self.q_proj = nn.Linear(dim, dim)
         self.k_proj = nn.Linear(memory_dim or dim, dim)
@@ -113,9 +113,9 @@ class MultiheadAttention(nn.Module):
         query = self._split(self.q_proj(x))
         key, value = self._keys_and_values(x, memory, cache)
         bias = self._bias(query, pattern)
-        if weights is None and self.relative_values is None:
-            drop = self.dropout.active
-            out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
+        drop = self.dropout.active
+        if weights is None and self.relative_values is None and not (drop and self.dropout.shared):
+            out = self._fused(query, key, value, bias, drop)
         else:
             probabilities = self._probabilities(query, key, bias)
             if weights is not None:
@@ -124,23 +124,28 @@ class MultiheadAttention(nn.Module):
             out = torch.matmul(probabilities, value)
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, pattern.index)
-        return self.out_proj(out.transpose(1, 2).flatten(2))
+        return self.out_proj(out.transpose(-3, -2).flatten(-2))
 
     def _split(self, x: Tensor) -> Tensor:
         """[B, T, C] -> [B, H, T, C/H]"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+    def _fused(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:
+        """PyTorch's own attention, whose fast implementations take one batch axis: B is folded into it."""
+        batch = query.shape[:-3]
+        if len(batch) > 1:
+            query, key, value = (x.flatten(0, -4) for x in (query, key, value))
+            if bias is not None and bias.dim() > 3:
+                bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)
+        out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
+        return out.unflatten(0, batch)
 
     def _keys_and_values(self, x: Tensor, memory: Tensor | None, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
         if memory is not None and cache:
-            return cache["key"], cache["value"]
+            return cache.read()
         source = x if memory is None else memory
         key, value = self._split(self.k_proj(source)), self._split(self.v_proj(source))
-        if memory is None and cache:
-            key = torch.cat([cache["key"], key], dim=2)
-            value = torch.cat([cache["value"], value], dim=2)
-        if cache is not None:
-            cache["key"], cache["value"] = key, value
-        return key, value
+        return (key, value) if cache is None else cache.append(key, value)
 
     def _bias(self, query: Tensor, pattern: AttentionPattern) -> Tensor | None:
         """What is added to the scores, [B, H, T, S], or a mask that is True where attention is allowed."""

@@ -82,6 +82,11 @@ class DepthChoice:
         return self.scheme == LSTM
 
     @property
+    def normalizes(self) -> bool:
+        """Sub-layers have a layer normalisation; those of an LSTM have no sum with a residual to normalise."""
+        return self.normalize_before or not self.is_lstm
+
+    @property
     def stages(self) -> int:
         return 1 if self.is_lstm else get_tableau(self.scheme).stages
 

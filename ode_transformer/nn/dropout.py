@@ -1,4 +1,8 @@
-"""Dropout that fairseq's ``--retain-dropout`` reaches."""
+"""Dropout that fairseq's ``--retain-dropout`` reaches, with noise that axes may share.
+
+Noise that is shared along one axis of a source × target grid is the Dropout1d of Reformer, along both its Dropout2d
+(Li et al. 2020, Figure 2b): whole lines or whole planes of a channel are zeroed together.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,13 @@ class Dropout(nn.Module):
     """Zeroes a share of the elements and rescales the others: in training, and while decoding if that is asked for.
 
     :param probability: share of the elements
+    :param shared: axes along which all elements share one draw
     """
 
-    def __init__(self, probability: float) -> None:
+    def __init__(self, probability: float, shared: Sequence[int] = ()) -> None:
         super().__init__()
         self.probability = probability
+        self.shared = tuple(shared)
         self.retained = False
 
     @property
@@ -25,7 +31,10 @@ class Dropout(nn.Module):
         return self.probability if self.training or self.retained else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.active, training=True) if self.active else x
+        if not self.active or not self.shared:
+            return dropout(x, self.active, training=True) if self.active else x
+        shape = [1 if axis in self.shared else size for axis, size in enumerate(x.shape)]
+        return x * dropout(x.new_ones(shape), self.active, training=True)
 
     def make_generation_fast_(
         self,

@@ -50,16 +50,15 @@ class RelativePositionKeys(_OffsetTable):
     def forward(self, query: Tensor, index: Tensor, scale: float = 1.0) -> Tensor:
         """The scores that the table adds.
 
-        :param query: queries [B, H, T, head_dim]
+        :param query: queries [.., H, T, head_dim]
         :param index: from :func:`relative_index`
         :param scale: factor of the scores; it meets the table, which is small, and not the queries
-        :returns: [B, H, T, S]
+        :returns: [.., H, T, S]
         """
-        batch, heads, length, _ = query.shape
-        # Over [B, T, H, head_dim], as the queries lie in memory: no copy of them is made and kept.
-        products = torch.matmul(query.transpose(1, 2), (scale * self.weight).t()).transpose(1, 2)  # [B, H, T, 2k + 1]
-        pairs = products.reshape(batch * heads, -1).index_select(1, index)
-        return pairs.view(batch, heads, length, -1)
+        # Over [.., T, H, head_dim], as the queries lie in memory: no copy of them is made and kept.
+        products = torch.matmul(query.transpose(-3, -2), (scale * self.weight).t()).transpose(-3, -2)
+        pairs = products.reshape(-1, query.size(-2) * len(self.weight)).index_select(1, index)
+        return pairs.view(*query.shape[:-1], -1)
 
 
 class RelativePositionValues(_OffsetTable):
@@ -68,11 +67,11 @@ class RelativePositionValues(_OffsetTable):
     def forward(self, probabilities: Tensor, index: Tensor) -> Tensor:
         """What the table adds to the attended values.
 
-        :param probabilities: attention weights [B, H, T, S]
+        :param probabilities: attention weights [.., H, T, S]
         :param index: from :func:`relative_index`
-        :returns: [B, H, T, head_dim]
+        :returns: [.., H, T, head_dim]
         """
-        batch, heads, length, _ = probabilities.shape
-        shares = probabilities.new_zeros(batch * heads, length * (2 * self.clip + 1))
-        shares = shares.index_add(1, index, probabilities.reshape(batch * heads, -1))
-        return torch.matmul(shares.view(batch, heads, length, -1), self.weight)
+        *rest, length, _ = probabilities.shape
+        pairs = probabilities.reshape(-1, len(index))
+        shares = pairs.new_zeros(len(pairs), length * len(self.weight)).index_add(1, index, pairs)
+        return torch.matmul(shares.view(*rest, length, -1), self.weight)

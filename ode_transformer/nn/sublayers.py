@@ -39,6 +39,7 @@ class FeedForward(nn.Module):
 
     :param input_dim: ``dim`` by default
     :param normalized: activation(LN(W_1 x + b_1)) instead
+    :param shared_noise: axes along which dropout shares its noise
     """
 
     def __init__(
@@ -49,13 +50,14 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
         input_dim: int | None = None,
         normalized: bool = False,
+        shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.fc1 = linear(input_dim or dim, inner_dim)
         self.fc2 = linear(inner_dim, dim)
         self.layer_norm = nn.LayerNorm(inner_dim) if normalized else nn.Identity()
         self.activation = activation
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, shared_noise)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc2(self.dropout(self.activation(self.layer_norm(self.fc1(x)))))
@@ -70,6 +72,7 @@ class SubLayer(nn.Module):
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param share: of a step that the sub-layer takes, a factor of the increment
     :param normalized: False for no layer normalisation at all
+    :param shared_noise: axes along which dropout shares its noise
     """
 
     def __init__(
@@ -80,11 +83,12 @@ class SubLayer(nn.Module):
         normalize_before: bool = True,
         share: float = 1.0,
         normalized: bool = True,
+        shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.layer_norm = nn.LayerNorm(dim) if normalized else nn.Identity()
         self.function = function
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, shared_noise)
         self.normalize_before = normalize_before
         self.share = share
 
@@ -99,8 +103,13 @@ class SubLayer(nn.Module):
 
 
 def kind(name: str) -> str:
-    """What a sub-layer is, ``self_attn``, ``encoder_attn`` or ``ffn``, also where it acts twice, as down and up."""
-    return name.removesuffix("_down").removesuffix("_up")
+    """What a sub-layer is, ``self_attn``, ``encoder_attn`` or ``ffn``, also where it acts twice.
+
+    As down and up in a splitting, or along the target and along the source of a grid.
+    """
+    for place in ("_down", "_up", "_target", "_source"):
+        name = name.removesuffix(place)
+    return name
 
 
 # Names of sub-layers that form one block, and whether a scheme steps it.

@@ -107,7 +107,7 @@ def architectures() -> list[str]:
 
 
 def ours() -> list[str]:
-    """Those of encoders and decoders of this package."""
+    """Those of them that translate and are ours."""
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     from ode_transformer.models import ODETransformerModel

@@ -37,6 +37,23 @@ def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
         assert row.mean[0] != pytest.approx(gate.mean().item(), abs=1e-6)  # padding would have counted
 
 
+def test_the_gate_of_joint_layers_is_averaged_over_real_cells() -> None:
+    model = small_model(arch="reformer", decoder_ode_scheme="rk2", ode_coefficients="gate")
+    seen: list[torch.Tensor] = []
+    sets = model.decoder.scheme.coefficients
+    handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    for handle in handles:
+        handle.remove()
+    rows = collect(model)
+    assert [row.block for row in rows] == ["decoder layer 1", "decoder layer 2"]
+    for row, gate in zip(rows, seen, strict=True):
+        real = gate[SOURCE.ne(PAD)[:, :, None] & PREVIOUS.ne(PAD)[:, None]]
+        assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
+    assert "nothing to weigh" in table(collect(small_model(arch="reformer", encoder_layers=0)))
+
+
 def test_scalars_of_both_stacks() -> None:
     model = small_model(encoder_ode_scheme="rk4", decoder_ode_scheme="rk2", ode_coefficients="scalar")
     rows = collect(model)

@@ -1,6 +1,7 @@
 """Properties that every combination of parts must have, on a pairwise cover of them."""
 
 from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -9,13 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
-from ode_transformer.models.ode_transformer import check, complete
+from ode_transformer.models.ode_transformer import ODETransformerModel, complete
+from ode_transformer.models.reformer import ReformerModel
+from ode_transformer.modules.joint_layers import JOINT_DROPOUTS
+from ode_transformer.modules.reformer import JOINT_INPUTS
 from ode_transformer.nn import (
+    COMBINATIONS,
     FIRST_CELLS,
     FUNCTIONS,
     HIDDEN,
     HISTORIES,
     MERGES,
+    REDUCTIONS,
     SCOPES,
     SHARES,
     STAGE_PARAMETERS,
@@ -58,17 +64,31 @@ LSTM_AXES = {
 }
 
 
-def allowed(parts: dict) -> bool:
+JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_splitting"} | {
+    "encoder_layers": [0, 2],
+    "joint_input": JOINT_INPUTS,
+    "joint_combination": COMBINATIONS,
+    "joint_reduction": REDUCTIONS,
+    "joint_dropout": JOINT_DROPOUTS,
+    "max_joint_cells": [0, 30],  # of the examples' pairs the largest has 30 cells
+}
+
+
+def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
     args = Namespace(**parts)
     complete(args)
     try:
-        check(args)
+        model.check(args)
     except ValueError:
         return False
     return True
 
 
-PARTS = pairwise(AXES, allowed) + pairwise(LSTM_AXES, allowed)
+PARTS = pairwise(AXES, partial(allowed, ODETransformerModel)) + pairwise(
+    LSTM_AXES, partial(allowed, ODETransformerModel)
+)
+PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel))]
+PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]

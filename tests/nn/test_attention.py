@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.nn import MultiheadAttention, attention_pattern
+from ode_transformer.nn import KeyValueCache, MultiheadAttention, attention_pattern
 
 DIM, HEADS, CLIP = 8, 2, 2
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -116,7 +116,7 @@ def test_step_by_step_equals_the_full_pass(clip: int, values: bool) -> None:
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
     x = torch.randn(2, 6, DIM, dtype=torch.float64)
     full = attention(x, attention_pattern(6, 6, x.device, None, True, clip))
-    cache: dict[str, torch.Tensor] = {}
+    cache = KeyValueCache()
     for i in range(6):
         pattern = attention_pattern(1, i + 1, x.device, None, True, clip)
         torch.testing.assert_close(attention(x[:, i : i + 1], pattern, cache=cache), full[:, i : i + 1])
@@ -127,7 +127,7 @@ def test_memory_is_projected_once() -> None:
     memory = torch.randn(2, 3, 6, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
     pattern = attention_pattern(4, 3, x.device, padding([3, 2]))
-    cache: dict[str, torch.Tensor] = {}
+    cache = KeyValueCache()
     first = attention(x, pattern, memory, cache)
     calls = []
     attention.k_proj.register_forward_hook(lambda *_: calls.append(1))

@@ -18,13 +18,17 @@ def loss_and_gradients(arch: str, dtype: torch.dtype, **options: object) -> tupl
     return loss.item(), {name: p.grad.float() for name, p in model.named_parameters()}
 
 
+METHODS = ("ode_transformer_euler", "ode_transformer_rk2", "ode_transformer_rk4", "dlstm", "reformer_fast")
+ARCHITECTURES = [f"{method}_tiny" for method in METHODS]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("decoder", ["euler", "rk4", "dlstm"])
-@pytest.mark.parametrize("method", ["ode_transformer_euler", "ode_transformer_rk2", "ode_transformer_rk4", "dlstm"])
-def test_loss_and_gradients_are_near_those_of_float32(method: str, decoder: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_loss_and_gradients_are_near_those_of_float32(arch: str, decoder: str, dtype: torch.dtype) -> None:
     options = {"decoder_ode_scheme": decoder, "decoder_normalize_before": True}
-    exact, gradients = loss_and_gradients(f"{method}_tiny", torch.float32, **options)
-    loss, rounded = loss_and_gradients(f"{method}_tiny", dtype, **options)
+    exact, gradients = loss_and_gradients(arch, torch.float32, **options)
+    loss, rounded = loss_and_gradients(arch, dtype, **options)
     unit = torch.finfo(dtype).eps
     assert abs(loss - exact) < unit * exact
     flat, flat_rounded = (torch.cat([g.flatten() for g in gs.values()]) for gs in (gradients, rounded))

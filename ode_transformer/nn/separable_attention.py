@@ -1,0 +1,76 @@
+"""Separable attention (Reformer, Eq. 5): self-attention along one axis of a source × target grid at a time.
+
+    SepAttn along D = Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)    for each line i of cells along D
+
+The other axis is one more batch axis. One attention along each axis lets every cell reach every other one; both make
+S·T² + S²·T scores in place of the (S·T)² of attention over all cells.
+
+Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ode_transformer.nn.attention import AttentionPattern, KeyValueCache, MultiheadAttention
+
+TARGET_AXIS, SOURCE_AXIS = "target", "source"
+
+
+class SeparableAttention(MultiheadAttention):
+    """Attention along one axis of a grid.
+
+    :param axis: ``target``: each source position by itself; ``source``: each target position by itself
+    :param dim: width C
+    :param heads: H, divides ``dim``
+    :param dropout: of the attention weights
+    :param shared_noise: all lines along the axis share the noise of dropout, as released
+    :param max_relative_positions: clip distance of the relative positions along the axis, 0 for none
+    :param relative_values: relative positions on the values too
+    :raises ValueError: if the axis is unknown, or the heads do not divide the width
+    """
+
+    def __init__(
+        self,
+        axis: str,
+        dim: int,
+        heads: int,
+        dropout: float = 0.0,
+        shared_noise: bool = False,
+        max_relative_positions: int = 0,
+        relative_values: bool = False,
+    ) -> None:
+        if axis not in (TARGET_AXIS, SOURCE_AXIS):
+            raise ValueError(f"unknown axis {axis!r}; known are {TARGET_AXIS}, {SOURCE_AXIS}")
+        super().__init__(
+            dim,
+            heads,
+            dropout,
+            max_relative_positions=max_relative_positions,
+            relative_values=relative_values,
+            shared_noise=(1,) if shared_noise else (),  # the weights of all lines are [B, lines, H, D, D]
+        )
+        self.axis = axis
+
+    def forward(
+        self,
+        x: Tensor,
+        pattern: AttentionPattern,
+        memory: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """What the cells of each line read from one another.
+
+        :param x: [B, S, T, C]
+        :param pattern: who may look at whom along the axis, broadcasts to [B, lines, H, D, D]
+        :param memory: none: nothing stands outside of the grid
+        :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
+        :param weights: if a list is given, the attention weights [B, lines, H, D, D] are appended to it
+        :returns: [B, S, T, C]
+        """
+        if self.axis == TARGET_AXIS:
+            return super().forward(x, pattern, memory, cache, weights)
+        # One copy, that the three projections share; none when there is a single target position.
+        lines = x.transpose(1, 2).contiguous()
+        return super().forward(lines, pattern, memory, cache, weights).transpose(1, 2)

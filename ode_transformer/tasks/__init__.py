@@ -1,0 +1,1 @@
+"""Tasks of fairseq that models of ours need; ``--user-dir`` imports them."""

@@ -1,0 +1,37 @@
+"""The measurement from which --max-joint-cells is chosen."""
+
+import re
+
+import joint_memory
+import pytest
+
+TINY = ["--arch", "reformer_fast_tiny", "--tokens", "60", "--length", "10"]
+
+
+def peak(capsys: pytest.CaptureFixture[str], *flags: str) -> float:
+    assert joint_memory.main([*TINY, *flags]) == 0
+    printed = capsys.readouterr().out
+    assert "6 pairs of 10 × 10, 600 cells" in printed
+    return float(re.search(r"peak ([\d,]+) MiB", printed)[1].replace(",", ""))
+
+
+def test_parts_recomputation_and_half_precision_take_less(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = peak(capsys)
+    assert peak(capsys, "--max-joint-cells", "200") < 0.7 * whole
+    assert peak(capsys, "--checkpoint-activations") < 0.7 * whole
+    assert peak(capsys, "--precision", "bf16") < 0.7 * whole
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--arch", "transformer"], "--arch transformer: not a Reformer"),
+        (["--tokens", "9"], "--tokens 9 are less than one sentence of --length 10"),
+        (["--length", "0"], "0 is not a whole number from 1 on"),
+    ],
+)
+def test_what_cannot_be_measured(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        joint_memory.main([*TINY, *flags])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Reformer architectures: sizes, published parameter counts, and options that make no model."""
+
+import pytest
+from fairseq.models import ARCH_MODEL_REGISTRY
+from models_for_tests import SMALL, build_model
+
+from ode_transformer.models.reformer import ReformerModel
+
+SIZES = {  # width, inner size, heads, layers of PreNet and joint stack, dropout of residuals, weights, activations
+    "base_tiny": (128, 256, 4, 0, 4, (0.1, 0.0, 0.0)),
+    "fast_tiny": (128, 256, 4, 3, 3, (0.1, 0.0, 0.0)),
+    "base_iwslt_de_en": (256, 1024, 4, 0, 7, (0.1, 0.0, 0.0)),
+    "fast_iwslt_de_en": (256, 1024, 4, 5, 5, (0.1, 0.0, 0.0)),
+    "base_nist_zh_en": (512, 2048, 8, 0, 7, (0.1, 0.1, 0.1)),
+    "fast_nist_zh_en": (512, 2048, 8, 5, 5, (0.1, 0.1, 0.1)),
+    "fast_iwslt_de_en_scaled": (256, 1536, 4, 7, 7, (0.1, 0.0, 0.0)),
+    "fast_nist_zh_en_scaled": (512, 3072, 8, 7, 7, (0.2, 0.1, 0.1)),
+}
+SAME = {"reformer": "fast_nist_zh_en", "reformer_fast": "fast_nist_zh_en", "reformer_base": "base_nist_zh_en"}
+ARCHITECTURES = {f"reformer_{name}": size for name, size in SIZES.items()} | {a: SIZES[b] for a, b in SAME.items()}
+
+
+def count(model) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_all_architectures_are_listed() -> None:
+    assert {name for name, model in ARCH_MODEL_REGISTRY.items() if model is ReformerModel} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_sizes_and_the_arithmetic_of_the_parts(arch: str) -> None:
+    d, f, heads, prenet, joint, rates = ARCHITECTURES[arch]
+    model = build_model(arch, 30, 40)
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == (prenet, joint)
+    assert all(layer["self_attn_source"].function.heads == heads for layer in model.decoder.layers)
+    args = model.args
+    assert (args.dropout, args.attention_dropout, args.activation_dropout) == rates
+    assert (args.joint_input, args.joint_combination, args.joint_reduction) == ("paper", "add", "softmax")
+    assert (args.joint_dropout, args.max_joint_cells, args.max_relative_positions) == ("shared", 131_072, 0)
+    attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
+    expected = (30 + 2 * 40) * d  # nothing is tied
+    expected += prenet * (attention + ffn + 2 * norm) + (norm if prenet else 0)
+    expected += joint * 2 * (attention + ffn + 2 * norm)
+    expected += d * d + 2 * norm  # the reduction, a normalisation before and after it
+    assert count(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("arch", "total"),
+    [
+        ("reformer_base_iwslt_de_en", 16_783_872),  # published as 16M, 17M and 27M
+        ("reformer_fast_iwslt_de_en", 17_574_144),
+        ("reformer_fast_iwslt_de_en_scaled", 27_828_480),
+    ],
+)
+def test_published_totals(arch: str, total: int) -> None:
+    """With the 8,848 German and 6,632 English entries of the usual preparation of IWSLT'14."""
+    assert count(build_model(arch, 8848, 6632)) == total
+
+
+@pytest.mark.parametrize(("layers", "ratio", "width"), [(7, 4, 64), (5, 4, 64), (7, 6, 32)])
+def test_the_count_that_scaling_starts_from(layers: int, ratio: int, width: int) -> None:
+    """P(l, w, e) = 2le²(4 + 2w) of Eq. 8: the matrices of the joint layers, half as many again with a PreNet."""
+    sizes = {f"{s}_{n}": v for s in ("encoder", "decoder") for n, v in
+             (("embed_dim", width), ("ffn_embed_dim", ratio * width), ("attention_heads", 4))}  # fmt: skip
+    for prenet, factor in ((0, 2), (layers, 3)):
+        model = build_model("reformer", 30, 40, **sizes, encoder_layers=prenet, decoder_layers=layers)
+        layers_of = [*model.encoder.layers.parameters(), *model.decoder.layers.parameters()]
+        assert sum(p.numel() for p in layers_of if p.dim() == 2) == factor * layers * width**2 * (4 + 2 * ratio)
+
+
+def test_base_has_the_matrices_of_a_transformer_with_6_layers() -> None:
+    sizes = dict(encoder_embed_dim=256, encoder_ffn_embed_dim=1024, encoder_attention_heads=4, encoder_layers=6)
+    sizes |= {name.replace("encoder", "decoder"): value for name, value in sizes.items()}
+    transformer, base = build_model("transformer", 30, 40, **sizes), build_model("reformer_base_iwslt_de_en", 30, 40)
+    matrices = [
+        sum(p.numel() for stack in (m.encoder, m.decoder) for p in stack.layers.parameters() if p.dim() == 2)
+        for m in (transformer, base)
+    ]
+    assert matrices[0] == matrices[1] == 168 * 256**2
+
+
+def test_a_concatenation_has_the_sum_of_the_widths() -> None:
+    model = build_model("reformer", 30, 40, **(SMALL | {"encoder_embed_dim": 8}), joint_combination="concat")
+    assert model.decoder.layers[0]["ffn_source"].function.fc1.in_features == 24
+    assert model.decoder.layer_norm.weight.shape == (24,)
+    assert model.decoder.project_out_dim.weight.shape == (16, 24)
+    assert model.decoder.output_projection.weight.shape == (40, 16)
+
+
+def test_embeddings_may_be_tied() -> None:
+    free, tied = build_model("reformer", 30, 40, **SMALL), build_model("reformer", 30, **SMALL)
+    assert count(free) - count(tied) == (2 * 40) * 16
+    assert tied.decoder.output_projection.weight is tied.encoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"encoder_embed_dim": 8}, "--joint-combination add: source and target of width 8 and 16 cannot be added"),
+        (
+            {"joint_combination": "concat", "decoder_attention_heads": 16, "encoder_embed_dim": 8},
+            "--decoder-attention-heads: 16 do not divide the grid's width 24",
+        ),
+        ({"layer_splitting": "strang"}, "--layer-splitting strang is not defined for joint layers"),
+        ({"encoder_layers": -1}, "--encoder-layers -1: 0 for no PreNet, or a number of layers"),
+        ({"decoder_layers": 0}, "--decoder-layers 0: a stack has at least one layer"),
+        ({"encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet .* there are no layers to step"),
+        ({"encoder_layers": 0, "encoder_layer_history": "dlcl"}, "without a PreNet .* there are no layers to step"),
+        ({"joint_input": "printed"}, "--joint-input printed: known are paper, released"),
+        ({"joint_combination": "cat"}, "--joint-combination cat: known are add, concat"),
+        ({"joint_reduction": "mean"}, "--joint-reduction mean: known are softmax, max"),
+        ({"joint_dropout": "1d"}, "--joint-dropout 1d: known are shared, independent"),
+        ({"post_norm": True, "encoder_normalize_before": False, "decoder_normalize_before": False}, "post-norm layers"),
+        ({"decoder_layerdrop": 0.1}, "--decoder-ode-scheme euler: LayerDrop"),
+        ({"decoder_ode_scheme": "rk4", "relative_values": True}, "relative positions on the values need a clip"),
+    ],
+)
+def test_what_makes_no_model_is_refused_in_one_line(options: dict, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as refused:
+        build_model("reformer", 30, 40, **(SMALL | {"max_relative_positions": 0} | options))
+    assert "\n" not in str(refused.value)
+
+
+def test_relative_positions_of_both_axes_and_any_scheme_go_together() -> None:
+    model = build_model("reformer", 30, 40, **SMALL, decoder_ode_scheme="rk4", encoder_ode_scheme="rk2")
+    assert (model.encoder.choice.scheme, model.decoder.choice.scheme) == ("rk2", "rk4")
+    assert model.decoder.layers[0]["self_attn_source"].function.relative_keys.clip == 3

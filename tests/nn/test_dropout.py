@@ -1,0 +1,44 @@
+"""Dropout whose noise axes may share."""
+
+import pytest
+import torch
+
+from ode_transformer.nn.dropout import Dropout
+
+P = 0.3
+
+
+def noise(shared: tuple[int, ...], seed: int = 0) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return Dropout(P, shared)(torch.ones(2, 30, 40, 16, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("shared", [(), (1,), (2,), (1, 2)])
+def test_noise_is_equal_along_the_shared_axes_and_along_no_other(shared: tuple[int, ...]) -> None:
+    made = noise(shared)
+    for axis in range(4):
+        same = bool((made == made.narrow(axis, 0, 1)).all())
+        assert same == (axis in shared)
+
+
+@pytest.mark.parametrize("shared", [(1,), (1, 2)])
+def test_the_mean_is_kept(shared: tuple[int, ...]) -> None:
+    made = torch.stack([noise(shared, seed)[:, 0, 0] for seed in range(2000)])
+    assert set(made.unique().tolist()) == {0.0, 1 / (1 - P)}
+    assert abs(made.mean().item() - 1) < 0.02  # 64,000 draws of deviation 0.65
+
+
+def test_nothing_happens_outside_of_training() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    assert torch.equal(Dropout(P, (1,)).eval()(x), x)
+    assert torch.equal(Dropout(0.0, (1,))(x), x)
+    retained = Dropout(P, (1,)).eval()
+    retained.make_generation_fast_(retain_dropout=True)
+    assert not torch.equal(retained(x), x)
+
+
+def test_gradients_pass_by_the_noise() -> None:
+    x = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    made = Dropout(P, (1, 2))(x)
+    made.sum().backward()
+    torch.testing.assert_close(x.grad, (made / x).detach())

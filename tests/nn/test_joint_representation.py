@@ -1,0 +1,112 @@
+"""From two sequences to a grid, and back to one."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer.nn import Reduction, joint_representation, joint_width, parts_of_batch
+
+B, S, T, C = 2, 4, 3, 6
+
+
+def tensor(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def reduction(kind: str = "softmax", **options: bool) -> Reduction:
+    torch.manual_seed(1)
+    made = Reduction(C, kind, **options).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return made
+
+
+def test_each_cell_is_the_sum_or_the_pair_of_its_two_positions() -> None:
+    source, target = tensor(B, S, C), tensor(B, T, C, seed=1)
+    added, paired = (joint_representation(source, target, how) for how in ("add", "concat"))
+    assert (added.shape, paired.shape) == ((B, S, T, C), (B, S, T, 2 * C))
+    for s in range(S):
+        for t in range(T):
+            assert torch.equal(added[:, s, t], source[:, s] + target[:, t])
+            assert torch.equal(paired[:, s, t], torch.cat([source[:, s], target[:, t]], dim=-1))
+
+
+def test_only_vectors_of_one_width_are_added() -> None:
+    assert (joint_width(6, 6, "add"), joint_width(6, 4, "concat")) == (6, 10)
+    with pytest.raises(ValueError, match="width 6 and 4 cannot be added"):
+        joint_width(6, 4, "add")
+
+
+@pytest.mark.parametrize("normalize_before", [True, False])
+@pytest.mark.parametrize("kind", ["softmax", "max"])
+def test_reduction_by_loops(kind: str, normalize_before: bool) -> None:
+    made, x = reduction(kind, normalize_before=normalize_before), tensor(B, S, T, C)
+    lengths = (S, S - 2)
+    padding = torch.arange(S) >= torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        out = made(x, padding)
+        for row, length in enumerate(lengths):
+            for t in range(T):
+                cells = made.layer_norm(x[row, :length, t]) if normalize_before else x[row, :length, t]
+                features = []
+                for feature in range(C):
+                    values = cells[:, feature]
+                    if kind == "max":
+                        features.append(values.max())
+                    else:
+                        weights = (cells @ made.projection.weight[feature]).softmax(0)
+                        features.append(sum(w * v for w, v in zip(weights, values, strict=True)))
+                expected = torch.stack(features)
+                expected = expected if normalize_before else made.layer_norm(expected)
+                torch.testing.assert_close(out[row, t], expected)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "max"])
+def test_one_source_position_is_returned_as_it_is_normalised(kind: str) -> None:
+    made, x = reduction(kind), tensor(B, 1, T, C)
+    torch.testing.assert_close(made(x), made.layer_norm(x)[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["softmax", "max"])
+def test_shares_of_the_source_sum_to_one_and_padding_has_none(kind: str) -> None:
+    made, x, weights = reduction(kind), tensor(B, S, T, C), []
+    padding = torch.tensor([[False] * S, [False, False, True, True]])
+    made(x, padding, weights)
+    assert weights[0].shape == (B, T, S)
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(B, T, dtype=torch.float64))
+    assert (weights[0][1, :, 2:] == 0).all()
+    assert (weights[0][0] > 0).all() or kind == "max"
+
+
+def test_what_is_constant_along_the_source_is_a_mean_of_itself() -> None:
+    """The weights of each feature sum to one."""
+    made = reduction()
+    x = tensor(B, 1, T, C).expand(B, S, T, C)
+    torch.testing.assert_close(made(x), made.layer_norm(x)[:, 0])
+
+
+@pytest.mark.parametrize("normalize_before", [True, False])
+@pytest.mark.parametrize("kind", ["softmax", "max"])
+def test_gradients(kind: str, normalize_before: bool) -> None:
+    made = reduction(kind, normalize_before=normalize_before)
+    padding = torch.tensor([[False, False, True]])
+    assert torch.autograd.gradcheck(lambda x: made(x, padding), tensor(1, 3, 2, C).requires_grad_())
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12),
+    cells=st.integers(1, 200),
+)
+def test_parts_cover_a_batch_and_none_is_too_large(lengths: list[tuple[int, int]], cells: int) -> None:
+    parts = parts_of_batch(*zip(*lengths, strict=True), cells)
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(lengths)))
+    for part in parts:
+        rows = lengths[part]
+        area = len(rows) * max(s for s, _ in rows) * max(t for _, t in rows)
+        assert len(rows) == 1 or area <= cells
+
+
+def test_parts_are_not_smaller_than_they_have_to_be() -> None:
+    assert parts_of_batch([3, 3, 3, 3, 9], [4, 4, 2, 2, 9], 24) == [slice(0, 2), slice(2, 4), slice(4, 5)]

@@ -1,0 +1,65 @@
+"""The cache against concatenation and indexing."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.nn import KeyValueCache, reorder_all
+
+HEADS, DIM = 2, 3
+
+
+@settings(deadline=None, max_examples=30)
+@given(lines=st.sampled_from([(), (4,)]), data=st.data())
+def test_any_search_keeps_what_plain_tensors_keep(lines: tuple[int, ...], data: st.DataObject) -> None:
+    """Positions are added by one or many, rows kept, copied, swapped, dropped, also past the room of a buffer."""
+    caches, expected = [KeyValueCache(), KeyValueCache()], [[], []]
+    rows = data.draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(data.draw(st.integers(1, 6))):
+        length = data.draw(st.sampled_from([1, 1, 2, 40]))
+        for cache, kept in zip(caches, expected, strict=True):
+            new = [torch.randn(rows, *lines, HEADS, length, DIM, generator=generator) for _ in range(2)]
+            kept[:] = [torch.cat(pair, dim=-2) for pair in zip(kept, new, strict=True)] if kept else new
+            for got, wanted in zip(cache.append(*new), kept, strict=True):
+                assert torch.equal(got, wanted)
+        order = torch.tensor(data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=6)))
+        reorder_all(caches, order)
+        rows = len(order)
+        for cache, kept in zip(caches, expected, strict=True):
+            kept[:] = [x.index_select(0, order) for x in kept]
+            for got, wanted in zip(cache.read(), kept, strict=True):
+                assert torch.equal(got, wanted)
+
+
+def test_a_position_is_written_in_place() -> None:
+    cache = KeyValueCache()
+    new = [torch.randn(2, HEADS, 1, DIM) for _ in range(2)]
+    first = cache.append(*new)[0].data_ptr()
+    for _ in range(31):
+        assert cache.append(*new)[0].data_ptr() == first
+    assert len(cache) == 32
+    assert cache.append(*new)[0].data_ptr() != first
+
+
+def test_reordering_several_caches_takes_one_buffer_more() -> None:
+    caches = [KeyValueCache() for _ in range(3)]
+    for cache in caches:
+        cache.append(torch.randn(2, HEADS, 1, DIM), torch.randn(2, HEADS, 1, DIM))
+    before = {buffer.data_ptr() for cache in caches for buffer in cache.buffers}
+    reorder_all(caches, torch.tensor([1, 0]))
+    after = {buffer.data_ptr() for cache in caches for buffer in cache.buffers}
+    assert len(after) == len(before) == 6
+    assert len(after - before) == 1
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_parts_are_joined_again(length: int) -> None:
+    cache = KeyValueCache()
+    key, value = (torch.randn(5, HEADS, length, DIM) for _ in range(2))
+    cache.append(key, value)
+    parts = [cache.part(slice(begin, begin + 2)) for begin in (0, 2, 4)]
+    for got, wanted in zip(KeyValueCache.joined(parts).read(), (key, value), strict=True):
+        assert torch.equal(got, wanted)
+    assert len(KeyValueCache().part(slice(1))) == 0
