@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import torch
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
-from torch import nn
+from torch import Tensor, nn
 
 from ode_transformer.arguments import cell_count
 from ode_transformer.models.ode_transformer import ODETransformerModel, check, defaults, register, size_of
@@ -91,6 +92,29 @@ class ReformerModel(ODETransformerModel):
             raise ValueError(
                 f"--decoder-attention-heads: {args.decoder_attention_heads} do not divide the grid's width {width}"
             )
+
+    @torch.no_grad()
+    def attention_maps(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+    ) -> dict[str, tuple[tuple[str, ...], Tensor]]:
+        """Where the last layer looks along each axis (Figure 5), mean over the heads, and what the reduction takes.
+
+        :param src_tokens: [B, S]
+        :param prev_output_tokens: [B, T]
+        :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
+        """
+        shown: dict[str, list[Tensor]] = {"self_attn_target": [], "self_attn_source": []}
+        self.decoder.shown = shown
+        try:
+            _, extra = self(src_tokens, src_lengths, prev_output_tokens)
+        finally:
+            self.decoder.shown = None
+        target, source = (shown[name][-1].mean(dim=2) for name in shown)  # of a step's last stage
+        return {
+            "attention over the source": (("target", "source", "source"), source),
+            "attention over the target": (("source", "target", "prefix"), target),
+            "reduction": (("target", "source"), extra["attn"][0]),
+        }
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ReformerEncoder:

@@ -146,6 +146,8 @@ class ReformerDecoder(ODETransformerDecoder):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.position_scale = position_scale(cfg, embed_tokens.embedding_dim)
         width = joint_width(cfg.encoder.embed_dim, self.embed_dim, cfg.joint_combination)
+        # Where lists are given, attention weights of the last layer's axes are appended to them, [B, lines, H, D, D].
+        self.shown: dict[str, list[Tensor]] | None = None
         pre_norm = cfg.decoder.normalize_before
         self.reduction = Reduction(width, cfg.joint_reduction, pre_norm)
         if width != self.embed_dim:
@@ -277,12 +279,12 @@ class ReformerDecoder(ODETransformerDecoder):
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
             if name not in patterns:
                 return {}
-            if caches is None or name == "self_attn_source":
-                return {"pattern": patterns[name]}
-            return {
-                "pattern": patterns[name],
-                "cache": caches.setdefault(f"{layer}.{name}.{evaluation}", KeyValueCache()),
-            }
+            given: dict[str, Any] = {"pattern": patterns[name]}
+            if caches is not None and name == "self_attn_target":
+                given["cache"] = caches.setdefault(f"{layer}.{name}.{evaluation}", KeyValueCache())
+            if self.shown is not None and layer == self.num_layers - 1:
+                given["weights"] = self.shown[name]
+            return given
 
         y, _ = self.through_depth(joint_representation(source, target, self.cfg.joint_combination), inputs)
         weights: list[Tensor] = []

@@ -53,3 +53,28 @@ def test_a_model_that_shows_nothing() -> None:
 
 def test_axes_are_kept() -> None:
     assert AttentionMap(("source", "target", "prefix"), torch.zeros(2, 3, 4)).flat(0)[0] == ("source", "prefix")
+
+
+def test_a_grid_shows_both_axes_and_its_reduction() -> None:
+    """Attention over the source is of a target position and the columns of its line; over the target, of a column."""
+    for options in ({}, {"decoder_ode_scheme": "rk2", "max_joint_cells": 5}):
+        model = small_model(arch="reformer", **options).eval()
+        found = attention_maps(model, sample())
+        assert {name: tuple(shown.weights.shape) for name, shown in found.items()} == {
+            "attention over the source": (4, 6, 6),
+            "attention over the target": (6, 4, 4),
+            "reduction": (4, 6),
+        }
+        for shown in found.values():
+            torch.testing.assert_close(shown.weights.sum(-1), torch.ones(shown.weights.shape[:-1]))
+        assert (found["attention over the target"].weights.triu(1) == 0).all()
+        assert model.decoder.shown is None
+
+
+def test_maps_are_those_of_the_last_layer() -> None:
+    model = small_model(arch="reformer")
+    seen = []
+    attention = model.decoder.layers[-1]["self_attn_source"].function
+    attention.register_forward_hook(lambda _, given, named, out: seen.append(named["weights"][-1]), with_kwargs=True)
+    found = attention_maps(model, sample())["attention over the source"]
+    torch.testing.assert_close(found.weights, seen[-1][0].mean(dim=1).float())
