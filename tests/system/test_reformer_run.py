@@ -22,7 +22,7 @@ LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--batch-size", 20, "--lr", 0.0
 def learned(text: Text, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Fast, by parts of batches, until the sentences are known; base with RK2 and relative positions for some time."""
     options = {
-        FAST: (300, "--max-joint-cells", 900, "--joint-input", "released"),
+        FAST: (200, "--max-joint-cells", 900, "--joint-input", "released"),
         BASE: (40, "--encoder-layers", 0, "--decoder-ode-scheme", "rk2", "--ode-coefficients", "gate",
                "--max-relative-positions", 4, "--joint-input", "released"),
     }  # fmt: skip
@@ -58,10 +58,10 @@ def test_it_learns_the_sentences_by_heart(text: Text, learned: dict[str, Path]) 
     found = losses(learned[FAST].parent / "train.log")
     assert found[0] > 7  # log2 of the 196 pieces is 7.6
     assert found[-1] < 0.5
-    output = generate(text, learned[FAST], "--gen-subset", "train", "--beam", 1)
+    output = generate(text, learned[FAST], "--gen-subset", "train", "--beam", 1, "--max-len-b", 200)
     references, translations = lines_of(output, "T"), lines_of(output, "H")
     assert len(references) == 40
-    assert sum(translations[number][1] == reference for number, (reference,) in references.items()) >= 32
+    assert sum(translations[number][1] == reference for number, (reference,) in references.items()) >= 38
 
 
 @pytest.mark.parametrize("arch", [FAST, BASE])
