@@ -36,7 +36,7 @@ def test_sizes_and_the_arithmetic_of_the_parts(arch: str) -> None:
     assert all(layer["self_attn_source"].function.heads == heads for layer in model.decoder.layers)
     args = model.args
     assert (args.dropout, args.attention_dropout, args.activation_dropout) == rates
-    assert (args.joint_input, args.joint_combination, args.joint_reduction) == ("paper", "add", "softmax")
+    assert (args.joint_input, args.joint_combination, args.joint_reduction) == ("released", "add", "softmax")
     assert (args.joint_dropout, args.max_joint_cells, args.max_relative_positions) == ("shared", 131_072, 0)
     attention, ffn, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
     expected = (30 + 2 * 40) * d  # nothing is tied
