@@ -15,14 +15,14 @@ import argparse
 import csv
 import io
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.layer_replacement import STACKS, negative_log_likelihood
+from ode_transformer.analysis.layer_replacement import STACKS, LayerPlace, negative_log_likelihood, watched
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
@@ -41,29 +41,21 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
     :param samples: fairseq's batches
     """
     total: dict[str, dict[int, float]] = {stack: {} for stack in STACKS}
-    seen: dict[tuple[str, int], list[Tensor]] = {}
+    seen: dict[LayerPlace, list[Tensor]] = {}
 
-    def watch(stack: str) -> Callable[..., None]:
-        def see(index: int, given: tuple[Tensor, ...], made: tuple[Tensor, ...]) -> None:
-            seen[stack, index] = [tensor for tensor in given if tensor.requires_grad]
-
-        return see
+    def see(place: LayerPlace, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+        seen[place] = [tensor for tensor in given if tensor.requires_grad]
 
     for sample in samples:
         seen.clear()
-        try:
-            for stack in STACKS:
-                getattr(model, stack).watch = watch(stack)
+        with watched(model, see):
             loss = negative_log_likelihood(model, sample, padding_idx)
-        finally:
-            for stack in STACKS:
-                getattr(model, stack).watch = None
         tensors = [tensor for given in seen.values() for tensor in given]
         gradients = iter(torch.autograd.grad(loss, tensors))
-        for (stack, index), given in seen.items():
+        for (stack, number), given in seen.items():
             squares = sum(float(next(gradients).double().square().sum()) for _ in given)
-            total[stack][index] = total[stack].get(index, 0.0) + squares**0.5 / len(samples)
-    return {stack: [norms[index] for index in sorted(norms)] for stack, norms in total.items()}
+            total[stack][number] = total[stack].get(number, 0.0) + squares**0.5 / len(samples)
+    return {stack: [norms[number] for number in sorted(norms)] for stack, norms in total.items()}
 
 
 def measure(path: Path, data: Path, split: str, sentences: int) -> Norms:

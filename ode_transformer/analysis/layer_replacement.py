@@ -7,14 +7,15 @@ x is all that the layer reads of the layers before it, at one position, and y al
 
 - plain layers: y_{l−1} and y_l;
 - a layer history: the combination that the layer reads, and what it makes of it before that is normalised and combined;
-- a depth-wise LSTM: output and cell, so that W is 2d × 2d.
+- a depth-wise LSTM: output and cell, so that W is 2d × 2d;
+- a Reformer's joint layers: all of this at each cell of the grid.
 
 So a replaced layer keeps no attention, neither to its own side nor, in a decoder, to the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,6 +55,30 @@ def replaced(model: Any, place: LayerPlace, function: nn.Module) -> Iterator[Non
         del stack.replacements[place.number - 1]
 
 
+@contextmanager
+def watched(model: Any, see: Callable[[LayerPlace, Sequence[Tensor], Sequence[Tensor]], None]) -> Iterator[None]:
+    """Within the block, ``see`` is told of each layer what it was given and what it made of that."""
+
+    def watch(stack: str) -> Callable[..., None]:
+        return lambda index, given, made: see(LayerPlace(stack, index + 1), given, made)
+
+    try:
+        for stack in STACKS:
+            getattr(model, stack).watch = watch(stack)
+        yield
+    finally:
+        for stack in STACKS:
+            getattr(model, stack).watch = None
+
+
+def real_positions(net_input: Mapping[str, Any], stack: str, like: Tensor, padding_idx: int) -> Tensor:
+    """True where what a layer reads, ``like`` [B, positions, C] or [B, S, T, C], is not of padding."""
+    source, target = (net_input[name].ne(padding_idx) for name in ("src_tokens", "prev_output_tokens"))
+    if like.dim() == 4:  # the cells of a source × target grid
+        return source[:, :, None] & target[:, None]
+    return source if stack == "encoder" else target
+
+
 @torch.no_grad()
 def sums_of_batch(
     model: Any, net_input: Mapping[str, Any], places: Iterable[LayerPlace], padding_idx: int
@@ -63,27 +88,16 @@ def sums_of_batch(
     :param model: encoder–decoder model in evaluation mode
     :param net_input: keyword arguments of ``model.forward``
     """
-    real = {"encoder": net_input["src_tokens"], "decoder": net_input["prev_output_tokens"]}
     asked = set(places)
     sums: dict[LayerPlace, LinearSums] = {}
 
-    def watch(stack: str) -> Callable[..., None]:
-        kept = real[stack].ne(padding_idx)
+    def see(place: LayerPlace, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+        if place in asked:
+            kept = real_positions(net_input, place.stack, given[0], padding_idx)
+            sums[place] = LinearSums.of(torch.cat(tuple(given), dim=-1)[kept], torch.cat(tuple(made), dim=-1)[kept])
 
-        def see(index: int, given: tuple[Tensor, ...], made: tuple[Tensor, ...]) -> None:
-            place = LayerPlace(stack, index + 1)
-            if place in asked:
-                sums[place] = LinearSums.of(torch.cat(given, dim=-1)[kept], torch.cat(made, dim=-1)[kept])
-
-        return see
-
-    try:
-        for stack in STACKS:
-            getattr(model, stack).watch = watch(stack)
+    with watched(model, see):
         model(**net_input)
-    finally:
-        for stack in STACKS:
-            getattr(model, stack).watch = None
     return sums
 
 

@@ -167,21 +167,26 @@ def size_of(args: argparse.Namespace) -> Size:
     if len(widths) != 1:
         raise UserError(f"--arch {args.arch}: encoder and decoder have to be equally wide, Eq. 8 has one e and one w")
     ((dim, inner),) = widths
-    now, twice = (bare(args, encoder_ffn_embed_dim=n, decoder_ffn_embed_dim=n) for n in (inner, 2 * inner))
     stacks = {}
     for name in names:
-        layers = getattr(now, name).layers
-        all_of_it, more = (_matrices(getattr(model, name).layers[0]) for model in (now, twice))
-        ffn = (more - all_of_it) / inner / dim
-        stacks[name] = Stack(len(layers), all_of_it / dim**2 - ffn * inner / dim, ffn)
+        layers = getattr(args, f"{name}_layers")
+        of_a_layer = []  # as a difference of stacks, because a depth-wise LSTM keeps part of it beside its layers
+        for n in (inner, 2 * inner):
+            wide = {"encoder_ffn_embed_dim": n, "decoder_ffn_embed_dim": n}
+            less, more = (bare(args, **wide, **{f"{name}_layers": count}) for count in (layers, layers + 1))
+            of_a_layer.append(_matrices(getattr(more, name)) - _matrices(getattr(less, name)))
+        all_of_it, twice = of_a_layer
+        ffn = (twice - all_of_it) / inner / dim
+        stacks[name] = Stack(layers, all_of_it / dim**2 - ffn * inner / dim, ffn)
     return Size(stacks, dim, inner)
 
 
-def _matrices(layer: Any) -> int:
-    """Weights of a layer's linear maps, without biases, layer normalisation and relative positions, as in Eq. 8."""
+def _matrices(stack: Any) -> int:
+    """Weights of a stack's linear maps, without biases, layer normalisation, positions and gates: Eq. 8."""
     from torch import nn
 
-    return sum(module.weight.numel() for module in layer.modules() if isinstance(module, nn.Linear))
+    maps = {name: module for name, module in stack.named_modules() if isinstance(module, nn.Linear)}
+    return sum(module.weight.numel() for name, module in maps.items() if ".coefficients." not in name)
 
 
 def parameters(model: Any) -> tuple[int, int]:

@@ -4,7 +4,8 @@ The lines of the test set are drawn anew, with repetition, as many times as ther
 on the same draws:
 
     mean ± interval of a system's scores over the draws: 95% of them lie in it
-    p: how often the difference on a draw departs from its mean by more than the observed one, two-sided
+    p: how often the size of the difference on a draw lies above its mean by more than the observed one, once more
+       than counted, over the number of draws plus one
 """
 
 from __future__ import annotations

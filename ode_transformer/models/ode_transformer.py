@@ -146,6 +146,10 @@ def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
             raise ValueError(f"--{stack}-layers {layers}: a stack has at least one layer")
         if heads < 1 or dim % heads:
             raise ValueError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
+    if args.dlstm_merge == "concat" and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
+        raise ValueError(
+            f"--dlstm-merge concat joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
+        )
     for name in _PROBABILITIES:
         if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
             raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: a probability lies in [0, 1)")

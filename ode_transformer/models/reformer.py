@@ -19,8 +19,8 @@ from ode_transformer.modules.joint_layers import JOINT_DROPOUTS
 from ode_transformer.modules.reformer import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import COMBINATIONS, REDUCTIONS, joint_width
 
-# What every architecture of this model starts from; dropout as in the paper, the other rates as released for IWSLT.
-# The input is the released one: the printed Eq. 4 learns slower (docs/reformer.md), and the paper's scores come from it.
+# What every architecture of this model starts from. The input is the released code's, because the printed Eq. 4 learns
+# slower (docs/reformer.md); fairseq's dropout of 0.1 is the paper's, the other rates are those released for IWSLT.
 JOINT: dict[str, Any] = {
     "joint_input": "released",
     "joint_combination": "add",

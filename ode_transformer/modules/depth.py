@@ -63,15 +63,16 @@ class TrainedFor(nn.Module):
     :param stack: what to call the stack in an error
     :param choice: what its parameters are trained for now
     :param may_swap: parameters may have been trained for another scheme, where that makes sense
+    :param fixed: more options that parameters belong to and do not show
     """
 
-    def __init__(self, stack: str, choice: DepthChoice, may_swap: bool) -> None:
+    def __init__(self, stack: str, choice: DepthChoice, may_swap: bool, fixed: Mapping[str, str]) -> None:
         super().__init__()
-        self.stack, self.choice, self.may_swap = stack, choice, may_swap
+        self.stack, self.choice, self.may_swap, self.fixed = stack, choice, may_swap, fixed
 
     def get_extra_state(self) -> Tensor:
         """A line as the numbers of its bytes, because checkpoints hold nothing but tensors."""
-        line = " ".join(f"{name}={value}" for name, value in self.choice.trait().items())
+        line = " ".join(f"{name}={value}" for name, value in (self.choice.trait() | dict(self.fixed)).items())
         return torch.tensor(list(line.encode()))
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -85,6 +86,10 @@ class TrainedFor(nn.Module):
             difference = swapped(trained, self.choice)
         except (ValueError, KeyError) as error:
             raise ValueError(f"{self.stack}: the checkpoint does not say what it was trained for: damaged?") from error
+        for name, value in self.fixed.items():
+            if trained.get(name, value) != value:
+                what = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{self.stack}: trained with {what} {trained[name]}, which is not to be {value} now")
         if difference is None:
             return
         said, reason = difference
@@ -103,10 +108,13 @@ class DepthStack(nn.Module):
 
     layers: Sequence[Layer]
 
-    def choose_depth(self, cfg: TransformerConfig, stack: str, dim: int | None = None) -> None:
+    def choose_depth(
+        self, cfg: TransformerConfig, stack: str, dim: int | None = None, fixed: Mapping[str, str] | None = None
+    ) -> None:
         """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already.
 
         :param dim: width of the representation; the stack's by default
+        :param fixed: more options that a checkpoint of the stack keeps
         """
         self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
         names = tuple(self.layers[0]) if len(self.layers) else ()
@@ -119,7 +127,7 @@ class DepthStack(nn.Module):
         self.watch: Watch | None = None
         may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
-        self.trained_version = TrainedFor(stack, self.choice, may_swap)
+        self.trained_version = TrainedFor(stack, self.choice, may_swap, fixed or {})
 
     def through_depth(self, y0: Tensor, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.

@@ -155,10 +155,10 @@ class ReformerDecoder(ODETransformerDecoder):
             self.project_out_dim = nn.Linear(width, self.output_embed_dim, bias=False)
             nn.init.xavier_uniform_(self.project_out_dim.weight)
 
-    def choose_depth(self, cfg: TransformerConfig, stack: str, dim: int | None = None) -> None:
+    def choose_depth(self, cfg: TransformerConfig, stack: str, *_: Any) -> None:
         """As for every stack, of the grid's width."""
         width = joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-        super().choose_depth(cfg, stack, width)
+        super().choose_depth(cfg, stack, width, {"joint_input": cfg.joint_input})
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
         return build_joint_layer(cfg)
@@ -192,12 +192,12 @@ class ReformerDecoder(ODETransformerDecoder):
         wanted = alignment_layer is not None or not self.training
         span = partial(self._span, causal=not full_context_alignment, wanted=wanted)
         caches = self._caches(incremental_state)
-        if not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
+        # A step of decoding makes one line of cells, small beside its caches; what watches wants the grid as a whole.
+        whole = caches is not None or self.watch is not None or self.shown is not None
+        if whole or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
             y, attention = span(pairs, caches)
-        elif caches is None:
-            y, attention = self._by_parts(span, pairs)
         else:
-            y, attention = self._step_by_parts(span, pairs, caches)
+            y, attention = self._by_parts(span, pairs)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         if self.project_out_dim is not None:
@@ -226,20 +226,6 @@ class ReformerDecoder(ODETransformerDecoder):
                 sides = columns.start, pairs.source.size(1) - columns.stop
                 attention = pad(attention, (*sides, lines.start, after))
             made.append((pad(y, (0, 0, lines.start, after)), attention))
-        return _joined(made)
-
-    def _step_by_parts(
-        self, span: Span, pairs: Pairs, caches: dict[str, KeyValueCache]
-    ) -> tuple[Tensor, Tensor | None]:
-        """The same for the newest target position, where each part has its rows of the caches."""
-        size = max(1, self.cfg.max_joint_cells // (pairs.cells // len(pairs.source)))
-        made, own = [], []
-        for begin in range(0, len(pairs.source), size):
-            rows = slice(begin, begin + size)
-            own.append({name: cache.part(rows) for name, cache in caches.items()})
-            made.append(span(pairs.rows(rows), own[-1]))
-        for name in own[0]:
-            caches[name] = KeyValueCache.joined(part[name] for part in own)
         return _joined(made)
 
     def _refuse_large_pairs(self, source: list[int], target: list[int]) -> None:

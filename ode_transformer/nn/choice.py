@@ -109,7 +109,7 @@ class DepthChoice:
         For the residual layer, one Euler step, scopes are the same, and in pre-norm functions are, too.
         """
         residual = self.stages == self.steps == 1
-        return {
+        trait = {
             "scheme": self.scheme if self.is_lstm else get_tableau(self.scheme).name,
             "coefficients": self.coefficients,
             "function": "increment" if residual and self.normalize_before else self.function,
@@ -118,6 +118,7 @@ class DepthChoice:
             "stage_parameters": self.stage_parameters,
             "splitting": self.splitting,
         }
+        return trait | {"first_cell": self.lstm.first_cell} if self.is_lstm else trait
 
     def grouping(self, names: Sequence[str]) -> list[Group]:
         """The blocks of a layer whose sub-layers are called ``names``.
@@ -222,8 +223,10 @@ def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str |
     line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"
     if trained["coefficients"] in LEARNED or wanted.learned:
         return line, "learned coefficients belong to the scheme that they were trained with"
-    if LSTM in (trained["scheme"], wanted.scheme):
+    if "scheme" in changed and LSTM in (trained["scheme"], wanted.scheme):
         return line, "a depth-wise LSTM and layers with residuals have different parameters"
+    if "first_cell" in changed:
+        return line, "the parameters of a depth-wise LSTM belong to its first cell"
     if "splitting" in changed:
         return line, "layers of another splitting have other sub-layers"
     if "separate" in (trained["stage_parameters"], wanted.stage_parameters):

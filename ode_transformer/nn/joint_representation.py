@@ -75,7 +75,8 @@ class Reduction(nn.Module):
             scores = scores.masked_fill(padding[:, :, None, None], torch.finfo(scores.dtype).min)
         if self.projection is None:
             reduced, chosen = scores.max(dim=1)
-            shares = nn.functional.one_hot(chosen, x.size(1)).to(x.dtype).mean(dim=2) if weights is not None else None
+            shares = x.new_zeros(*chosen.shape[:2], x.size(1))  # [B, T, S]
+            shares.scatter_add_(-1, chosen, torch.full_like(reduced, 1 / x.size(-1)))
         else:
             probabilities = scores.softmax(dim=1)
             reduced = (probabilities * x).sum(dim=1)

@@ -62,21 +62,6 @@ class KeyValueCache:
         self.shape = shape
         return spare
 
-    def part(self, rows: slice) -> KeyValueCache:
-        """A copy of some rows."""
-        copy = KeyValueCache()
-        if self.buffers:
-            copy.append(*(x[rows] for x in self.read()))
-        return copy
-
-    @classmethod
-    def joined(cls, parts: Iterable[KeyValueCache]) -> KeyValueCache:
-        """All the rows of ``parts``."""
-        whole = cls()
-        keys, values = zip(*(part.read() for part in parts), strict=True)
-        whole.append(torch.cat(keys), torch.cat(values))
-        return whole
-
 
 def reorder_all(caches: Iterable[KeyValueCache], rows: Tensor) -> None:
     """Reorders several caches, which lend one another the room that they need for it."""

@@ -39,6 +39,8 @@ class JointTranslationTask(TranslationTask):
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             self.max_joint_cells = getattr(cfg, "max_joint_cells", 0)
+            if not self.max_joint_cells and self.cfg.joint_cells_overflow == "skip":
+                logger.warning("--joint-cells-overflow skip: this model has no limit of cells, nothing is left out")
         return model
 
     def filter_indices_by_size(

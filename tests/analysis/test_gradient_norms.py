@@ -10,6 +10,7 @@ from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import nn
 
 from ode_transformer.analysis.gradient_norms import gradient_norms
+from ode_transformer.analysis.layer_replacement import negative_log_likelihood, watched
 from ode_transformer.cli import main
 
 KINDS = {
@@ -63,11 +64,24 @@ def test_a_layer_that_doubles_doubles_the_gradient(kind: str) -> None:
     with torch.no_grad():
         twice.weight.copy_(2 * torch.eye(width))
     model.encoder.replacements[0] = twice
-    first, second = gradient_norms(model, [one], PAD)["encoder"]
-    if kind == "dlstm":  # its first cell is constant: the gradient of the cell is not the first layer's
-        assert 0 < first < 2 * second
-    else:
-        assert first == pytest.approx(2 * second)
+    first, _ = gradient_norms(model, [one], PAD)["encoder"]
+    read = []
+    with watched(model, lambda place, given, made: read.append(given[0]) if place == ("encoder", 2) else None):
+        loss = negative_log_likelihood(model, one, PAD)
+    # Of a depth-wise LSTM the output alone: its first cell is constant.
+    (gradient,) = torch.autograd.grad(loss, read)
+    assert first == pytest.approx(2 * float(gradient.norm()))
+
+
+def test_a_grid_is_seen_as_a_whole() -> None:
+    """Also where training would divide the batch; the norm at layer 1 is over all cells."""
+    one = sample([6, 3])
+    whole, divided = (
+        gradient_norms(small_model(arch="reformer", encoder_layers=1, max_joint_cells=cells), [one], PAD)
+        for cells in (0, 20)
+    )
+    assert divided == whole
+    assert [len(norms) for norms in whole.values()] == [1, 2]
 
 
 def test_batches_are_averaged_and_padding_has_no_part() -> None:

@@ -165,6 +165,20 @@ def test_a_linear_layer_is_recovered_exactly(kind: str, place: LayerPlace) -> No
     assert sums_of_batch(model, INPUT, [other], PAD)[other].fit().r_squared < 0.9999
 
 
+def test_cells_of_a_grid_are_positions() -> None:
+    """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
+    model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
+    place = LayerPlace("decoder", 1)
+    sums = sums_of_batch(model, INPUT, [place, LayerPlace("encoder", 1)], PAD)
+    cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
+    assert sums[place].count == cells
+    assert sums[LayerPlace("encoder", 1)].count == 9 + 6 + 7 + 8
+    fit = sums[place].fit()
+    with replaced(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        again = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    assert again.r_squared == pytest.approx(1, abs=1e-9)
+
+
 @every_place
 def test_padding_is_not_counted(place: LayerPlace) -> None:
     model = model_of(KINDS["gate"])

@@ -2,7 +2,6 @@
 
 import math
 import random
-from importlib.util import find_spec
 
 import pytest
 
@@ -155,7 +154,18 @@ def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str])
     assert f"with embeddings: {before + rows:,} -> {after + rows:,}, " in out
 
 
-@pytest.mark.skipif(not find_spec("ode_transformer.models.reformer"), reason="no Reformer in this version")
+@pytest.mark.parametrize("arch", ["dlstm_tiny", "ode_transformer_rk2_tiny", "macaron_tiny", "reformer_base_tiny"])
+def test_what_is_predicted_is_what_a_model_has(arch: str) -> None:
+    """Also where networks stand beside the layers; what these share, and biases, make the difference."""
+    args = scaling.training_options(arch)
+    size = scaling.size_of(args)
+    step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
+    new = {name.replace("-", "_"): value for name, value in size.after(step).options().items()}
+    before, after = (scaling.parameters(scaling.bare(args, **changed))[1] for changed in ({}, new))
+    predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
+    assert after / before == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
+
+
 def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--arch", "reformer_fast_iwslt_de_en", "--gradients", "0.01063", "0.01069"]
     status, out, _ = command(capsys, *words, "--dictionaries", "8848", "6632")

@@ -87,6 +87,11 @@ def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> Non
         small_model(**schemes, **options)
 
 
+def test_a_merge_needs_a_decoder_that_merges() -> None:
+    with pytest.raises(ValueError, match="--dlstm-merge concat joins attentions of decoder layers"):
+        small_model(encoder_ode_scheme="dlstm", dlstm_merge="concat")
+
+
 def test_a_part_of_the_lstm_without_an_lstm_is_refused() -> None:
     with pytest.raises(ValueError, match="--encoder-ode-scheme euler: the parts of a depth-wise LSTM"):
         small_model(dlstm_hidden="linear")

@@ -32,6 +32,12 @@ def lengths_kept(folder: Path, *flags: object, trained: bool = False, split: str
     return sorted(int(number) for sample in batches.next_epoch_itr() for number in sample["id"])
 
 
+def test_skipping_without_a_limit_is_said_to_do_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    flags = ("--max-joint-cells", 0, "--joint-cells-overflow", "skip")
+    assert lengths_kept(folder, *flags) == [0, 1, 2, 3]
+    assert "--joint-cells-overflow skip: this model has no limit of cells" in caplog.text
+
+
 def test_all_pairs_fit_by_default(folder: Path) -> None:
     assert lengths_kept(folder) == [0, 1, 2, 3]
     assert lengths_kept(folder, "--max-joint-cells", 30) == [0, 1, 2, 3]

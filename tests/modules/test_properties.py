@@ -296,6 +296,18 @@ def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> 
             model.load_state_dict(state | {key: broken})
 
 
+def test_parameters_belong_to_options_that_do_not_show_in_them() -> None:
+    schemes = {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"}
+    for options, name, values in (
+        (schemes, "dlstm_first_cell", ("zero", "embedding")),
+        ({"arch": "reformer"}, "joint_input", ("released", "paper")),
+    ):
+        trained, other = (small_model(**options, **{name: value}) for value in values)
+        with pytest.raises(ValueError, match=f"trained with .*{values[0]}.* {values[1]}"):
+            other.load_state_dict(trained.state_dict())
+        trained.load_state_dict(trained.state_dict())
+
+
 @pytest.mark.parametrize("acting", ["diffusion", "convection"])
 def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: pytest.MonkeyPatch) -> None:
     other = "convection" if acting == "diffusion" else "diffusion"

@@ -1,6 +1,5 @@
 """The cache against concatenation and indexing."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,14 +51,3 @@ def test_reordering_several_caches_takes_one_buffer_more() -> None:
     after = {buffer.data_ptr() for cache in caches for buffer in cache.buffers}
     assert len(after) == len(before) == 6
     assert len(after - before) == 1
-
-
-@pytest.mark.parametrize("length", [1, 3])
-def test_parts_are_joined_again(length: int) -> None:
-    cache = KeyValueCache()
-    key, value = (torch.randn(5, HEADS, length, DIM) for _ in range(2))
-    cache.append(key, value)
-    parts = [cache.part(slice(begin, begin + 2)) for begin in (0, 2, 4)]
-    for got, wanted in zip(KeyValueCache.joined(parts).read(), (key, value), strict=True):
-        assert torch.equal(got, wanted)
-    assert len(KeyValueCache().part(slice(1))) == 0
