@@ -102,7 +102,8 @@ def page() -> str:
         "",
         "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an",
         "encoder, a decoder that stays with `euler` takes neither. Likewise hidden, merge, share and first cell",
-        "concern the stacks that have a depth-wise LSTM. What has no row here goes together freely.",
+        "concern the stacks that have a depth-wise LSTM. What has no row here goes together freely, but that a",
+        "Reformer's layers have no splitting `strang`, and without a PreNet its encoder has nothing to step.",
     ]
     return "\n".join(lines) + "\n"
 
