@@ -2,6 +2,7 @@
 
 import argparse
 import math
+from collections.abc import Callable
 
 PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
 
@@ -13,61 +14,49 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
-def positive_float(text: str) -> float:
-    """A finite number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
-def finite_float(text: str) -> float:
-    """A number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text} is not a number")
-    return value
-
-
 def clip_distance(text: str) -> int:
     """A whole number from 0 on."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; 0 switches relative positions off")
-    return int(text)
+    return _natural(text, "0 switches relative positions off")
 
 
 def cell_count(text: str) -> int:
     """A whole number from 0 on."""
+    return _natural(text, "0 sets no limit")
+
+
+def _natural(text: str, zero: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; 0 sets no limit")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; {zero}")
     return int(text)
+
+
+def positive_float(text: str) -> float:
+    """A finite number above 0."""
+    return _number(text, lambda value: 0 < value < math.inf, "a positive number")
+
+
+def finite_float(text: str) -> float:
+    """A number."""
+    return _number(text, math.isfinite, "a number")
 
 
 def probability(text: str) -> float:
     """A number in [0, 1)."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text} is not a probability in [0, 1)")
-    return value
+    return _number(text, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 
 
 def length_penalty(text: str) -> float:
     """A number whose power of a length is one, too: 1024 ** 103 has no place in double precision."""
+    return _number(text, lambda value: -100 <= value <= 100, "a number from -100 to 100")
+
+
+def _number(text: str, allowed: Callable[[float], bool], described: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not -100 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from -100 to 100")
+    if not allowed(value):
+        raise argparse.ArgumentTypeError(f"{text} is not {described}")
     return value
 
 
