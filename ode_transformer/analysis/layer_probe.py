@@ -34,10 +34,10 @@ from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.analysis.probe_files import load_fit, load_sums, save_fit, save_sums
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.binarised import Split
+from ode_transformer.evaluation.binarised import Split, on_device
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.scores import METRICS, Score
-from ode_transformer.evaluation.translate import best, load_hub, plain
+from ode_transformer.evaluation.translate import best, load_hub, target_line
 from ode_transformer.files import content_of, write_text
 from ode_transformer.modules.depth import DepthStack
 from ode_transformer.progress import Pace, say
@@ -99,10 +99,8 @@ class Probe:
     def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
         return self.output / folder / f"{place.stack}-{place.number}.{objective}.{ending}"
 
-    def sample(self, numbers: Sequence[int]) -> Any:
-        from fairseq.utils import apply_to_sample
-
-        return apply_to_sample(lambda tensor: tensor.to(self.hub.device), self.train.sample(numbers))
+    def sample(self, numbers: Sequence[int]) -> dict[str, Any]:
+        return on_device(self.train.sample(numbers), self.hub.device)
 
     # The fits
 
@@ -199,8 +197,7 @@ class Probe:
 
     def text(self, tokens: Tensor, escape_unk: bool = False) -> str:
         """A line of text."""
-        dictionary = self.task.target_dictionary
-        return plain(dictionary.string(tokens.int().cpu(), self.args.remove_bpe, escape_unk=escape_unk)) + "\n"
+        return target_line(self.task, tokens, self.args.remove_bpe, escape_unk) + "\n"
 
     def decode(self, place: LayerPlace | None, fit: LinearFit | None) -> Path:
         """Translates the test set, with one layer replaced or none."""

@@ -23,7 +23,7 @@ from ode_transformer.evaluation.attention_maps import AttentionMap, attention_ma
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.teacher_forcing import teacher_forced
-from ode_transformer.evaluation.translate import best, load_hub, plain
+from ode_transformer.evaluation.translate import best, load_hub, target_line
 from ode_transformer.files import content_of, write_text
 from ode_transformer.progress import Pace, say
 from ode_transformer.steps import Steps
@@ -76,13 +76,11 @@ class System:
     def _steps(self) -> Steps:
         return Steps(self.directory, Steps(self.directory).digest_of(self.request), say)
 
-    def text(self, tokens: Tensor, escape_unk: bool = False) -> str:
-        """A line of the target language; in a reference an unknown token is to differ from one in a hypothesis."""
-        dictionary = self.task.target_dictionary
-        return plain(dictionary.string(tokens.int().cpu(), self.args.remove_bpe, escape_unk=escape_unk))
-
     def references(self) -> list[str]:
-        return [self.text(row["target"], escape_unk=True) for row in self.split.rows(self.lines)]
+        return [
+            target_line(self.task, row["target"], self.args.remove_bpe, escape_unk=True)
+            for row in self.split.rows(self.lines)
+        ]
 
     def source_lengths(self) -> list[int]:
         """In tokens as the model reads them, without the end symbol."""
@@ -100,7 +98,7 @@ class System:
             lines = [""] * len(sources)
             found = best(self.hub, [sources[number] for number in by_length], 4 * args.batch_size, **search)
             for done, (number, tokens) in enumerate(zip(by_length, found, strict=True), start=1):
-                lines[number] = f"{self.text(tokens)}\n"
+                lines[number] = f"{target_line(self.task, tokens, args.remove_bpe)}\n"
                 pace.tell(done)
             write_text(result, "".join(lines))
 

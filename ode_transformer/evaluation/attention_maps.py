@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ode_transformer.evaluation.binarised import on_device
+
 # The tokens of an axis: those of the source, the target's as they are predicted, and as they are read, one later.
 AXES = ("source", "target", "prefix")
 
@@ -47,10 +49,7 @@ def attention_maps(model: Any, sample: dict[str, Any]) -> dict[str, AttentionMap
     :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
     :return: none if it shows none
     """
-    device = next(model.parameters()).device
-    inputs = {
-        name: value.to(device) if torch.is_tensor(value) else value for name, value in sample["net_input"].items()
-    }
+    inputs = on_device(sample["net_input"], next(model.parameters()).device)
     if hasattr(model, "attention_maps"):
         shown = model.attention_maps(**inputs)
     else:

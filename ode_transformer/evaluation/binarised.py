@@ -15,6 +15,14 @@ from ode_transformer.errors import UserError
 T = TypeVar("T")
 
 
+def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
+    """fairseq's batch, or a part of it, with its tensors on ``device``."""
+    from fairseq.utils import apply_to_sample
+
+    moved: dict[str, Any] = apply_to_sample(lambda tensor: tensor.to(device), sample)
+    return moved
+
+
 class Split:
     """One split of the data that belong to a model.
 

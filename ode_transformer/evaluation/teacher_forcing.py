@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ode_transformer.evaluation.binarised import on_device
+
 
 @dataclass(frozen=True)
 class Forced:
@@ -33,10 +35,7 @@ def teacher_forced(model: Any, batches: Iterable[dict[str, Any]], padding_idx: i
     """Runs fairseq's batches through an encoder–decoder model in evaluation mode; results are on the CPU."""
     device = next(model.parameters()).device
     for batch in batches:
-        inputs = {
-            name: value.to(device) if torch.is_tensor(value) else value for name, value in batch["net_input"].items()
-        }
-        target = batch["target"]
+        target, inputs = batch["target"], on_device(batch["net_input"], device)
         scores = model.get_normalized_probs(model(**inputs), log_probs=True)  # B x T x V
         loss = -scores.gather(-1, target.to(device).unsqueeze(-1)).squeeze(-1)
         yield Forced(batch["id"], target, scores.argmax(-1).cpu(), loss.float().cpu(), target.ne(padding_idx))

@@ -73,6 +73,14 @@ def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None 
     return translations
 
 
+def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool = False) -> str:
+    """Token numbers as a line of the target language, as fairseq-generate prints it.
+
+    :param escape_unk: for references, in which an unknown token is to differ from one in a hypothesis
+    """
+    return plain(task.target_dictionary.string(tokens.int().cpu(), remove_bpe, escape_unk=escape_unk))
+
+
 def best(hub: Any, sources: Sequence[Any], at_once: int | None = None, **search: Any) -> Iterator[Any]:
     """Token numbers of the best hypothesis for each source, in the same order.
 
