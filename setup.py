@@ -40,6 +40,10 @@ setup(
         "sacrebleu",
         "subword-nmt",  # fairseq's --bpe subword_nmt, which the papers' data sets use
         "PyYAML",
+        "pydantic",  # recipes are checked as they are read
+        "sacremoses",
+        "rouge-score",
+        "tensorboard",  # for fairseq's --tensorboard-logdir
         "scikit-learn",  # the metrics of GLUE, as scipy
         "scipy",
     ],
