@@ -12,16 +12,20 @@ def say(line: str) -> None:
 
 
 class Pace:
-    """Says how far a long pass is, every few seconds, and when to save it."""
+    """Says how far a long pass is, every few seconds, and when to save it.
 
-    def __init__(self, what: str, total: int) -> None:
+    :param total: how much there is; None where only the end will tell
+    """
+
+    def __init__(self, what: str, total: int | None = None) -> None:
         self.what, self.total = what, total
         self.said = self.saved = time.monotonic()
 
     def tell(self, done: int, more: str = "") -> None:
         if done == self.total or time.monotonic() - self.said > 5:
             self.said = time.monotonic()
-            say(f"  {self.what}: {done:,} of {self.total:,}{more}")
+            of = "" if self.total is None else f" of {self.total:,}"
+            say(f"  {self.what}: {done:,}{of}{more}")
 
     def should_save(self) -> bool:
         if time.monotonic() - self.saved < SAVE_EVERY:

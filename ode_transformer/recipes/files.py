@@ -1,8 +1,10 @@
-"""Writes several text files so that a run that is killed leaves no half-written one."""
+"""Writes several files so that a run that is killed leaves no half-written one."""
 
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -16,5 +18,19 @@ def place(directory: Path, files: dict[str, str], last: str) -> None:
         (directory / last).unlink(missing_ok=True)
         for name in sorted(files, key=lambda name: name == last):
             os.replace(staging / name, directory / name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def staged(directory: Path) -> Iterator[Path]:
+    """A new folder to write into, which takes the place of ``directory`` once the block has ended without an error."""
+    staging = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+    staging.mkdir(parents=True)
+    try:
+        yield staging
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(staging, directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
