@@ -1,15 +1,18 @@
 """Text, one sentence a line."""
 
 import os
+import sys
 
 from ode_transformer.errors import UserError
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends.
+    """The lines of a UTF-8 text, without their ends; ``-`` is standard input.
 
     :raises UserError: a line is not UTF-8
     """
+    if os.fspath(path) == "-":
+        return decode_lines(sys.stdin.buffer.read(), "standard input")
     with open(path, "rb") as file:
         return decode_lines(file.read(), str(path))
 

@@ -19,7 +19,8 @@ from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.generate_log import Translation, read_generate_log
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.scores import METRICS, Score, bleu
+from ode_transformer.evaluation.metric import Score, Settings
+from ode_transformer.evaluation.metrics import METRICS
 from ode_transformer.nn import SCHEMES
 from ode_transformer.recipes import catalogue_corpus, commands, pronunciation_corpus, training, vocabulary
 from ode_transformer.recipes.files import place
@@ -253,9 +254,9 @@ def decode(request: Request, until: int | None, model: Path) -> list[Translation
 
 def score(request: Request, translations: list[Translation]) -> list[Score]:
     """The recipe's metrics against the corpus's own references."""
-    references = read_lines(request.run.parent / "corpus" / f"test.{request.languages[1]}")
+    settings = Settings(read_lines(request.run.parent / "corpus" / f"test.{request.languages[1]}"))
     hypotheses = [translation.hypothesis for translation in translations]
-    return [METRICS[name](hypotheses, references, "13a", False) for name in request.recipe.metrics]
+    return [score for name in request.recipe.metrics for score in METRICS[name](hypotheses, settings)]
 
 
 def report(request: Request, translations: list[Translation], scores: list[Score]) -> None:
@@ -276,7 +277,8 @@ def report(request: Request, translations: list[Translation], scores: list[Score
     for entry in scores:
         print(entry)
     if request.recipe.vocabulary:
-        print(f"(copying the source instead: {bleu(sources, references)})")
+        (copied,) = METRICS["bleu"](sources, Settings(references))
+        print(f"(copying the source instead: {copied})")
     print("\n== the model stays usable")
     flags = {"path": model / "model.pt", "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
     if request.recipe.vocabulary:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.scores import METRICS
+from ode_transformer.evaluation.metrics import PAIRED
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class QuickstartRecipe:
     :param arch: registered architecture
     :param minutes: budget of training
     :param average: how many of the last checkpoints are averaged
-    :param metrics: keys of ``ode_transformer.evaluation.scores.METRICS``
+    :param metrics: keys of ``ode_transformer.evaluation.metrics.PAIRED``
     :param size: flags of fairseq-train that fit the default architecture to the corpus, not for other architectures
     :param train: flags of fairseq-train
     :param generate: flags of fairseq-generate
@@ -57,8 +57,8 @@ def read_recipe(path: Path) -> QuickstartRecipe:
     if missing := sorted(required - set(values)):
         raise UserError(f"{path}: {', '.join(missing)} is missing")
     recipe = QuickstartRecipe(**{**values, "packages": path.parent / str(values["packages"])})
-    if unknown := set(recipe.metrics) - set(METRICS):
-        raise UserError(f"{path}: unknown metrics {sorted(unknown)}; known are {', '.join(METRICS)}")
+    if unknown := set(recipe.metrics) - set(PAIRED):
+        raise UserError(f"{path}: unknown metrics {sorted(unknown)}; known are {', '.join(PAIRED)}")
     for name in ("minutes", "average"):
         value = getattr(recipe, name)
         if not isinstance(value, int | float) or not value > 0:

@@ -1,0 +1,15 @@
+"""The measures by name: a new one is one entry here."""
+
+from ode_transformer.evaluation.error_rates import phoneme_error_rate, word_error_rate
+from ode_transformer.evaluation.metric import Metric
+from ode_transformer.evaluation.translation_scores import bleu, chrf, compare_bleu, compare_chrf
+
+METRICS: dict[str, Metric] = {
+    "bleu": Metric(bleu, options=("tokenize", "lowercase", "compound_split", "detokenize"), compare=compare_bleu),
+    "chrf": Metric(chrf, options=("lowercase", "detokenize"), compare=compare_chrf),
+    "per": Metric(phoneme_error_rate),
+    "wer": Metric(word_error_rate),
+}
+
+# Those of output and references alone, without another file
+PAIRED = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}
