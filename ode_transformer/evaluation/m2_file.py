@@ -12,6 +12,7 @@ nothing to correct. An empty line ends a sentence.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,12 +50,15 @@ class AnnotatedSentence:
 
 
 def read_m2(path: Path) -> list[AnnotatedSentence]:
-    """All sentences of a file.
+    """All sentences of a file; ``-`` is standard input.
 
     :raises UserError: it has none, or as for :func:`sentences_of`
     """
-    with open(path, "rb") as file:
-        sentences = list(sentences_of(file, str(path)))
+    if path == Path("-"):
+        sentences = list(sentences_of(sys.stdin.buffer, "standard input"))
+    else:
+        with open(path, "rb") as file:
+            sentences = list(sentences_of(file, str(path)))
     if not sentences:
         raise UserError(f"{path}: no sentence (S …) in it")
     return sentences

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.edit_lattice import MAX_UNCHANGED, SystemEdit, Tokens, best_edits, edit_lattice
-from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit
+from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, read_m2
+from ode_transformer.evaluation.metric import Lines, Score, Settings
 from ode_transformer.progress import say
 
+BETA = 0.5
 MAX_CELLS = 250_000  # tokens of the source times tokens of the hypothesis
 
 
@@ -81,15 +83,13 @@ class MatchedSentence:
 def max_match(
     hypotheses: Sequence[str],
     gold: Sequence[AnnotatedSentence],
-    beta: float = 0.5,
+    beta: float = BETA,
     max_unchanged: int = MAX_UNCHANGED,
-    ignore_whitespace_casing: bool = False,
     max_cells: int = MAX_CELLS,
 ) -> list[MatchedSentence]:
     """Each sentence with the annotator who is best for F of all sentences up to it; see :func:`total`.
 
     :param hypotheses: of the same tokens as the gold file, a sentence each
-    :param ignore_whitespace_casing: leave out system edits that change nothing else; the gold edits stay
     :param max_cells: a sentence whose tokens times the hypothesis's are more counts as one edit, of all between their
         common beginning and end, and a line on standard error names it
     :raises UserError: there are not as many hypotheses as sentences
@@ -99,7 +99,7 @@ def max_match(
     matched, so_far = [], Counts()
     for line, sentence in zip(hypotheses, gold, strict=True):
         hypothesis = tuple(line.split())
-        candidates = _by_annotator(sentence, hypothesis, max_unchanged, ignore_whitespace_casing, max_cells)
+        candidates = _by_annotator(sentence, hypothesis, max_unchanged, max_cells)
 
         def worth(candidate: MatchedSentence, before: Counts = so_far) -> tuple[float, int, float]:
             counts = before + candidate.counts
@@ -115,8 +115,35 @@ def total(matched: Sequence[MatchedSentence]) -> Counts:
     return sum((sentence.counts for sentence in matched), Counts())
 
 
+def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """P, R and F0.5 against the corrections of ``settings.gold``; verbose prints every sentence first."""
+    assert settings.gold is not None
+    gold = read_m2(settings.gold)
+    matched = max_match(hypotheses, gold)
+    if settings.verbose:
+        for number, sentence in enumerate(matched, start=1):
+            print(f"{number}\n{sentence}\n")
+    annotators = len({annotator for sentence in gold for annotator in sentence.edits} or {0})
+    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{annotators}|case:mixed"
+    return prf_scores(total(matched), signature, len(gold))
+
+
+def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
+    """Precision, recall and F as scores in per cent."""
+    details = {
+        "P": f"{counts.correct} of {counts.proposed} system edits correct",
+        "R": f"{counts.correct} of {counts.gold} gold edits found",
+        f"F{BETA}": f"{counts.correct} correct, {counts.proposed} system and {counts.gold} gold edits",
+    }
+    values = counts.precision, counts.recall, counts.f_score(BETA)
+    return [
+        Score(name, 100 * value, f"{signature}|beta:{BETA}", detail, sentences)
+        for (name, detail), value in zip(details.items(), values, strict=True)
+    ]
+
+
 def _by_annotator(
-    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, ignoring: bool, max_cells: int
+    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, max_cells: int
 ) -> Iterator[MatchedSentence]:
     source = sentence.tokens
     small = (len(source) + 1) * (len(hypothesis) + 1) <= max_cells
@@ -130,13 +157,7 @@ def _by_annotator(
             edits = _one_edit(source, hypothesis, gold)
         else:
             edits = best_edits(source, hypothesis, gold, lattice, max_unchanged)
-        if ignoring:
-            edits = [edit for edit in edits if _bare(source[edit.start : edit.end]) != _bare(edit.correction)]
         yield MatchedSentence(sentence, hypothesis, annotator, tuple(edits))
-
-
-def _bare(tokens: Tokens) -> str:
-    return "".join(tokens).lower()
 
 
 def _one_edit(source: Tokens, hypothesis: Tokens, gold: Sequence[Edit]) -> list[SystemEdit]:

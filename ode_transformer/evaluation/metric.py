@@ -43,6 +43,7 @@ class Settings:
     :param compound_split: divide compounds at their hyphens (``##AT##-##AT##``)
     :param detokenize: the language by whose rules tokenised hypotheses become text first
     :param gold: M2 file of annotated corrections
+    :param verbose: print what is found in every sentence
     :raises UserError: two of them exclude each other
     """
 
@@ -52,6 +53,7 @@ class Settings:
     compound_split: bool = False
     detokenize: str | None = None
     gold: Path | None = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         if self.compound_split and self.tokenize != "none":

@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detokenize", metavar="LANG", help="bleu, chrf: join the hypotheses' Moses tokens to text of this language"
     )
-    parser.add_argument("--gold", type=Path, metavar="FILE", help="M2 file of annotated corrections")
+    parser.add_argument("--gold", type=Path, metavar="FILE", help="m2: the M2 file of annotated corrections")
+    parser.add_argument("-v", "--verbose", action="store_true", help="m2: the edits found in every sentence, too")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
     parser.add_argument(
         "--bootstrap-samples", type=positive_int, metavar="N", help="several systems: draws of the test (default: 1000)"
@@ -119,6 +120,8 @@ def read_system(path: Path, args: argparse.Namespace, references: Lines | None) 
 def run(args: argparse.Namespace) -> int:
     """Print the asked scores, one a line."""
     refuse_several_inputs(args)
+    if args.verbose and args.json:
+        raise UserError("--verbose is text: it does not go with --json")
     settings = chosen_settings(args)
     names = args.hypotheses or args.generate_log or []
     if len(names) > 1:

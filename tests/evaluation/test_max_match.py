@@ -1,12 +1,15 @@
 """MaxMatch against its definition, written out for short sentences, and against examples worked by hand."""
 
+import io
 import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+from ode_transformer.cli import main
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.edit_lattice import SystemEdit, best_edits, edit_lattice
 from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, corrected, sentences_of
@@ -147,13 +150,6 @@ def test_equally_good_annotators_are_taken_in_the_order_of_their_numbers():
     assert max_match(["d e"], [both])[0].annotator == 1
 
 
-def test_edits_of_case_and_spaces_can_be_left_out():
-    annotated = sentence("ice cream Is good", (3, 4, "great"))
-    for hypothesis in ("icecream is great", "ice cream is great"):
-        assert counts(hypothesis, annotated) == Counts(1, 2, 1)
-        assert counts(hypothesis, annotated, ignore_whitespace_casing=True) == Counts(1, 1, 1)
-
-
 def test_sentences_and_hypotheses_have_to_be_as_many():
     with pytest.raises(UserError, match="2 hypotheses, but 1 sentences"):
         max_match(["a", "b"], [sentence("a")])
@@ -192,13 +188,67 @@ def test_what_is_told_of_a_sentence():
     ]
 
 
+# --- the command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "gold.m2").write_text(EXAMPLE, encoding="utf-8")
+    (tmp_path / "output").write_text("".join(f"{line}\n" for line in OUTPUT), encoding="utf-8")
+    return tmp_path / "gold.m2", tmp_path / "output"
+
+
+def score(*arguments: object) -> int:
+    return main(["score", "--metric", "m2", *map(str, arguments)])
+
+
+def test_score_prints_precision_recall_and_f(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--gold", files[0], "--hypotheses", files[1]) == 0
+    settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
+    assert capsys.readouterr().out.splitlines() == [
+        f"P 80.00 (4 of 5 system edits correct; {settings})",
+        f"R 80.00 (4 of 5 gold edits found; {settings})",
+        f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
+    ]
+
+
+def test_score_tells_of_every_sentence(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--gold", files[0], "--hypotheses", files[1], "-v") == 0
+    first, second, third, scores = capsys.readouterr().out.split("\n\n")
+    assert first == f"1\n{max_match(OUTPUT[:1], gold(EXAMPLE)[:1])[0]}"
+    assert second.startswith("2\nsource: My hat .\n")
+    assert "gold edits of annotator 1: \n" in second
+    assert scores.startswith("P 80.00")
+    assert score("--gold", files[0], "--hypotheses", files[1], "-v", "--json") == 2
+    assert "--verbose is text: it does not go with --json" in capsys.readouterr().err
+
+
+def test_score_reads_standard_input(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for number in (0, 1):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(files[number].read_bytes())))
+        names = [*files]
+        names[number] = Path("-")
+        assert score("--gold", names[0], "--hypotheses", names[1]) == 0
+        assert capsys.readouterr().out.startswith("P 80.00")
+
+
+def test_score_says_what_is_missing(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--hypotheses", files[1]) == 2
+    assert "--metric m2 needs --gold" in capsys.readouterr().err
+    files[1].write_text("one line\n", encoding="utf-8")
+    assert score("--gold", files[0], "--hypotheses", files[1]) == 2
+    assert "1 hypotheses, but 3 sentences in the M2 file" in capsys.readouterr().err
+
+
 # --- the definition, by trying everything ------------------------------------------------------------
 
 Tokens = Sequence[str]
-Path = list[tuple[int, int]]  # vertices
+Walk = list[tuple[int, int]]  # vertices
 
 
-def paths(i: int, j: int) -> Iterator[Path]:
+def paths(i: int, j: int) -> Iterator[Walk]:
     """All ways from (0, 0) to (i, j) by deletions, insertions and diagonal edges."""
     if i == j == 0:
         yield [(0, 0)]
@@ -212,12 +262,12 @@ def keeps(source: Tokens, hypothesis: Tokens, a: tuple[int, int], b: tuple[int, 
     return b == (a[0] + 1, a[1] + 1) and source[a[0]] == hypothesis[a[1]]
 
 
-def paths_within_the_lattice(source: Tokens, hypothesis: Tokens) -> list[Path]:
+def paths_within_the_lattice(source: Tokens, hypothesis: Tokens) -> list[Walk]:
     everything = list(paths(len(source), len(hypothesis)))
     edges = set()
     for substitution in (1, 2):
 
-        def price(path: Path, substitution: int = substitution) -> int:
+        def price(path: Walk, substitution: int = substitution) -> int:
             return sum(
                 0 if keeps(source, hypothesis, a, b) else substitution if b == (a[0] + 1, a[1] + 1) else 1
                 for a, b in zip(path, path[1:], strict=False)
