@@ -13,7 +13,7 @@ nothing to correct. An empty line ends a sentence.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,6 +128,19 @@ def _edit(text: str, length: int, here: str) -> tuple[int, Edit]:
         raise UserError(f"{here}: the span {start} {end} lies outside the sentence of {length} tokens")
     alternatives = (alternative.strip() for alternative in correction.split("||"))
     return who, Edit(start, end, kind, tuple(() if a == "-NONE-" else tuple(a.split()) for a in alternatives))
+
+
+def require_as_many(hypotheses: Sequence[str], sentences: Sequence[AnnotatedSentence]) -> None:
+    """
+    :raises UserError: there are not as many hypotheses as sentences
+    """
+    if len(hypotheses) != len(sentences):
+        raise UserError(f"{len(hypotheses)} hypotheses, but {len(sentences)} sentences in the M2 file")
+
+
+def most_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
+    """How many annotators a sentence has at most; without any line of edits it has one, with nothing to correct."""
+    return max(len(sentence.edits) or 1 for sentence in sentences)
 
 
 def corrected(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ode_transformer.errors import UserError
 from ode_transformer.evaluation.edit_lattice import MAX_UNCHANGED, SystemEdit, Tokens, best_edits, edit_lattice
-from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, read_m2
+from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, most_annotators, read_m2, require_as_many
 from ode_transformer.evaluation.metric import Lines, Score, Settings
 from ode_transformer.progress import say
 
@@ -94,8 +93,7 @@ def max_match(
         common beginning and end, and a line on standard error names it
     :raises UserError: there are not as many hypotheses as sentences
     """
-    if len(hypotheses) != len(gold):
-        raise UserError(f"{len(hypotheses)} hypotheses, but {len(gold)} sentences in the M2 file")
+    require_as_many(hypotheses, gold)
     matched, so_far = [], Counts()
     for line, sentence in zip(hypotheses, gold, strict=True):
         hypothesis = tuple(line.split())
@@ -123,8 +121,7 @@ def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     if settings.verbose:
         for number, sentence in enumerate(matched, start=1):
             print(f"{number}\n{sentence}\n")
-    annotators = len({annotator for sentence in gold for annotator in sentence.edits} or {0})
-    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{annotators}|case:mixed"
+    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{most_annotators(gold)}|case:mixed"
     return prf_scores(total(matched), signature, len(gold))
 
 
