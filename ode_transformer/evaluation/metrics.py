@@ -2,6 +2,8 @@
 
 from ode_transformer.evaluation.error_rates import phoneme_error_rate, word_error_rate
 from ode_transformer.evaluation.metric import Metric
+from ode_transformer.evaluation.perplexity import perplexity
+from ode_transformer.evaluation.rouge import rouge
 from ode_transformer.evaluation.translation_scores import bleu, chrf, compare_bleu, compare_chrf
 
 METRICS: dict[str, Metric] = {
@@ -9,6 +11,8 @@ METRICS: dict[str, Metric] = {
     "chrf": Metric(chrf, options=("lowercase", "detokenize"), compare=compare_chrf),
     "per": Metric(phoneme_error_rate),
     "wer": Metric(word_error_rate),
+    "rouge": Metric(rouge, options=("sentences",)),
+    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
 }
 
 # Those of output and references alone, without another file
