@@ -1,7 +1,9 @@
 """Text, one sentence a line."""
 
+import io
 import os
 import sys
+from collections.abc import Iterable, Iterator
 
 from ode_transformer.errors import UserError
 
@@ -18,18 +20,23 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
-    """The lines of a UTF-8 text, without their ends; a last one without a line feed counts.
+    """The lines of a UTF-8 text, as :func:`stream_lines` reads them."""
+    return list(stream_lines(io.BytesIO(data), name))
+
+
+def stream_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of a UTF-8 text, without their ends, one by one; a last one without a line feed counts.
 
     Only a line feed ends a line: ``str.splitlines`` also splits at characters that occur within sentences.
 
+    :param file: opened for bytes
     :param name: what to call the text in an error
     :raises UserError: a line is not UTF-8
     """
-    lines = []
-    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], start=1):
+    for number, line in enumerate(file, start=1):
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            lines.append(line.removesuffix(b"\r").decode())
+            yield line.decode()
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
             raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error
-    return lines
