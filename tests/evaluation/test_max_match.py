@@ -349,7 +349,7 @@ def test_edits_are_those_of_the_definition(seed: int):
         assert (right, len(found)) == by_definition(source, hypothesis, edits, max_unchanged), (source, hypothesis)
         assert apply(source, found) == hypothesis
         correct += right
-    assert correct > 20  # the cases are about something
+    assert correct > 5  # the cases are about something
 
 
 def apply(source: Tokens, edits: Sequence[SystemEdit]) -> list[str]:
