@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ode_transformer.errors import UserError
@@ -80,16 +81,16 @@ def find_edits(annotator: Any, source: Any, correction: Sequence[str]) -> list[T
 def compare(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -> dict[str, Counts]:
     """The numbers of one sentence by type of edit; each reference edit is found once."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
-    missed = list(reference)
+    missed: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
+    for edit in reference:
+        missed[edit.change].append(edit.kind)
     for edit in system:
-        same = next((other for other in missed if other.change == edit.change), None)
-        if same is None:
-            counts[edit.kind] += Counts(proposed=1)
+        if kinds := missed[edit.change]:
+            counts[kinds.pop(0)] += Counts(correct=1, proposed=1, gold=1)
         else:
-            missed.remove(same)
-            counts[same.kind] += Counts(correct=1, proposed=1, gold=1)
-    for edit in missed:
-        counts[edit.kind] += Counts(gold=1)
+            counts[edit.kind] += Counts(proposed=1)
+    for kind in chain.from_iterable(missed.values()):
+        counts[kind] += Counts(gold=1)
     return dict(counts)
 
 

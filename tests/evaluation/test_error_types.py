@@ -64,10 +64,16 @@ def test_annotators_are_chosen_by_the_score_of_all_sentences_up_to_theirs():
     assert count_types([[]], [[right, []]]) == {}
     # F is 0 with both: the one with fewer missed edits.
     assert count_types([wrong], [[other, right]]) == {"Z": Counts(proposed=1), "X": Counts(gold=1)}
-    # One more edit of 100,001 does not change F's four digits, so that the smaller number of missed edits decides ...
-    many = [edits(*(f"{n}-{n + 1} a X" for n in range(20_000)))]
-    found = count_types([*many, []], [many, [other, right]])
-    assert found == {"X": Counts(20_000, 20_000, 20_001)}
+
+
+def test_scores_that_agree_in_four_digits_are_equal():
+    many = edits(*(f"{n}-{n + 1} a X" for n in range(20_000)))
+    half = many[:10_000] + edits(*(f"{n}-{n} b X" for n in range(10_000)))
+    few, right = edits("0-1 c X"), edits("0-1 c X", "1-2 d X")
+    # After (10000, 20000, 20000) with F = 0.5, (1, 2, 1) makes it 0.500005 and (2, 2, 20) 0.49996: one more is correct.
+    full = right + edits(*(f"{n}-{n} e X" for n in range(18)))
+    assert count_types([many, right], [[half], [few, full]]) == {"X": Counts(10_002, 20_002, 20_020)}
+    assert count_types([right], [[few, full]]) == {"X": Counts(1, 2, 1)}
 
 
 # --- the stand-in ------------------------------------------------------------------------------------
