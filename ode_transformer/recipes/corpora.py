@@ -1,12 +1,4 @@
-"""The kinds of corpora that a recipe can name.
-
-A kind is a checked part of the recipe with
-
-    kind            its name
-    languages       suffixes of the two sides' files; (None) for plain text
-    sources         names of the raw files, in ``configs/sources.yaml``
-    build(files, output, workers) -> {split: lines}    makes the folder with the splits, whole or not at all
-"""
+"""The kinds of corpora that a recipe can name; see ``corpus.CorpusKind``."""
 
 from __future__ import annotations
 
@@ -14,6 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ode_transformer.recipes.catalogue_corpus import CatalogueCorpus
 from ode_transformer.recipes.parallel_corpus import ParallelCorpus
+from ode_transformer.recipes.pronunciation_corpus import PronunciationCorpus
 
-Corpus = Annotated[ParallelCorpus, Field(discriminator="kind")]
+Corpus = Annotated[ParallelCorpus | CatalogueCorpus | PronunciationCorpus, Field(discriminator="kind")]

@@ -81,8 +81,8 @@ class Splits:
         if split not in self.files:
             for language in self.languages:
                 path = self.folder / f"{split}.{language}"
-                file = self.stack.enter_context(open(path, "w", encoding="utf-8", newline="\n"))
-                self.files.setdefault(split, []).append(file)
+                file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  the stack closes it
+                self.files.setdefault(split, []).append(self.stack.enter_context(file))
         for file, line in zip(self.files[split], sides, strict=True):
             file.write(f"{line}\n")
         self.counts[split] += 1

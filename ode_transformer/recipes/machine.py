@@ -16,6 +16,9 @@ PRECISIONS = ("fp32", "fp16", "bf16")
 # NVIDIA's compute capabilities: the first with cores for a precision
 FP16_SINCE = (7, 0)
 BF16_SINCE = (8, 0)
+SLURM_PORT = 12355
+# fairseq refuses sentences that are longer than what one process takes at a time.
+FEWEST_TOKENS = 250
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Machine:
             self.precision: self.precision != "fp32",
         }
 
+    def __str__(self) -> str:
+        where = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else "the processor"
+        return f"{self.precision} on {where}" + (f" of each of {self.nodes} machines" if self.nodes > 1 else "")
+
     def launcher(self) -> list[str]:
         """The words before ``fairseq-train``."""
         if self.master is None:
@@ -70,6 +77,7 @@ def detect(
     nodes: int = 1,
     rank: int = 0,
     master: str | None = None,
+    tokens: int | None = None,
     pretend: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Machine:
@@ -77,6 +85,7 @@ def detect(
 
     :param gpus: fewer than there are, or 0
     :param precision: instead of fp16 where all GPUs have cores for it, else fp32
+    :param tokens: of an update; so few are not divided over all the GPUs
     :param pretend: it need not be this machine: nothing will run
     :param environment: in which Slurm says how many nodes it has started
     :raises UserError: it does not have what is asked for
@@ -107,10 +116,10 @@ def detect(
         raise UserError(f"--precision {precision}: on the processor fairseq trains in fp32 only")
     if precision == "bf16" and oldest < BF16_SINCE:
         raise UserError(f"--precision bf16: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for it")
+    if tokens is not None and count * nodes > (fitting := max(1, tokens // FEWEST_TOKENS)):
+        count = max(1, fitting // nodes)
+        print(f"{count} of the GPUs: an update has {tokens:,} tokens, too few to divide further", flush=True)
     return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None)
-
-
-SLURM_PORT = 12355
 
 
 @dataclass(frozen=True)

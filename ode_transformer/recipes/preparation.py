@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ode_transformer.errors import UserError
@@ -32,6 +32,11 @@ class Data:
         self.recipe, self.folder = recipe, folder
         self.corpus, self.pieces, self.binary = folder / "corpus", folder / "pieces", folder / "data-bin"
         self.languages = recipe.corpus.languages
+
+    @property
+    def parallel(self) -> bool:
+        """Two sides, or plain text."""
+        return len(self.languages) == 2
 
     @property
     def text(self) -> Path:
@@ -84,7 +89,9 @@ class Data:
             if not result.exists():
                 raise UserError(f"{result}: not there; scripts/prepare.sh makes it")
             if not steps.has_done(name, request, result):
-                raise UserError(f"{result}: made for a recipe with another {name} than this one; prepare the data again")
+                raise UserError(
+                    f"{result}: made for a recipe with another {name} than this one; prepare the data again"
+                )
             steps.pass_over(name, request)
         return steps
 
@@ -119,34 +126,42 @@ class Data:
 
     def splits(self) -> list[str]:
         """train, valid, test, test1, ..., as far as they are there."""
-        names = ["train", "valid", *(test_split(number) for number in range(len(self.recipe.corpus.tests)))]
-        return [name for name in names if (self.corpus / f"{name}.{self.languages[0]}").exists()]
+        return [name for name in self.all_splits() if (self.corpus / f"{name}.{self.languages[0]}").exists()]
+
+    def all_splits(self) -> list[str]:
+        """Those that the recipe names."""
+        return ["train", "valid", *(test_split(number) for number in range(len(self.recipe.corpus.tests)))]
 
     def _binarise(self, workers: int) -> None:
         shutil.rmtree(self.binary, ignore_errors=True)
-        monolingual = len(self.languages) == 1
+        commands.run(self.preprocess_command(self.splits(), workers), self.folder / "preprocess.log")
+
+    def preprocess_command(self, splits: Sequence[str], workers: int) -> list[str | Path]:
+        """The command that binarises these splits."""
         # Of plain text fairseq-preprocess is told whole names, of two sides what comes before the language.
-        suffix = f".{self.languages[0]}" if monolingual else ""
-        paths = {split: f"{self.text / split}{suffix}" for split in self.splits()}
+        suffix = "" if self.parallel else f".{self.languages[0]}"
+        paths = {split: f"{self.text / split}{suffix}" for split in splits}
         tests = [path for split, path in paths.items() if split.startswith("test")]
         vocabulary = self.recipe.vocabulary
         options = {
             **self.language_flags(),
-            "only-source": monolingual,
+            "only-source": not self.parallel,
             "trainpref": paths["train"],
             "validpref": paths["valid"],
             "testpref": ",".join(tests) or None,
             "destdir": self.binary,
-            "joined-dictionary": vocabulary.joined and not monolingual,
+            "joined-dictionary": vocabulary.joined and self.parallel,
             "thresholdsrc": vocabulary.min_count,
             "thresholdtgt": vocabulary.min_count,
             "workers": workers,
         }
-        commands.run(["fairseq-preprocess", *commands.flags(options)], self.folder / "preprocess.log")
+        return ["fairseq-preprocess", *commands.flags(options)]
 
     def language_flags(self) -> dict[str, str]:
         """Flags of fairseq's commands that name the languages."""
-        return dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if len(self.languages) == 2 else {}
+        return (
+            dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if len(self.languages) == 2 else {}
+        )
 
     def sizes(self) -> dict[str, int]:
         """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""

@@ -51,17 +51,17 @@ class Average(Checked):
 
 
 class Scoring(Checked):
-    """One score of the decoded test set.
+    """One measure of the decoded test sets.
 
-    :param name: what tables call it
+    :param names: what tables call its scores
     :param metric: of ``ode-transformer score``
-    :param against: the references: tokenised as the model's output is, or the raw text
+    :param against: the references: tokenised as the model's output is, the raw text, or corrections in an M2 file
     :param options: further flags of ``ode-transformer score``
     """
 
-    name: str
+    names: Annotated[list[str], Field(min_length=1)]
     metric: str
-    against: Literal["tokens", "raw"] = "tokens"
+    against: Literal["tokens", "raw", "m2"] = "tokens"
     options: Flags = {}
 
 
@@ -107,6 +107,7 @@ class Recipe(Checked):
     :param train: flags of fairseq-train; ``max-tokens`` is what one GPU takes at a time
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
     :param score: what the output is measured by
+    :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
     :param architectures: pattern of names -> what differs for them; of several that match, the later ones win
     :param counts: published sizes: lines of the splits, and ``dictionary``
     :param expected: published results
@@ -123,32 +124,42 @@ class Recipe(Checked):
     train: Flags
     generate: Flags = {}
     score: list[Scoring]
+    size: Flags = {}
     architectures: dict[str, Overrides] = {}
     counts: dict[str, Count] = {}
     expected: list[Expected] = []
 
     @model_validator(mode="after")
     def _names(self) -> Recipe:
-        names = {entry.name for entry in self.score}
-        if len(names) < len(self.score):
-            raise ValueError("two scores have the same name")
+        names = [name for entry in self.score for name in entry.names]
+        if len(set(names)) < len(names):
+            raise ValueError("score: two have the same name")
         for entry in self.expected:
-            if unknown := sorted(set(entry.scores) - names):
-                raise ValueError(f"expected: {entry.system}: no score is called {unknown[0]}: {sorted(names)}")
+            if unknown := sorted(set(entry.scores) - set(names)):
+                raise ValueError(f"expected: {entry.system}: no score is called {unknown[0]}: {names}")
         if "max-tokens" not in self.train:
             raise ValueError("train: max-tokens is missing: what one GPU takes at a time")
         return self
 
-    def for_arch(self, arch: str) -> Recipe:
-        """The recipe as it is for an architecture, with nothing left that depends on it."""
-        changes: dict[str, Any] = {"arch": arch, "architectures": {}, "train": self.train, "generate": self.generate}
+    @property
+    def decoder(self) -> str:
+        """fairseq's command that uses what was trained."""
+        return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
+
+    def for_arch(self, arch: str | None) -> Recipe:
+        """The recipe as it is for an architecture in its own size, with nothing left that depends on it.
+
+        :param arch: None for the default in the recipe's size
+        """
+        chosen, size = arch or self.arch, {} if arch else self.size
+        flags = {"train": self.train | size, "generate": self.generate}
+        changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}}
         for pattern, overrides in self.architectures.items():
-            if fnmatchcase(arch, pattern):
+            if fnmatchcase(chosen, pattern):
                 given = {name: getattr(overrides, name) for name in overrides.model_fields_set}
-                for name in ("train", "generate"):
-                    changes[name] = {**changes[name], **given.pop(name, {})}
+                flags = {name: earlier | given.pop(name, {}) for name, earlier in flags.items()}
                 changes |= given
-        return self.model_copy(update=changes)
+        return self.model_copy(update=changes | flags)
 
 
 def names() -> list[str]:
@@ -180,8 +191,10 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
 
 
 def flags_of(recipe: Recipe) -> Mapping[tuple[str, ...], Flags]:
-    """Every set of flags of fairseq-train in a recipe, by where it stands."""
-    found: dict[tuple[str, ...], Flags] = {("train",): recipe.train}
-    for pattern, overrides in recipe.architectures.items():
-        found["architectures", pattern, "train"] = overrides.train
-    return found
+    """Every set of fairseq's flags in a recipe, by where it stands."""
+    found: dict[tuple[str, ...], Flags] = {}
+    parts: list[tuple[tuple[str, ...], Recipe | Overrides]] = [((), recipe)]
+    parts += [(("architectures", pattern), overrides) for pattern, overrides in recipe.architectures.items()]
+    for where, part in parts:
+        found |= {(*where, "train"): part.train, (*where, "generate"): part.generate}
+    return found | {("size",): recipe.size}
