@@ -24,7 +24,8 @@ from ode_transformer.analysis.plots import new_figure, plain_label
 from ode_transformer.analysis.system_results import ShownMap, System
 from ode_transformer.arguments import add_search_arguments, positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.scores import TOKENIZERS, bleu
+from ode_transformer.evaluation.metric import Settings
+from ode_transformer.evaluation.translation_scores import TOKENIZERS, bleu
 from ode_transformer.files import replacing, write_text
 from ode_transformer.progress import say
 
@@ -142,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
             table.draw(args.output / f"{table.name}.png")
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
-        "signature": bleu(test.references, test.references, args.tokenize, args.lowercase).signature,
+        "signature": bleu(test.references, Settings(test.references, args.tokenize, args.lowercase))[0].signature,
         "systems": {name: {"path": str(path), "content": contents[name]} for name, path in systems.items()},
         "tables": {table.name: vars(table) for table in made},
     }

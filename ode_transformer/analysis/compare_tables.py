@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ode_transformer.analysis.bucket_tables import Buckets, Table
 from ode_transformer.analysis.token_accuracy import Counts, TokenAccuracy, percent
-from ode_transformer.evaluation.scores import bleu, length_ratio
+from ode_transformer.evaluation.metric import Settings
+from ode_transformer.evaluation.translation_scores import bleu, length_ratio
 
 FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
 
@@ -57,10 +58,10 @@ def tables(
     """
 
     def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return bleu(hypotheses, references, tokenize, lowercase).value
+        return bleu(hypotheses, Settings(references, tokenize, lowercase))[0].value
 
     def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return length_ratio(hypotheses, references, tokenize)
+        return length_ratio(hypotheses, Settings(references, tokenize))
 
     ratio = {name: ratio_of(system.hypotheses, test.references) for name, system in systems.items()}
     overall = [system.accuracy.overall() for system in systems.values()]

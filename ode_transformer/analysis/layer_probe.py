@@ -36,7 +36,8 @@ from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split, on_device
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.scores import METRICS, Score
+from ode_transformer.evaluation.metric import Score, Settings
+from ode_transformer.evaluation.metrics import METRICS
 from ode_transformer.evaluation.translate import best, load_hub, target_line
 from ode_transformer.files import content_of, write_text
 from ode_transformer.modules.depth import DepthStack
@@ -233,9 +234,11 @@ class Probe:
         """All results, as they are written to ``results.json``."""
         args, metric = self.args, METRICS[self.args.metric]
         references = read_lines(self.references())
+        settings = Settings(references, args.tokenize or "13a")
 
         def score(hypotheses: Path) -> Score:
-            return metric(read_lines(hypotheses), references, args.tokenize or "13a", False)
+            (found,) = metric(read_lines(hypotheses), settings)
+            return found
 
         fits = self.fit()
         full = score(self.decode(None, None))

@@ -18,9 +18,10 @@ from ode_transformer.analysis.layer_replacement import STACKS, LayerPlace, relat
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.scores import METRICS, TOKENIZERS
+from ode_transformer.evaluation.translation_scores import TOKENIZERS
 from ode_transformer.files import replacing, write_text
 
+MEASURES = ("bleu", "chrf", "per", "wer")  # those that are one number, from output and references alone
 OBJECTIVES = ("least-squares", "nll")
 NLL = {"updates": 1000, "lr": 1e-3, "seed": 1}  # defaults of what goes with --objective nll
 
@@ -82,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-tokens", type=positive_int, default=4096, help="of a batch there (default: 4096)")
     parser.add_argument("--gen-subset", default="test", help="part of the data to decode and score (default: test)")
-    parser.add_argument("--metric", choices=METRICS, default="bleu", help="measure (default: bleu)")
+    parser.add_argument("--metric", choices=MEASURES, default="bleu", help="measure (default: bleu)")
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: the flavour (default: 13a)")
     add_search_arguments(parser)
 

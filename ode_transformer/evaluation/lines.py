@@ -2,13 +2,14 @@
 
 import io
 import os
+import sys
 from collections.abc import Iterable, Iterator
 
 from ode_transformer.errors import UserError
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends.
+    """The lines of a UTF-8 text, without their ends; ``-`` is standard input.
 
     :raises UserError: a line is not UTF-8
     """
@@ -16,7 +17,10 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def stream_lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """As :func:`read_lines`, one line at a time."""
+    """As :func:`read_lines`, one line at a time; ``-`` is standard input."""
+    if os.fspath(path) == "-":
+        yield from decoded(sys.stdin.buffer, "standard input")
+        return
     with open(path, "rb") as file:
         yield from decoded(file, str(path))
 

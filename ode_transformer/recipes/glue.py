@@ -70,7 +70,7 @@ def tables_of(task: GlueTask, raw: Path | None, made: Path) -> Path:
     given, tables = raw and raw / task.name, made / task.name
     name, last = f"tables of {task.name}", tables / task.tables["train"]
     if given is None:
-        Steps(made)(name, task.urls, last, lambda: download(task, tables))
+        Steps(made)(name, task.sources, last, lambda: download(task, tables))
         return tables
     if task.name != "MRPC" or (given / "train.tsv").exists() or not (given / MRPC_FILES[0]).exists():
         return given

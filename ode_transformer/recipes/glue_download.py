@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import shutil
-import urllib.request
 import zipfile
 import zlib
 from pathlib import Path
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.recipes.download import forget, obtain
 from ode_transformer.recipes.files import place
 from ode_transformer.recipes.glue_tasks import GlueTask
+from ode_transformer.recipes.sources import CATALOGUE, read_catalogue
 
 MRPC_DEV = "mrpc_dev_ids.tsv"
 MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", MRPC_DEV)
@@ -22,46 +22,31 @@ MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", MRPC_DEV)
 def download(task: GlueTask, folder: Path) -> None:
     """Fetches a task's files and leaves its tables in a folder, that of the training split last.
 
-    :raises UserError: names the address that cannot be read or has something else
+    :raises UserError: names the file that is not to be had or has something else in it
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for url in task.urls:
-        path = folder / url.rpartition("/")[2]
-        print(url, flush=True)
-        try:
-            fetch(url, path)
-            if path.suffix == ".zip":
+    catalogue = read_catalogue(CATALOGUE)
+    for name, path in obtain(task.sources, catalogue, None, folder).items():
+        if path.suffix == ".zip":
+            try:
                 unpack(task, path)
-        except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError) as error:
-            path.unlink(missing_ok=True)
-            raise UserError(f"{url}: {error}; --raw takes a folder with the tasks' folders") from error
+            except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+                forget(catalogue[name], folder)
+                raise UserError(f"{path}: {error}; --raw takes a folder with the tasks' folders") from error
     if task.name == "MRPC":
         divide_mrpc(folder, folder)
-
-
-def fetch(url: str, path: Path) -> None:
-    """
-    :raises OSError: the address cannot be read, or ends too early
-    """
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        with open(path, "wb") as file:
-            shutil.copyfileobj(answer, file)
-        expected, size = answer.headers.get("Content-Length"), path.stat().st_size
-        if expected is not None and size != int(expected):
-            raise OSError(f"{size:,} bytes came of {int(expected):,}")
 
 
 def unpack(task: GlueTask, archive: Path) -> None:
     """Takes a task's tables out of an archive; everything else stays in it.
 
-    :raises UserError: a table is not in it
+    :raises zipfile.BadZipFile: a table is not in it
     """
     folder = archive.parent
     with zipfile.ZipFile(archive) as members:
         names = [name for name in members.namelist() if name.rpartition("/")[0] in ("", task.name)]
         found = {name.rpartition("/")[2]: name for name in names}
         if absent := [table for table in task.tables.values() if table not in found]:
-            raise UserError(f"{archive}: no {absent[0]} in it")
+            raise zipfile.BadZipFile(f"no {absent[0]} in it")
         for table in reversed(task.tables.values()):  # the training table last
             partial = folder / f".{table}.partial"
             with members.open(found[table]) as source, open(partial, "wb") as file:

@@ -12,9 +12,6 @@ from pathlib import Path
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
 
-DOWNLOADS = "https://dl.fbaipublicfiles.com/glue/data/"
-SENTEVAL = "https://dl.fbaipublicfiles.com/senteval/senteval_data/"
-
 
 @dataclass(frozen=True)
 class GlueTask:
@@ -25,7 +22,7 @@ class GlueTask:
     :param label: column of the label
     :param classes: the labels there are; none where the label is a number
     :param metrics: keys of ``METRICS``; runs are compared by their mean
-    :param urls: files to download
+    :param sources: entries of ``configs/sources.yaml``: what to download
     :param tables: the table of each split; fairseq calls a second development set valid1
     :param submissions: the name of the submitted file for each test split
     :param index: the column that numbers the test examples
@@ -38,7 +35,7 @@ class GlueTask:
     label: str = "label"
     classes: tuple[str, ...] = ("0", "1")
     metrics: tuple[str, ...] = ("accuracy",)
-    urls: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     tables: dict[str, str] = field(
         default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
     )
@@ -66,20 +63,16 @@ TASKS = {
             "CoLA",
             ("sentence",),
             metrics=("matthews",),
-            urls=(f"{DOWNLOADS}CoLA.zip",),
+            sources=("glue_cola",),
             columns=("source", "label", "mark", "sentence"),
         ),
-        GlueTask("SST-2", ("sentence",), urls=(f"{DOWNLOADS}SST-2.zip",)),
+        GlueTask("SST-2", ("sentence",), sources=("glue_sst2",)),
         GlueTask(
             "MRPC",
             ("#1 String", "#2 String"),
             label="Quality",
             metrics=("f1", "accuracy"),
-            urls=(
-                f"{SENTEVAL}msr_paraphrase_train.txt",
-                f"{SENTEVAL}msr_paraphrase_test.txt",
-                f"{DOWNLOADS}mrpc_dev_ids.tsv",
-            ),
+            sources=("glue_mrpc_train", "glue_mrpc_test", "glue_mrpc_dev_ids"),
         ),
         GlueTask(
             "STS-B",
@@ -87,14 +80,14 @@ TASKS = {
             label="score",
             classes=(),
             metrics=("pearson", "spearman"),
-            urls=(f"{DOWNLOADS}STS-B.zip",),
+            sources=("glue_stsb",),
         ),
         GlueTask(
             "QQP",
             ("question1", "question2"),
             label="is_duplicate",
             metrics=("f1", "accuracy"),
-            urls=(f"{DOWNLOADS}QQP-clean.zip",),
+            sources=("glue_qqp",),
             index="id",
             broken_rows=True,
         ),
@@ -103,7 +96,7 @@ TASKS = {
             _PAIR,
             label="gold_label",
             classes=("contradiction", "neutral", "entailment"),
-            urls=(f"{DOWNLOADS}MNLI.zip",),
+            sources=("glue_mnli",),
             tables={
                 "train": "train.tsv",
                 "valid": "dev_matched.tsv",
@@ -113,8 +106,8 @@ TASKS = {
             },
             submissions={"test": "MNLI-m", "test1": "MNLI-mm"},
         ),
-        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT, urls=(f"{DOWNLOADS}QNLIv2.zip",)),
-        GlueTask("RTE", _PAIR, classes=_ENTAILMENT, urls=(f"{DOWNLOADS}RTE.zip",)),
+        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT, sources=("glue_qnli",)),
+        GlueTask("RTE", _PAIR, classes=_ENTAILMENT, sources=("glue_rte",)),
     )
 }
 STS_RANGE = (0.0, 5.0)

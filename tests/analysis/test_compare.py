@@ -16,7 +16,8 @@ from ode_transformer.analysis import system_results
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.scores import bleu, length_ratio
+from ode_transformer.evaluation.metric import Settings
+from ode_transformer.evaluation.translation_scores import bleu, length_ratio
 
 PAIRS = [("▁The s t", "n er e e"), ("s s s", "e e e"), ("s " * 12, "e r " * 8), ("▁The", "n"), ("t t t t", "r r e")]
 TRAIN = [("s", "e e e e"), ("t", "r n"), *[("s t", "e")] * 10]
@@ -62,13 +63,13 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
         hypotheses = read_lines(out / "systems" / system / "hypotheses.txt")
         assert len(hypotheses) == len(PAIRS)
         (overall,) = (row for row in rows(out / "summary.csv") if row["system"] == system)
-        assert float(overall["BLEU"]) == bleu(hypotheses, references).value
-        assert float(overall["length ratio"]) == length_ratio(hypotheses, references)
+        assert float(overall["BLEU"]) == bleu(hypotheses, Settings(references))[0].value
+        assert float(overall["length ratio"]) == length_ratio(hypotheses, Settings(references))
         for row in rows(out / "bleu_by_length.csv"):
             some = buckets[row["source length (tokens)"]]
-            part = ([hypotheses[n] for n in some], [references[n] for n in some])
+            part = [hypotheses[n] for n in some], Settings([references[n] for n in some])
             assert int(row["sentences"]) == len(some)
-            assert float(row[system]) == bleu(*part).value
+            assert float(row[system]) == bleu(*part)[0].value
     # Targets with their end symbols have 5, 4, 17, 2 and 4 tokens.
     by_position = {row["target position"]: int(row["tokens"]) for row in rows(out / "accuracy_by_position.csv")}
     assert by_position == {"1-3": 3 + 3 + 3 + 2 + 3, "4": 4, "5+": 1 + 13}

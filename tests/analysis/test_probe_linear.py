@@ -26,7 +26,8 @@ from ode_transformer.analysis.probe_linear import table
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.scores import METRICS
+from ode_transformer.evaluation.metric import Settings
+from ode_transformer.evaluation.metrics import METRICS
 
 # Batches of few tokens, so that a pass over the training data has several.
 SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
@@ -109,7 +110,7 @@ def test_other_metrics_score_the_same_translations(
     assert f"| Encoder {label} |" in out
     assert err.count("already done") == 3
     texts = [read_lines(folder / "out" / name) for name in ("hypotheses/none.txt", "references.txt")]
-    assert results(folder)["full"]["value"] == METRICS[metric](*texts, "13a", False).value
+    assert results(folder)["full"]["value"] == METRICS[metric](texts[0], Settings(texts[1]))[0].value
 
 
 def test_what_is_known_is_not_found_out_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

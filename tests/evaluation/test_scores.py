@@ -1,7 +1,8 @@
-"""Scores against definitions, and the reading of what is scored."""
+"""Scores of files and logs by the command, and the reading of what is scored."""
 
+import io
 import json
-from functools import cache
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,102 +13,26 @@ from ode_transformer.cli import main
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import Translation, read_generate_log
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.scores import METRICS, bleu, chrf, edit_distance, phoneme_error_rate, word_error_rate
-
-words = st.text("abc", max_size=7)
-lines = st.lists(st.sampled_from(["AH", "B", "K", "T"]), max_size=6).map(" ".join)
+from ode_transformer.evaluation.metric import Settings
+from ode_transformer.evaluation.metrics import METRICS, PAIRED
 
 
-def naive_distance(left: str, right: str) -> int:
-    """The definition, word by word."""
-
-    @cache
-    def distance(i: int, j: int) -> int:
-        if i == 0 or j == 0:
-            return i + j
-        if left[i - 1] == right[j - 1]:
-            return distance(i - 1, j - 1)
-        return 1 + min(distance(i - 1, j), distance(i, j - 1), distance(i - 1, j - 1))
-
-    return distance(len(left), len(right))
-
-
-@settings(deadline=None)
-@given(words, words)
-def test_distance_is_the_definition(left: str, right: str):
-    assert edit_distance(left, right) == naive_distance(left, right)
-
-
-@settings(deadline=None)
-@given(words, words)
-def test_distance_is_symmetric_and_bounded(left: str, right: str):
-    distance = edit_distance(left, right)
-    assert distance == edit_distance(right, left)
-    assert abs(len(left) - len(right)) <= distance <= max(len(left), len(right))
-
-
-@settings(deadline=None)
-@given(words, words)
-def test_distance_is_zero_for_the_same_only(left: str, right: str):
-    assert edit_distance(left, left) == 0
-    assert (edit_distance(left, right) == 0) == (left == right)
-
-
-@settings(deadline=None)
-@given(words, words, words)
-def test_distance_obeys_the_triangle_inequality(a: str, b: str, c: str):
-    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
-
-
-@settings(deadline=None)
-@given(st.lists(lines, min_size=1).filter(any))
-def test_identical_output_has_no_errors(references: list[str]):
-    assert phoneme_error_rate(references, references).value == 0
-    assert word_error_rate(references, references).value == 0
-
-
-def test_error_rates():
-    references = ["K AE T", "D AO G", "B ER D"]
-    hypotheses = ["K AE T", "D AA G Z", ""]  # none, a substitution and an insertion, three deletions
-    per, wer = phoneme_error_rate(hypotheses, references), word_error_rate(hypotheses, references)
-    assert (per.value, per.detail) == (pytest.approx(500 / 9), "5 edits in 9 phonemes")
-    assert (wer.value, wer.detail) == (pytest.approx(200 / 3), "2 of 3 words wrong")
-
-
-def test_a_longer_output_can_exceed_one_hundred_per_cent():
-    assert phoneme_error_rate(["A B C D"], ["X"]).value == 400
-
-
-def test_bleu_flavours():
-    references = ["The cat sat on the mat, didn't it? 10%-20%"]
-    hypotheses = ["the cat sat on the mat, didn't it? 10%-20%"]
-    flavours = {name: bleu(hypotheses, references, name) for name in ("13a", "intl", "none")}
-    assert len({round(score.value, 3) for score in flavours.values()}) == 3
-    for name, score in flavours.items():
-        assert f"|tok:{name}|" in score.signature
-        assert "|case:mixed|" in score.signature
-    lowercase = bleu(hypotheses, references, lowercase=True)
-    assert lowercase.value == pytest.approx(100)
-    assert "|case:lc|" in lowercase.signature
-
-
-def test_chrf():
-    assert chrf(["The cat"], ["The cat"]).value == pytest.approx(100)
-    assert chrf(["the cat"], ["The cat"]).value < chrf(["the cat"], ["The cat"], lowercase=True).value
-    assert "nc:6|nw:0" in chrf(["a"], ["a"]).signature
-
-
-@pytest.mark.parametrize("measure", [bleu, chrf, phoneme_error_rate, word_error_rate])
-def test_what_cannot_be_scored(measure):
+@pytest.mark.parametrize("metric", PAIRED.values(), ids=PAIRED)
+def test_what_cannot_be_scored(metric):
     with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
-        measure(["a"], ["a", "b"])
+        metric(["a"], Settings(["a", "b"]))
     with pytest.raises(UserError, match="nothing to score"):
-        measure([], [])
+        metric([], Settings([]))
+    with pytest.raises(UserError, match="no references"):
+        metric(["a"], Settings())
 
 
-def test_empty_references_have_no_phoneme_error_rate():
-    with pytest.raises(UserError, match="the references are empty"):
-        phoneme_error_rate(["A"], [""])
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_sees_the_settings_that_it_declares_alone(metric):
+    given = Settings(["a"], tokenize="none", lowercase=True, compound_split=True)
+    own = metric.own(given)
+    for name in ("references", "tokenize", "lowercase", "compound_split"):
+        assert getattr(own, name) == getattr(given if metric.reads(name) else Settings(), name)
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -215,9 +140,14 @@ def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.
             ["--metric", "per", "--generate-log", "{log}", "--tokenize", "13a"],
             "--tokenize goes with --metric bleu",
         ),
-        (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with"),
+        (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
         (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
-        (["--metric", "per", "--hypotheses", "{log}"], "--hypotheses needs --references"),
+        (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
+        (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
+        (["--metric", "chrf", "wer", "--generate-log", "{log}", "--compound-split"], "goes with --metric bleu"),
+        (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "it goes with --tokenize none"),
+        (["--metric", "bleu", "--hypotheses", "-", "--references", "-"], "- is standard input, which is read once"),
+        (["--metric", "bleu", "--hypotheses", "-", "-", "--references", "{log}"], "- is standard input, which"),
         (["--metric", "per", "--hypotheses", "{log}", "--references", "absent"], "absent: No such file"),
     ],
 )
@@ -229,20 +159,40 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("dash", ["--hypotheses", "--references"])
+def test_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dash: str):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("K AE T\u2028\nB\n".encode())))
+    files = {"--hypotheses": str(tmp_path / "text"), "--references": str(tmp_path / "text")} | {dash: "-"}
+    write(tmp_path / "text", "K AE T\nB\n")
+    assert main(["score", "--metric", "wer", *(word for option in files.items() for word in option)]) == 0
+    assert capsys.readouterr().out.startswith("WER 0.00 (0 of 2 words wrong; 2 lines;")
+
+
+def test_the_flavour_is_in_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "T-0\ta well-known text is here\nD-0\t-1\ta well-known text is here\n")
+    options = ["--metric", "bleu", "chrf", "--tokenize", "none", "--compound-split", "--lowercase"]
+    assert main(["score", *options, "--generate-log", str(log)]) == 0
+    bleu, chrf = capsys.readouterr().out.splitlines()
+    assert "|case:lc|eff:no|tok:none|smooth:none|" in bleu
+    assert bleu.endswith("|text:tokenised|compounds:split)")
+    assert "|case:lc|" in chrf
+    assert "compounds" not in chrf
+
+
 ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
 
 
 def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *metrics: str) -> int:
     files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
     options = [str(word) for option in files.items() for word in option]
-    return main(["score", "--metric", *(metrics or METRICS), *options])
+    return main(["score", "--metric", *(metrics or PAIRED), *options])
 
 
 def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = "".join(f"a{end}b c d e\n" for end in ENDS)
     assert score(tmp_path, text, text) == 0
     out = capsys.readouterr().out
-    assert out.count(f"; {len(ENDS)} lines; ") == len(METRICS)
+    assert out.count(f"; {len(ENDS)} lines; ") == len(PAIRED)
     assert [line.split()[:2] for line in out.splitlines()] == [
         ["BLEU", "100.00"],
         ["chrF2", "100.00"],

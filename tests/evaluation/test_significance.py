@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ode_transformer.cli import main
-from ode_transformer.evaluation.scores import METRICS, RESAMPLED, bleu
-from ode_transformer.evaluation.significance import paired_bootstrap
+from ode_transformer.evaluation.metric import Score, Settings
+from ode_transformer.evaluation.metrics import METRICS
 
+COMPARED = {name: metric.compare for name, metric in METRICS.items() if metric.compare}
 CHANCE = random.Random(1)
 WORDS = ["the", "a", "dog", "cat", "house", "tree", "sees", "finds", "likes", "near", "under", "big", "small", "old"]
 REFERENCES = [" ".join(CHANCE.choices(WORDS, k=CHANCE.randint(6, 14))) for _ in range(120)]
@@ -28,22 +29,30 @@ def damaged(share: float, seed: int) -> list[str]:
 GOOD, ALIKE, BAD = damaged(0.2, 1), damaged(0.2, 2), damaged(0.5, 3)
 
 
-@pytest.mark.parametrize("metric", RESAMPLED)
+SETTINGS = Settings(REFERENCES)
+
+
+def bleu(hypotheses: list[str], references: list[str]) -> Score:
+    (score,) = METRICS["bleu"](hypotheses, Settings(references))
+    return score
+
+
+@pytest.mark.parametrize("metric", COMPARED)
 def test_a_clearly_worse_system_is_significant_and_an_equal_one_is_not(metric: str) -> None:
     systems = (GOOD, GOOD, ALIKE, BAD)
-    good, same, alike, bad = paired_bootstrap(RESAMPLED[metric]("13a", False), systems, REFERENCES, 300)
+    good, same, alike, bad = COMPARED[metric](systems, SETTINGS, 300, 12345)
     assert good.p_value is None
     assert same.p_value == 1
     assert 0.05 < alike.p_value < 1
     assert bad.p_value < 0.01
     for system, found in zip(systems, (good, same, alike, bad), strict=True):
-        score = METRICS[metric](system, REFERENCES, "13a", False).value
-        assert abs(found.mean - score) < found.interval
+        (score,) = METRICS[metric](system, SETTINGS)
+        assert abs(found.mean - score.value) < found.interval
 
 
 def test_mean_interval_and_p_are_those_of_the_definition() -> None:
     """With draws of our own, against sacrebleu's: equal up to chance."""
-    _, found = paired_bootstrap(RESAMPLED["bleu"]("13a", False), (GOOD, ALIKE), REFERENCES, 300)
+    _, found = COMPARED["bleu"]((GOOD, ALIKE), SETTINGS, 300, 12345)
     chance = np.random.default_rng(5)
     scores, differences = [], []
     for _ in range(300):
@@ -61,13 +70,12 @@ def test_mean_interval_and_p_are_those_of_the_definition() -> None:
 
 
 def test_the_seed_reproduces_and_leaves_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    metric = RESAMPLED["chrf"]("13a", False)
     for before in ("77", None):
         if before is None:
             monkeypatch.delenv("SACREBLEU_SEED", raising=False)
         else:
             monkeypatch.setenv("SACREBLEU_SEED", before)
-        first, again, other = (paired_bootstrap(metric, (GOOD, ALIKE), REFERENCES, 50, seed) for seed in (3, 3, 4))
+        first, again, other = (COMPARED["chrf"]((GOOD, ALIKE), SETTINGS, 50, seed) for seed in (3, 3, 4))
         assert first == again
         assert first[1].mean != other[1].mean
         assert os.environ.get("SACREBLEU_SEED") == before
@@ -137,7 +145,7 @@ REFUSED = {
         ("--generate-log", "good.log", "bad.other"),
         "bad.other: its references (T-) are not those of ",
     ),
-    "no references": (("--hypotheses", "good", "bad"), "--hypotheses needs --references"),
+    "no references": (("--hypotheses", "good", "bad"), "--metric bleu needs --references"),
     "one system": (("--generate-log", "good.log", "--seed", "3"), "--seed is for comparing systems: name several"),
     "one system, samples": (("--generate-log", "good.log", "--bootstrap-samples", "3"), "--bootstrap-samples is for"),
 }

@@ -1,20 +1,19 @@
 """Downloads from a server of our own, archives, and how MRPC is divided."""
 
-import dataclasses
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from file_server import FileServer, serving
 from glue_tables import write_published_mrpc
 
 from ode_transformer.errors import UserError
+from ode_transformer.recipes import glue_download, transfer
 from ode_transformer.recipes.glue import tables_of
 from ode_transformer.recipes.glue_download import divide_mrpc, download
-from ode_transformer.recipes.glue_tasks import TASKS, GlueTask, read_table
+from ode_transformer.recipes.glue_tasks import TASKS, read_table
 
 TABLES = ["RTE/train.tsv", "RTE/dev.tsv", "RTE/test.tsv"]
 
@@ -28,44 +27,22 @@ def archive(*names: str) -> bytes:
     return made.getvalue()
 
 
-class Server:
-    """Answers every request with ``answer``, of which it promises ``missing`` bytes more than it sends."""
-
-    def __init__(self) -> None:
-        self.answer, self.missing, self.requests = b"", 0, 0
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
-                server.requests += 1
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(server.answer) + server.missing))
-                self.end_headers()
-                self.wfile.write(server.answer)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.http = HTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-
-    @property
-    def task(self) -> GlueTask:
-        return dataclasses.replace(TASKS["RTE"], urls=(f"http://127.0.0.1:{self.http.server_port}/RTE.zip",))
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """Has what the catalogue names as RTE's archive."""
+    with serving() as made:
+        catalogue = tmp_path / "sources.yaml"
+        catalogue.write_text(f"glue_rte: {{file: RTE.zip, urls: ['{made.url('RTE.zip')}'], licence: free}}\n")
+        monkeypatch.setattr(glue_download, "CATALOGUE", catalogue)
+        monkeypatch.setattr(transfer, "PAUSES", ())
+        yield made
 
 
-def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, server: Server) -> None:
-    server.answer = archive(*TABLES, "RTE/original/dev.tsv", "../train.tsv", "RTE/x.tsv")
-    download(server.task, tmp_path / "RTE")
-    assert sorted(path.name for path in (tmp_path / "RTE").iterdir()) == ["RTE.zip", "dev.tsv", "test.tsv", "train.tsv"]
+def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, server: FileServer) -> None:
+    server.files["RTE.zip"] = archive(*TABLES, "RTE/original/dev.tsv", "../train.tsv", "RTE/x.tsv")
+    download(TASKS["RTE"], tmp_path / "RTE")
+    found = {path.name for path in (tmp_path / "RTE").iterdir()}
+    assert found == {".RTE.zip.verified", "RTE.zip", "dev.tsv", "test.tsv", "train.tsv"}
     assert (tmp_path / "RTE" / "dev.tsv").read_text() == "RTE/dev.tsv" * 20
 
 
@@ -76,32 +53,27 @@ def flipped(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("answer", "missing", "message"),
+    ("answer", "cuts", "message"),
     [
-        (archive(*TABLES), 7, r"RTE.zip: [\d,]+ bytes came of"),
-        (archive(*TABLES)[:-30], 0, "RTE.zip: .*zip"),
-        (flipped(archive(*TABLES)), 0, "RTE.zip: .*; --raw takes a folder"),
-        (archive(*TABLES[:2]), 0, "RTE.zip: no test.tsv in it"),
+        (archive(*TABLES), [100], r"RTE.zip: 100 bytes came of"),
+        (archive(*TABLES)[:-30], [], "RTE.zip: .*zip"),
+        (flipped(archive(*TABLES)), [], "RTE.zip: .*; --raw takes a folder"),
+        (archive(*TABLES[:2]), [], "RTE.zip: no test.tsv in it"),
     ],
     ids=["cut off", "no archive", "spoilt", "a table too few"],
 )
-def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: Server, answer, missing, message) -> None:
-    server.answer, server.missing = answer, missing
+def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: FileServer, answer, cuts, message) -> None:
+    server.files["RTE.zip"], server.cuts = answer, cuts
     with pytest.raises(UserError, match=message):
-        tables_of(server.task, None, tmp_path)
+        tables_of(TASKS["RTE"], None, tmp_path)
     assert not (tmp_path / "RTE" / "train.tsv").exists()
-    server.answer, server.missing = archive(*TABLES), 0
+    server.files["RTE.zip"] = archive(*TABLES)
     for _ in range(2):
-        assert (tables_of(server.task, None, tmp_path) / "train.tsv").exists()
-    assert server.requests == 2  # not again when it is there
+        assert (tables_of(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
+    assert len(server.fetched) == 2  # not again when it is there
     (tmp_path / "RTE" / "train.tsv").unlink()
-    assert (tables_of(server.task, None, tmp_path) / "train.tsv").exists()
-
-
-def test_nobody_answers(tmp_path: Path) -> None:
-    task = dataclasses.replace(TASKS["RTE"], urls=("http://127.0.0.1:9/RTE.zip",))
-    with pytest.raises(UserError, match=r"RTE.zip: .*refused.*; --raw takes a folder"):
-        download(task, tmp_path)
+    assert (tables_of(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
+    assert len(server.fetched) == 2  # the archive is still there
 
 
 def test_mrpc_is_divided_by_its_development_pairs(tmp_path: Path) -> None:

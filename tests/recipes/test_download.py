@@ -1,0 +1,312 @@
+"""Raw files from a server of our own with the faults that servers have, and from a user's folder."""
+
+import gzip
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from file_server import FileServer, serving
+
+from ode_transformer.errors import UserError
+from ode_transformer.recipes import download, transfer
+from ode_transformer.recipes.download import forget, obtain
+from ode_transformer.recipes.sources import Source
+
+CONTENT = random.Random(0).randbytes(100_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+OTHER = CONTENT[::-1]
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with serving() as made:
+        made.files["a.tgz"] = CONTENT
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PAUSES", (0, 0))
+
+
+def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
+    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
+    urls = [server.url(name) for name in names or ("a.tgz",)]
+    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})
+
+
+def fetch(made: Source, folder: Path) -> Path:
+    return obtain(["a"], {"a": made}, None, folder)["a"]
+
+
+def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    made = source(server)
+    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    assert sorted(os.listdir(tmp_path / "data")) == [".a.tgz.verified", "a.tgz"]
+    monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "")]
+
+
+def test_a_cut_connection_is_taken_up_where_it_was_cut(tmp_path: Path, server: FileServer) -> None:
+    server.cuts = [40_000, 30_000]
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-"), ("a.tgz", "bytes=70000-")]
+
+
+def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.lengths = [40_000], False
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.ranges = [40_000], False
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def stopped_download(made: Source, folder: Path, server: FileServer) -> None:
+    """Leaves the first 40,000 bytes of a file."""
+    server.cuts = [40_000, 0, 0, 0] if server.version or made.checksum else [40_000, 40_000, 40_000]
+    with pytest.raises(UserError, match="40,000 bytes came of 100,000"):
+        fetch(made, folder)
+    assert (folder / "a.tgz.part").stat().st_size == 40_000
+    assert not (folder / "a.tgz").exists()
+    server.requests.clear()
+    server.cuts.clear()
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_later_run_goes_on(tmp_path: Path, server: FileServer, checksum: bool) -> None:
+    made = source(server, checksum=checksum)
+    stopped_download(made, tmp_path, server)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "bytes=40000-")]
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_file_that_changed_between_parts_is_fetched_anew(tmp_path: Path, server: FileServer, checksum: bool) -> None:
+    made = source(server, checksum=checksum, **({"sha256": hashlib.sha256(OTHER).hexdigest()} if checksum else {}))
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"], server.version = OTHER, '"2"'
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert server.fetched == [("a.tgz", "bytes=40000-")]  # the answer to it is the whole file
+
+
+def test_a_change_that_the_server_does_not_tell_is_seen_by_the_checksum(tmp_path: Path, server: FileServer) -> None:
+    server.version = ""
+    made = source(server, sha256=hashlib.sha256(OTHER).hexdigest())
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"] = OTHER
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert [asked for _, asked in server.fetched] == ["bytes=40000-", ""]
+
+
+def test_without_version_and_checksum_no_parts_are_joined(tmp_path: Path, server: FileServer) -> None:
+    server.version = ""
+    made = source(server, checksum=False)
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"] = OTHER
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert [asked for _, asked in server.fetched] == [""]
+
+
+@pytest.mark.parametrize("size", [100_000, None])
+def test_a_part_that_is_whole_needs_no_more_bytes(tmp_path: Path, server: FileServer, size: int | None) -> None:
+    made = source(server, bytes=size)
+    stopped_download(made, tmp_path, server)
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == ([] if size else [("a.tgz", "bytes=100000-")])
+
+
+def test_a_part_longer_than_the_file_is_forgotten(tmp_path: Path, server: FileServer) -> None:
+    made = source(server, bytes=None)
+    stopped_download(made, tmp_path, server)
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT + b"more")
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ("absent.tgz", "404 Not Found"),
+        ("short.tgz", "has 5 bytes instead of 100,000"),
+        ("wrong.tgz", f"sha256 {hashlib.sha256(OTHER).hexdigest()} instead of {SHA256} \\(from us\\)"),
+    ],
+)
+def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServer, first: str, reason: str) -> None:
+    server.files |= {"short.tgz": b"short", "wrong.tgz": OTHER}
+    assert fetch(source(server, first, "a.tgz"), tmp_path / "two").read_bytes() == CONTENT
+    with pytest.raises(UserError, match=f"a.tgz: not to be had: http.*{first}: {reason}; --raw takes") as error:
+        fetch(source(server, first), tmp_path / "one")
+    assert "\n" not in str(error.value)
+    assert not any(path.suffix == ".tgz" for path in (tmp_path / "one").iterdir())
+
+
+def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServer) -> None:
+    server.files["page"] = b"<html>"
+    made = source(server, "page", "a.tgz", bytes=None)
+    server.cuts = [None, 40_000, 0, 0, 0]
+    with pytest.raises(UserError, match="40,000 bytes came"):
+        fetch(made, tmp_path)
+    server.requests.clear()
+    server.cuts.clear()
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "bytes=40000-")]
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    made = Source(file="a", urls=["http://127.0.0.1:9/a"], licence="free")
+    with pytest.raises(UserError, match="a: not to be had: .*refused"):
+        fetch(made, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_download_is_fetched_anew(tmp_path: Path, server: FileServer, capsys) -> None:
+    made = source(server)
+    fetch(made, tmp_path).write_bytes(OTHER)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert "it is fetched anew" in capsys.readouterr().err
+
+
+def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
+    made = source(server, checksum=False)
+    fetch(made, tmp_path).unlink()
+    server.files["a.tgz"] = OTHER
+    with pytest.raises(UserError, match=f"instead of {SHA256} .from .*a.tgz.verified, written when it first came"):
+        fetch(made, tmp_path)
+    forget(made, tmp_path)
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+
+
+def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=download.MARGIN + 70_000))
+    server.files["b"] = bytes(20_000)
+    known = {"a": source(server), "b": source(server, "b", checksum=False, file="b")}
+    with pytest.raises(
+        UserError, match="0.1 MB are to be downloaded, and 268.4 MB more have to stay free, but 268.5 MB are"
+    ):
+        obtain(["a", "b"], known, None, tmp_path)
+    assert server.fetched == []  # the size that nobody has published was asked for by HEAD
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT[:50_000])
+    assert obtain(["a", "b"], known, None, tmp_path)["a"].read_bytes() == CONTENT
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
+    with (
+        transfer.Part(tmp_path / "a.tgz.part", "sha256"),
+        pytest.raises(UserError, match="a.tgz.part: another process is fetching it"),
+    ):
+        fetch(source(server), tmp_path)
+
+
+LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
+
+
+def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
+    known = {"a": source(server), "n": LICENSED}
+    with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
+        obtain(["a", "n"], known, None, tmp_path)
+    assert server.requests == []
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "n.tar").write_text("theirs")
+    assert obtain(["a", "n"], known, None, tmp_path)["n"].read_text() == "theirs"
+
+
+def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
+    with pytest.raises(UserError, match="x: no such source; there are a, n"):
+        obtain(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
+
+
+def given(tmp_path: Path, **files: bytes) -> Path:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for name, content in files.items():
+        (raw / name.replace("_", ".")).write_bytes(content)
+    return raw
+
+
+def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    raw = given(tmp_path, a_tgz=CONTENT)
+    raw.chmod(0o555)
+    for _ in range(2):
+        assert obtain(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
+        monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+    assert [path.name for path in raw.iterdir()] == ["a.tgz"]
+    assert server.requests == []
+
+
+def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: FileServer) -> None:
+    known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
+    raw = given(tmp_path, b=b"")
+    with pytest.raises(UserError) as error:
+        obtain(["a", "b", "n"], known, raw, tmp_path / "data")
+    missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
+    assert str(error.value) == f"--raw {raw}: missing there: {missing}"
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        obtain(["a"], known, tmp_path / "nowhere", tmp_path / "data")
+
+
+def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
+    raw = given(tmp_path, a_tgz=OTHER)
+    found = hashlib.sha256(OTHER).hexdigest()
+    with pytest.raises(UserError) as error:
+        obtain(["a"], {"a": source(server)}, raw, tmp_path / "data")
+    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
+    assert (raw / "a.tgz").read_bytes() == OTHER
+
+
+def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
+    """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
+    raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
+    compressed = source(server, file="t.en.gz", bytes=None)
+    plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
+    found = obtain(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
+    assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
+    assert "t.en: taken in the place of t.en.gz" in capsys.readouterr().err
+    for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
+        (raw / "u.de.gz").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            obtain(["u"], {"u": plain}, raw, tmp_path / "data")
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from ode_transformer.recipes.download import obtain
+from ode_transformer.recipes.sources import read_catalogue
+obtain(["a"], read_catalogue(Path(sys.argv[1])), None, Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"] = content = CONTENT * 400
+    digest = hashlib.sha256(content).hexdigest()
+    catalogue = tmp_path / "sources.yaml"
+    catalogue.write_text(
+        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {digest}, checksum_from: us}}\n"
+    )
+    data = tmp_path / "data"
+    command = [sys.executable, "-c", SCRIPT, str(catalogue), str(data)]
+    process = subprocess.Popen(command)
+    part = data / "a.tgz.part"
+    while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    had = part.stat().st_size
+    assert 0 < had < len(content)
+    subprocess.run(command, check=True)
+    assert hashlib.sha256((data / "a.tgz").read_bytes()).hexdigest() == digest
+    assert server.fetched[-1] == ("a.tgz", f"bytes={had}-")
