@@ -9,37 +9,38 @@ from ode_transformer.errors import UserError
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends; ``-`` is standard input.
+    """The lines of a UTF-8 text, without their ends.
 
+    :param path: ``-`` for standard input
     :raises UserError: a line is not UTF-8
     """
-    return list(stream_lines(path))
+    return list(lines_of(path))
 
 
-def stream_lines(path: str | os.PathLike[str]) -> Iterator[str]:
-    """As :func:`read_lines`, one line at a time; ``-`` is standard input."""
+def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
+    """As :func:`read_lines`, one by one."""
     if os.fspath(path) == "-":
-        yield from decoded(sys.stdin.buffer, "standard input")
+        yield from stream_lines(sys.stdin.buffer, "standard input")
         return
     with open(path, "rb") as file:
-        yield from decoded(file, str(path))
+        yield from stream_lines(file, str(path))
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
-    """As :func:`decoded`, of a whole text."""
-    return list(decoded(io.BytesIO(data), name))
+    """The lines of a UTF-8 text, as :func:`stream_lines` reads them."""
+    return list(stream_lines(io.BytesIO(data), name))
 
 
-def decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """UTF-8 lines as text, without their ends; a last one without a line feed counts.
+def stream_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of a UTF-8 text, without their ends, one by one; a last one without a line feed counts.
 
     Only a line feed ends a line: ``str.splitlines`` also splits at characters that occur within sentences.
 
-    :param lines: such as a file opened as bytes
+    :param file: opened for bytes
     :param name: what to call the text in an error
     :raises UserError: a line is not UTF-8
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(file, start=1):
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:

@@ -42,6 +42,8 @@ class Settings:
     :param lowercase: ignore case
     :param compound_split: divide compounds at their hyphens (``##AT##-##AT##``)
     :param detokenize: the language by whose rules tokenised hypotheses become text first
+    :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
+    :param eval_lm_log: what fairseq-eval-lm printed
     :param gold: M2 file of annotated corrections
     :param verbose: print what is found in every sentence
     :raises UserError: two of them exclude each other
@@ -52,6 +54,8 @@ class Settings:
     lowercase: bool = False
     compound_split: bool = False
     detokenize: str | None = None
+    sentences: str = "period"
+    eval_lm_log: Path | None = None
     gold: Path | None = None
     verbose: bool = False
 

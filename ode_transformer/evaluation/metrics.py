@@ -4,6 +4,8 @@ from ode_transformer.evaluation.error_rates import phoneme_error_rate, word_erro
 from ode_transformer.evaluation.error_types import errant_scores
 from ode_transformer.evaluation.max_match import m2_scores
 from ode_transformer.evaluation.metric import Metric
+from ode_transformer.evaluation.perplexity import perplexity
+from ode_transformer.evaluation.rouge import rouge
 from ode_transformer.evaluation.translation_scores import bleu, chrf, compare_bleu, compare_chrf
 
 METRICS: dict[str, Metric] = {
@@ -13,6 +15,8 @@ METRICS: dict[str, Metric] = {
     "wer": Metric(word_error_rate),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
+    "rouge": Metric(rouge, options=("sentences",)),
+    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
 }
 
 # Those of output and references alone, without another file

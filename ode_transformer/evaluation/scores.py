@@ -16,10 +16,11 @@ from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.metric import Lines, Settings
 from ode_transformer.evaluation.metrics import METRICS
+from ode_transformer.evaluation.rouge import SENTENCES
 from ode_transformer.evaluation.translation_scores import TOKENIZERS
 
 OUTPUTS = ("hypotheses", "generate_log")
-FILES = (*OUTPUTS, "references", "gold")
+FILES = (*OUTPUTS, "references", "eval_lm_log", "gold")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: the M2 file of annotated corrections")
     parser.add_argument("-v", "--verbose", action="store_true", help="m2: the edits found in every sentence, too")
+    parser.add_argument(
+        "--sentences",
+        choices=SENTENCES,
+        help="rouge: what divides a line, for ROUGE-L (default: period, after each '. ')",
+    )
+    parser.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="perplexity: what fairseq-eval-lm printed")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
     parser.add_argument(
         "--bootstrap-samples", type=positive_int, metavar="N", help="several systems: draws of the test (default: 1000)"

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from ode_transformer.recipes.download import obtain
 from ode_transformer.recipes.schema import Checked
-from ode_transformer.recipes.sources import catalogue
+from ode_transformer.recipes.sources import read_catalogue
 
 
 class CorpusKind(Checked):
@@ -46,7 +46,7 @@ class CorpusKind(Checked):
         :param folder: where downloads go
         :raises UserError: one is missing, or not what it should be
         """
-        return obtain(self.sources, catalogue(), raw, folder)
+        return obtain(self.sources, read_catalogue(), raw, folder)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """Makes the corpus folder, whole or not at all; returns how many lines each split has.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import stream_lines
+from ode_transformer.evaluation.lines import lines_of
 from ode_transformer.files import write_text
 from ode_transformer.recipes import commands
 from ode_transformer.recipes.cleaning import Keep
@@ -166,7 +166,7 @@ class Data:
     def sizes(self) -> dict[str, int]:
         """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""
         counts = json.loads((self.folder / "counts.json").read_text())
-        lengths = {path.name: sum(1 for _ in stream_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
+        lengths = {path.name: sum(1 for _ in lines_of(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}
         return counts | {name: length + SPECIAL_SYMBOLS for name, length in lengths.items()}

@@ -1,4 +1,7 @@
-"""The catalogue of every raw file that the recipes are made from: ``configs/sources.yaml``."""
+"""The catalogue of every raw file that the recipes are made from: ``configs/sources.yaml``.
+
+``python -m ode_transformer.recipes.sources`` prints it as the table of docs/data.md.
+"""
 
 from __future__ import annotations
 
@@ -87,3 +90,18 @@ def select(names: Iterable[str], catalogue: Mapping[str, Source]) -> dict[str, S
     if unknown := [name for name in wanted if name not in catalogue]:
         raise UserError(f"{unknown[0]}: no such source; there are {', '.join(sorted(catalogue))}")
     return {name: catalogue[name] for name in wanted}
+
+
+def table(catalogue: Mapping[str, Source]) -> str:
+    """The catalogue as a table in Markdown."""
+    rows = ["| source | file | bytes | checksum | licence |", "|---|---|---:|---|---|"]
+    for name, source in catalogue.items():
+        checksum = f"{source.checksum[0]}, {source.checksum_from}" if source.checksum else "–"
+        place = f"{source.file}, on request" if source.obtain else f"[{source.file}]({source.urls[0]})"
+        size = f"{source.bytes:,}" if source.bytes else "–"
+        rows.append(f"| `{name}` | {place} | {size} | {checksum} | {source.licence} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(read_catalogue()), end="")

@@ -21,7 +21,7 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import stream_lines
+from ode_transformer.evaluation.lines import lines_of
 from ode_transformer.recipes.schema import Checked
 from ode_transformer.recipes.workers import by_chunks
 
@@ -79,7 +79,7 @@ class Merges(Checked):
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
         words: Counter[str] = Counter()
         for text in chosen:
-            for counted in by_chunks(count_words, stream_lines(text), workers, f"lines of {text.name} counted"):
+            for counted in by_chunks(count_words, lines_of(text), workers, f"lines of {text.name} counted"):
                 words.update(counted)
         counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
         codes = io.StringIO()
@@ -173,4 +173,4 @@ def _read_pieces(model: Path, changed: int) -> sentencepiece.SentencePieceProces
 
 def encoded(vocabulary: Words | Merges | Pieces, folder: Path, text: Path, workers: int) -> Iterator[str]:
     """The lines of a text as pieces."""
-    return by_chunks(vocabulary.encoder(folder), stream_lines(text), workers, f"lines of {text.name} divided")
+    return by_chunks(vocabulary.encoder(folder), lines_of(text), workers, f"lines of {text.name} divided")
