@@ -17,6 +17,8 @@ class FileServer:
     :param ranges: whether a part may be asked for
     :param version: the ETag; none if empty
     :param cuts: bytes after which the connection of the next answers ends, one after the other; None lets it be whole
+    :param hangs: whether a connection stays open, without a byte, where it would be cut
+    :param types: Content-Type by name
     :param lengths: whether answers say how long they are
     :param requests: method, name and the Range header of every request
     """
@@ -25,6 +27,8 @@ class FileServer:
     ranges: bool = True
     version: str = '"1"'
     cuts: list[int | None] = field(default_factory=list)
+    hangs: bool = False
+    types: dict[str, str] = field(default_factory=dict)
     lengths: bool = True
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     port: int = 0
@@ -39,7 +43,7 @@ class FileServer:
 
 @contextmanager
 def serving() -> Iterator[FileServer]:
-    server = FileServer()
+    server, ended = FileServer(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:  # noqa: N802
@@ -72,10 +76,14 @@ def serving() -> Iterator[FileServer]:
                 self.send_header("Content-Length", str(len(content) - start))
             if server.version:
                 self.send_header("ETag", server.version)
+            if name in server.types:
+                self.send_header("Content-Type", server.types[name])
             self.end_headers()
             if body:
                 cut = server.cuts.pop(0) if server.cuts else None
                 self.wfile.write(content[start:] if cut is None else content[start:][:cut])
+                if cut is not None and server.hangs:
+                    ended.wait()
             self.close_connection = True
 
         def log_message(self, *_: Any) -> None:
@@ -87,5 +95,6 @@ def serving() -> Iterator[FileServer]:
     try:
         yield server
     finally:
+        ended.set()
         http.shutdown()
         http.server_close()

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,14 @@ def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_pa
     server.cuts, server.lengths = [40_000], False
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
+    server.cuts, server.hangs = [40_000], True
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert "timed out; again in" in capsys.readouterr().err
 
 
 def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
@@ -154,6 +163,31 @@ def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServe
     assert not any(path.suffix == ".tgz" for path in (tmp_path / "one").iterdir())
 
 
+def test_a_page_is_not_taken_for_a_file(tmp_path: Path, server: FileServer) -> None:
+    """It has no published size or checksum that would tell."""
+    server.files["moved"], server.types["moved"] = b"<html>", "text/html; charset=utf-8"
+    assert fetch(source(server, "moved", "a.tgz", checksum=False), tmp_path).read_bytes() == CONTENT
+    with pytest.raises(UserError, match="moved: answers with a page"):
+        fetch(source(server, "moved", checksum=False, file="b"), tmp_path)
+
+
+def test_an_empty_answer_is_no_file(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"], server.lengths = b"", False
+    with pytest.raises(UserError, match="a.tgz: nothing came"):
+        fetch(source(server, checksum=False), tmp_path)
+
+
+def test_a_full_disk_ends_it_and_keeps_what_has_come(tmp_path: Path, server: FileServer) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match="a.tgz.part: could not be written .*; what has come stays"):
+            fetch(source(server), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
 def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServer) -> None:
     server.files["page"] = b"<html>"
     made = source(server, "page", "a.tgz", bytes=None)
@@ -188,6 +222,11 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
         fetch(made, tmp_path)
     forget(made, tmp_path)
     assert fetch(made, tmp_path).read_bytes() == OTHER
+    (tmp_path / ".a.tgz.verified").unlink()  # as if it had been stopped before it wrote the record
+    server.requests.clear()
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert (tmp_path / ".a.tgz.verified").exists()
+    assert server.requests == []
 
 
 def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
@@ -291,22 +330,20 @@ obtain(["a"], read_catalogue(Path(sys.argv[1])), None, Path(sys.argv[2]))
 
 
 def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
-    server.files["a.tgz"] = content = CONTENT * 400
-    digest = hashlib.sha256(content).hexdigest()
+    server.cuts, server.hangs = [40_000], True
     catalogue = tmp_path / "sources.yaml"
     catalogue.write_text(
-        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {digest}, checksum_from: us}}\n"
+        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {SHA256}, checksum_from: us}}\n"
     )
     data = tmp_path / "data"
     command = [sys.executable, "-c", SCRIPT, str(catalogue), str(data)]
     process = subprocess.Popen(command)
     part = data / "a.tgz.part"
-    while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
+    while process.poll() is None and not (part.exists() and part.stat().st_size == 40_000):
+        time.sleep(0.01)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
-    had = part.stat().st_size
-    assert 0 < had < len(content)
+    assert os.listdir(data).count("a.tgz") == 0
     subprocess.run(command, check=True)
-    assert hashlib.sha256((data / "a.tgz").read_bytes()).hexdigest() == digest
-    assert server.fetched[-1] == ("a.tgz", f"bytes={had}-")
+    assert (data / "a.tgz").read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-")]
