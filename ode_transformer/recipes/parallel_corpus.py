@@ -59,7 +59,7 @@ class ParallelCorpus(CorpusKind):
     def sources(self) -> list[str]:
         """The raw files that are needed, by their names in the catalogue."""
         parts = chain(self.train, self.valid, *self.test.values(), *self.references.values())
-        return list(dict.fromkeys(name for part in parts for name in sorted(part.needs())))
+        return list(dict.fromkeys(name for part in parts for name in part.files))
 
     @property
     def tests(self) -> list[str]:
