@@ -55,15 +55,16 @@ def forget(source: Source, folder: Path) -> None:
 
 
 def _given(sources: Mapping[str, Source], raw: Path) -> dict[str, Path]:
-    """Where the files are in the user's folder, compressed by gzip or not."""
+    """Where the files are in the user's folder, compressed by gzip or not, in folders of their own or not."""
     if not raw.is_dir():
         raise UserError(f"--raw {raw}: no such folder")
     paths, missing = {}, []
-    for name, source in sources.items():
+    for entry, source in sources.items():
         twin = source.file.removesuffix(".gz") if source.file.endswith(".gz") else f"{source.file}.gz"
-        found = [raw / file for file in (source.file, twin) if (raw / file).is_file()]
+        names = (source.file, twin, Path(source.file).name, Path(twin).name)
+        found = [raw / file for file in names if (raw / file).is_file()]
         if found:
-            paths[name] = found[0]
+            paths[entry] = found[0]
         else:
             missing.append(f"{source.file} ({source.obtain or source.urls[0]})")
     if missing:

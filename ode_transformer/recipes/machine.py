@@ -21,6 +21,10 @@ SLURM_PORT = 12355
 FEWEST_TOKENS = 250
 
 
+def on_gpu() -> bool:
+    return torch.cuda.is_available()
+
+
 @dataclass(frozen=True)
 class Machine:
     """
