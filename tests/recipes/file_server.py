@@ -1,5 +1,7 @@
-"""A server of files for tests of downloads, with the faults that servers have."""
+"""A server of files for tests of downloads, with the faults that servers have, and sources that name it."""
 
+import hashlib
+import random
 import re
 import threading
 from collections.abc import Iterator
@@ -7,6 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from ode_transformer.recipes.sources import Source
+
+CONTENT = random.Random(0).randbytes(100_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
 
 
 @dataclass
@@ -98,3 +106,10 @@ def serving() -> Iterator[FileServer]:
         ended.set()
         http.shutdown()
         http.server_close()
+
+
+def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
+    """An entry of the catalogue: ``CONTENT`` as a.tgz, at these names of the server."""
+    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
+    urls = [server.url(name) for name in names or ("a.tgz",)]
+    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})

@@ -1,9 +1,7 @@
-"""Raw files from a server of our own with the faults that servers have, and from a user's folder."""
+"""Raw files from a server of our own, with the faults that servers have."""
 
-import gzip
 import hashlib
 import os
-import random
 import resource
 import shutil
 import signal
@@ -15,15 +13,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from file_server import FileServer, serving
+from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import download, transfer
 from ode_transformer.recipes.download import forget, obtain
 from ode_transformer.recipes.sources import Source
 
-CONTENT = random.Random(0).randbytes(100_000)
-SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OTHER = CONTENT[::-1]
 
 
@@ -37,12 +33,6 @@ def server() -> Iterator[FileServer]:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "PAUSES", (0, 0))
-
-
-def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
-    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
-    urls = [server.url(name) for name in names or ("a.tgz",)]
-    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})
 
 
 def fetch(made: Source, folder: Path) -> Path:
@@ -250,9 +240,6 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
         fetch(source(server), tmp_path)
 
 
-LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
-
-
 def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     known = {"a": source(server), "n": LICENSED}
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
@@ -266,58 +253,6 @@ def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path
 def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
     with pytest.raises(UserError, match="x: no such source; there are a, n"):
         obtain(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
-
-
-def given(tmp_path: Path, **files: bytes) -> Path:
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    for name, content in files.items():
-        (raw / name.replace("_", ".")).write_bytes(content)
-    return raw
-
-
-def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    raw = given(tmp_path, a_tgz=CONTENT)
-    raw.chmod(0o555)
-    for _ in range(2):
-        assert obtain(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
-        monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
-    assert [path.name for path in raw.iterdir()] == ["a.tgz"]
-    assert server.requests == []
-
-
-def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: FileServer) -> None:
-    known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
-    raw = given(tmp_path, b=b"")
-    with pytest.raises(UserError) as error:
-        obtain(["a", "b", "n"], known, raw, tmp_path / "data")
-    missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
-    assert str(error.value) == f"--raw {raw}: missing there: {missing}"
-    with pytest.raises(UserError, match="nowhere: no such folder"):
-        obtain(["a"], known, tmp_path / "nowhere", tmp_path / "data")
-
-
-def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
-    raw = given(tmp_path, a_tgz=OTHER)
-    found = hashlib.sha256(OTHER).hexdigest()
-    with pytest.raises(UserError) as error:
-        obtain(["a"], {"a": source(server)}, raw, tmp_path / "data")
-    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
-    assert (raw / "a.tgz").read_bytes() == OTHER
-
-
-def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
-    """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
-    raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
-    compressed = source(server, file="t.en.gz", bytes=None)
-    plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
-    found = obtain(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
-    assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
-    assert "t.en: taken in the place of t.en.gz" in capsys.readouterr().err
-    for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
-        (raw / "u.de.gz").write_bytes(content)
-        with pytest.raises(UserError, match=message):
-            obtain(["u"], {"u": plain}, raw, tmp_path / "data")
 
 
 SCRIPT = """
