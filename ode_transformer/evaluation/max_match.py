@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ode_transformer.evaluation.edit_lattice import MAX_UNCHANGED, SystemEdit, Tokens, best_edits, edit_lattice
+from ode_transformer.evaluation.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit, Tokens
 from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, most_annotators, read_m2, require_as_many
 from ode_transformer.evaluation.metric import Lines, Score, Settings
 from ode_transformer.progress import say
@@ -144,16 +144,13 @@ def _by_annotator(
 ) -> Iterator[MatchedSentence]:
     source = sentence.tokens
     small = (len(source) + 1) * (len(hypothesis) + 1) <= max_cells
-    lattice = edit_lattice(source, hypothesis) if small else None
+    lattice = EditLattice(source, hypothesis) if small else None
     if lattice is None:
         sizes = f"{len(source)} tokens, and {len(hypothesis)} in the hypothesis"
         say(f"{sentence.place}: {sizes}, are too many to align: their difference counts as one edit")
     for annotator in sorted(sentence.edits) or [0]:
         gold = sentence.edits.get(annotator, ())
-        if lattice is None:
-            edits = _one_edit(source, hypothesis, gold)
-        else:
-            edits = best_edits(source, hypothesis, gold, lattice, max_unchanged)
+        edits = lattice.edits(gold, max_unchanged) if lattice else _one_edit(source, hypothesis, gold)
         yield MatchedSentence(sentence, hypothesis, annotator, tuple(edits))
 
 

@@ -45,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detokenize", metavar="LANG", help="bleu, chrf: join the hypotheses' Moses tokens to text of this language"
     )
-    parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: the M2 file of annotated corrections")
-    parser.add_argument("-v", "--verbose", action="store_true", help="m2: the edits found in every sentence, too")
     parser.add_argument(
         "--sentences",
         choices=SENTENCES,
         help="rouge: what divides a line, for ROUGE-L (default: period, after each '. ')",
     )
     parser.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="perplexity: what fairseq-eval-lm printed")
+    parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: the M2 file of annotated corrections")
+    parser.add_argument("-v", "--verbose", action="store_true", help="m2: the edits found in every sentence, too")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
     parser.add_argument(
         "--bootstrap-samples", type=positive_int, metavar="N", help="several systems: draws of the test (default: 1000)"
