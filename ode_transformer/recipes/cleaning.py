@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 import regex
 from pydantic import Field, model_validator
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesPunctNormalizer
 
+from ode_transformer.recipes.moses import Tokenizer
 from ode_transformer.recipes.schema import Checked
 
 ROMANIAN_LETTERS = str.maketrans("ŞşŢţ", "ȘșȚț")  # old fonts wrote a cedilla where Romanian has a comma
@@ -90,7 +91,7 @@ class _Tools:
 
     def __init__(self, language: str) -> None:
         self.normalizer = MosesPunctNormalizer(language)
-        self.tokenizer = MosesTokenizer(language)
+        self.tokenizer = Tokenizer(language)
 
     def tokens(self, line: str) -> str:
         return str(self.tokenizer.tokenize(line, return_str=True))

@@ -36,6 +36,7 @@ class Experiment:
     :param recipe: as it is for the architecture
     :param data: of the recipe
     :param machine: to train on
+    :param variant: of the recipe, if it is one
     :param seed: of the training; None for the recipe's
     :param minutes: budget of training instead of the recipe's
     :param max_tokens: that one process takes at a time, instead of the recipe's; tokens of an update stay
@@ -45,6 +46,7 @@ class Experiment:
     recipe: Recipe
     data: Data
     machine: Machine
+    variant: str | None = None
     seed: int | None = None
     minutes: float | None = None
     max_tokens: int | None = None
@@ -53,8 +55,8 @@ class Experiment:
     @cached_property
     def run(self) -> Path:
         """Folder of the training; its name tells it from trainings with other flags."""
-        seed = [] if self.seed is None else ["seed", str(self.seed)]
-        return self.data.folder / training.run_name(self.recipe.arch, [*seed, *self.extra])
+        named = commands.flags({"variant": self.variant, "seed": self.seed})
+        return self.data.folder / training.run_name(self.recipe.arch, [*named, *self.extra])
 
     @property
     def checkpoints(self) -> Path:
@@ -183,26 +185,24 @@ class Experiment:
         corpus, target = self.data.corpus, self.data.languages[-1]
         if scoring.against == "m2":
             words += ["--gold", str(corpus / f"{split}.m2")]
+        elif split == "valid":
+            pass  # the log has the references of those sentences that were kept
         elif self.data.parallel:
             first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
             more = sorted(corpus.glob(f"{scoring.against}[1-9].{split}.{target}"))
             words += ["--references", *map(str, (first, *more))]
         return ["ode-transformer", "score", *words, "--json"]
 
-    def splits(self) -> dict[str, str]:
-        """fairseq's names of the test sets that are there, and the recipe's."""
-        named = {test_split(number): name for number, name in enumerate(self.recipe.corpus.tests)}
-        return {split: name for split, name in named.items() if split in self.data.splits()}
+    def sets(self) -> dict[str, str]:
+        """fairseq's names of the sets to decode, and the recipe's."""
+        named = {"valid": "valid"} if self.recipe.score_valid else {}
+        return named | {test_split(number): name for number, name in enumerate(self.recipe.corpus.tests)}
 
     def evaluation_commands(self) -> list[list[str | Path]]:
         """What evaluation runs."""
-        splits = [split for split in self.data.all_splits() if split.startswith("test")]
-        decodings = [self.decode_command(split) for split in splits]
-        return [
-            self.average_command(),
-            *decodings,
-            *(self.score_command(scoring, split) for split in splits for scoring in self.recipe.score),
-        ]
+        decodings = [self.decode_command(split) for split in self.sets()]
+        scorings = [self.score_command(scoring, split) for split in self.sets() for scoring in self.recipe.score]
+        return [self.average_command(), *decodings, *scorings]
 
     def evaluate(self, until: int | None = None) -> dict[str, float]:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
@@ -219,7 +219,10 @@ class Experiment:
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
         scores: dict[str, float] = {}
-        for split, name in self.splits().items():
+        for split, name in self.sets().items():
+            if split not in self.data.splits():
+                print(f"{name}: left out, the data have no {split} split")
+                continue
             decode, log = self.decode_command(split), self.log_of(split)
             steps(f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log))
             scores |= self.score(split, name)
@@ -235,5 +238,5 @@ class Experiment:
             found = [json.loads(line) for line in lines if line.startswith("{")]
             for title, entry in zip(scoring.names, found, strict=True):
                 print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
-                scores[title if len(self.splits()) == 1 else f"{title} {name}"] = entry["value"]
+                scores[title if len(self.sets()) == 1 else f"{title} {name}"] = entry["value"]
         return scores

@@ -42,6 +42,10 @@ class Average(Checked):
             raise ValueError("by: update goes with every: N, the updates between two checkpoints")
         return self
 
+    def of_last(self, count: int) -> Average:
+        """The mean of so many of the last checkpoints instead."""
+        return Average(last=count, by=self.by, every=self.every)
+
     def train_flags(self) -> Flags:
         """Flags of fairseq-train that save and keep these."""
         if self.by == "update":
@@ -70,6 +74,7 @@ class Expected(Checked):
 
     :param table: of which paper
     :param arch: the architecture that stands for the system
+    :param variant: of the recipe
     :param flags: of fairseq-train, where the system is not the architecture's default
     :param scores: by the names of the recipe's scores
     :param parameters: published count, in millions
@@ -78,6 +83,7 @@ class Expected(Checked):
     table: str
     system: str
     arch: str
+    variant: str | None = None
     flags: Flags = {}
     scores: Numbers
     parameters: int | None = None
@@ -109,6 +115,8 @@ class Recipe(Checked):
     :param score: what the output is measured by
     :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
     :param architectures: pattern of names -> what differs for them; of several that match, the later ones win
+    :param variants: name of a variant -> the same once more, for ``--variant``: where a paper and its code differ
+    :param score_valid: whether the validation set is decoded and scored, too
     :param counts: published sizes: lines of the splits, and ``dictionary``
     :param expected: published results
     """
@@ -126,6 +134,8 @@ class Recipe(Checked):
     score: list[Scoring]
     size: Flags = {}
     architectures: dict[str, Overrides] = {}
+    variants: dict[str, dict[str, Overrides]] = {}
+    score_valid: bool = False
     counts: dict[str, Count] = {}
     expected: list[Expected] = []
 
@@ -146,20 +156,31 @@ class Recipe(Checked):
         """fairseq's command that uses what was trained."""
         return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
 
-    def for_arch(self, arch: str | None) -> Recipe:
+    def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
         """The recipe as it is for an architecture in its own size, with nothing left that depends on it.
 
         :param arch: None for the default in the recipe's size
+        :param variant: one of ``variants``
+        :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
         chosen, size = arch or self.arch, {} if arch else self.size
+        applying = _matching(self.architectures, chosen)
+        if variant is not None:
+            applying += (named := _matching(self.variants.get(variant, {}), chosen))
+            if not named:
+                known = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
+                raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(known) or 'none'}")
         flags = {"train": self.train | size, "generate": self.generate}
-        changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}}
-        for pattern, overrides in self.architectures.items():
-            if fnmatchcase(chosen, pattern):
-                given = {name: getattr(overrides, name) for name in overrides.model_fields_set}
-                flags = {name: earlier | given.pop(name, {}) for name, earlier in flags.items()}
-                changes |= given
+        changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}, "variants": {}}
+        for overrides in applying:
+            given = {name: getattr(overrides, name) for name in overrides.model_fields_set}
+            flags = {name: earlier | given.pop(name, {}) for name, earlier in flags.items()}
+            changes |= given
         return self.model_copy(update=changes | flags)
+
+
+def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
+    return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
 
 
 def names() -> list[str]:
@@ -192,9 +213,9 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
 
 def flags_of(recipe: Recipe) -> Mapping[tuple[str, ...], Flags]:
     """Every set of fairseq's flags in a recipe, by where it stands."""
-    found: dict[tuple[str, ...], Flags] = {}
-    parts: list[tuple[tuple[str, ...], Recipe | Overrides]] = [((), recipe)]
-    parts += [(("architectures", pattern), overrides) for pattern, overrides in recipe.architectures.items()]
-    for where, part in parts:
-        found |= {(*where, "train"): part.train, (*where, "generate"): part.generate}
+    parts: dict[tuple[str, ...], Recipe | Overrides] = {(): recipe}
+    parts |= {("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()}
+    for name, patterns in recipe.variants.items():
+        parts |= {("variants", name, pattern): overrides for pattern, overrides in patterns.items()}
+    found = {(*where, name): getattr(part, name) for where, part in parts.items() for name in ("train", "generate")}
     return found | {("size",): recipe.size}

@@ -46,12 +46,15 @@ def parser_of(action: str) -> argparse.ArgumentParser:
         return parser
     parser.epilog += " What follows -- goes to fairseq-train and overrides the recipe."
     parser.add_argument("--arch", metavar="NAME", help="registered architecture (default: the recipe's)")
+    parser.add_argument("--variant", metavar="NAME", help="of the recipe, where a paper and its code differ")
     parser.add_argument("--gpus", type=natural, metavar="N", help="of this machine (default: all); 0: the processor")
     parser.add_argument("--precision", choices=machine.PRECISIONS, help="default: fp16 where the GPU has cores for it")
     if action == "reproduce":
         parser.add_argument("--seeds", type=seeds, default=(None,), metavar="S,S,...", help="a training for each")
     else:
         parser.add_argument("--seed", type=natural, metavar="S", help="of the training (default: the recipe's)")
+    if action in ("evaluate", "reproduce"):
+        parser.add_argument("--average", type=positive_int, metavar="N", help="so many of the last checkpoints")
     if action in ("train", "reproduce"):
         parser.add_argument("--minutes", type=positive_float, metavar="M", help="stop the training after these")
         parser.add_argument(
@@ -97,7 +100,7 @@ def check_flags(recipe: Recipe, document: Document) -> None:
     suitable = list(architectures(recipe.task))
     for where, flags in flags_of(recipe).items():
         command = recipe.decoder if where[-1] == "generate" else "fairseq-train"
-        archs = [recipe.arch] if len(where) == 1 else fnmatch.filter(suitable, where[1])
+        archs = [recipe.arch] if len(where) == 1 else fnmatch.filter(suitable, where[-2])
         if not archs:
             raise document.error(where[:-1], f"no architecture for {recipe.task} has such a name")
         known = {"task": recipe.task, **recipe.train, **flags, "arch": archs[0]}
@@ -108,7 +111,7 @@ def check_flags(recipe: Recipe, document: Document) -> None:
                 raise document.error((*where, name), wrong)
 
 
-def read_checked(name: str, arch: str | None) -> Recipe:
+def read_checked(name: str, arch: str | None = None, variant: str | None = None) -> Recipe:
     """A recipe as it is for an architecture.
 
     :raises UserError: there is no such recipe or architecture, or something in the recipe is wrong
@@ -118,7 +121,7 @@ def read_checked(name: str, arch: str | None) -> Recipe:
     check_flags(recipe, document)
     if arch is not None:
         check_arch(arch, recipe.task, f"--arch {arch}")
-    return recipe.for_arch(arch)
+    return recipe.for_arch(arch, variant)
 
 
 def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Sequence[str]) -> list[Experiment]:
@@ -138,7 +141,7 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
     )
     chosen = args.seeds if "seeds" in given else (args.seed,)
     made = [
-        Experiment(recipe, data, found, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))
+        Experiment(recipe, data, found, args.variant, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))
         for seed in chosen
     ]
     for experiment in made[:1]:
@@ -173,7 +176,9 @@ def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, floa
     return experiment.evaluate()
 
 
-def beside_published(recipe: Recipe, extra: Sequence[str], scores: dict[int | None, dict[str, float]]) -> str:
+def beside_published(
+    recipe: Recipe, variant: str | None, extra: Sequence[str], scores: dict[int | None, dict[str, float]]
+) -> str:
     """Scores of each seed, their mean and deviation, and the published results, as a Markdown table.
 
     :param scores: seed -> name -> score
@@ -187,7 +192,7 @@ def beside_published(recipe: Recipe, extra: Sequence[str], scores: dict[int | No
         rows.append(["mean", *map(mean, columns)])
         rows.append(["standard deviation", *map(stdev, columns)])
     for entry in recipe.expected:
-        if entry.arch == recipe.arch and commands.flags(entry.flags) == list(extra):
+        if (entry.arch, entry.variant, commands.flags(entry.flags)) == (recipe.arch, variant, list(extra)):
             rows.append([f"{entry.table}: {entry.system}", *(entry.scores.get(title) for title in titles)])
     cells = [[f"{c:.2f}" if isinstance(c, float) else "" if c is None else c for c in row] for row in rows]
     lines = [f"| {recipe.title} | {' | '.join(titles)} |", "|---" + "|---:" * len(titles) + "|"]
@@ -201,7 +206,7 @@ def reproduce(args: argparse.Namespace, data: Data, made: Sequence[Experiment], 
         train(args, experiment)
         scores[experiment.seed] = evaluate(args, experiment)
     if not args.dry_run:
-        table = beside_published(data.recipe, extra, scores)
+        table = beside_published(data.recipe, args.variant, extra, scores)
         write_text(data.folder / f"{made[0].recipe.arch}.md", table + "\n")
         print(f"\n{table}")
 
@@ -215,7 +220,9 @@ def work(action: str, argv: Sequence[str] | None) -> None:
     args = parser_of(action).parse_args(own)
     if action == "prepare" and extra:
         raise UserError(f"-- {extra[0]}: preparation passes nothing on")
-    recipe = read_checked(args.recipe, getattr(args, "arch", None))
+    recipe = read_checked(args.recipe, getattr(args, "arch", None), getattr(args, "variant", None))
+    if getattr(args, "average", None):
+        recipe = recipe.model_copy(update={"average": recipe.average.of_last(args.average)})
     data = Data(recipe, args.output / Path(args.recipe).stem)
     if action == "prepare":
         prepare(args, data)
