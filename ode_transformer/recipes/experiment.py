@@ -21,7 +21,6 @@ from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.files import write_text
 from ode_transformer.recipes import commands, machine, training
-from ode_transformer.recipes.corpus import test_split
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
@@ -193,15 +192,10 @@ class Experiment:
             words += ["--references", *map(str, (first, *more))]
         return ["ode-transformer", "score", *words, "--json"]
 
-    def sets(self) -> dict[str, str]:
-        """fairseq's names of the sets to decode, and the recipe's."""
-        named = {"valid": "valid"} if self.recipe.score_valid else {}
-        return named | {test_split(number): name for number, name in enumerate(self.recipe.corpus.tests)}
-
     def evaluation_commands(self) -> list[list[str | Path]]:
         """What evaluation runs."""
-        decodings = [self.decode_command(split) for split in self.sets()]
-        scorings = [self.score_command(scoring, split) for split in self.sets() for scoring in self.recipe.score]
+        decodings = [self.decode_command(split) for split in self.recipe.sets]
+        scorings = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
         return [self.average_command(), *decodings, *scorings]
 
     def evaluate(self, until: int | None = None) -> dict[str, float]:
@@ -219,7 +213,7 @@ class Experiment:
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
         scores: dict[str, float] = {}
-        for split, name in self.sets().items():
+        for split, name in self.recipe.sets.items():
             if split not in self.data.splits():
                 print(f"{name}: left out, the data have no {split} split")
                 continue
@@ -238,5 +232,5 @@ class Experiment:
             found = [json.loads(line) for line in lines if line.startswith("{")]
             for title, entry in zip(scoring.names, found, strict=True):
                 print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
-                scores[title if len(self.sets()) == 1 else f"{title} {name}"] = entry["value"]
+                scores[self.recipe.title(title, split)] = entry["value"]
         return scores

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes.corpora import Corpus
+from ode_transformer.recipes.corpus import test_split
 from ode_transformer.recipes.schema import Checked, Document
 from ode_transformer.recipes.vocabulary import Vocabulary
 
@@ -139,17 +140,15 @@ class Recipe(Checked):
     counts: dict[str, Count] = {}
     expected: list[Expected] = []
 
-    @model_validator(mode="after")
-    def _names(self) -> Recipe:
-        names = [name for entry in self.score for name in entry.names]
-        if len(set(names)) < len(names):
-            raise ValueError("score: two have the same name")
-        for entry in self.expected:
-            if unknown := sorted(set(entry.scores) - set(names)):
-                raise ValueError(f"expected: {entry.system}: no score is called {unknown[0]}: {names}")
-        if "max-tokens" not in self.train:
-            raise ValueError("train: max-tokens is missing: what one GPU takes at a time")
-        return self
+    @property
+    def sets(self) -> dict[str, str]:
+        """fairseq's names of the sets that are decoded, and the recipe's."""
+        named = {"valid": "valid"} if self.score_valid else {}
+        return named | {test_split(number): name for number, name in enumerate(self.corpus.tests)}
+
+    def title(self, score: str, split: str) -> str:
+        """What a score of a set is called in results."""
+        return score if len(self.sets) == 1 else f"{score} {self.sets[split]}"
 
     @property
     def decoder(self) -> str:
@@ -208,7 +207,17 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
     :raises UserError: names the file, the line and the key that is unknown, missing or impossible
     """
     document = Document(path)
-    return document.as_part(Recipe), document
+    recipe = document.as_part(Recipe)
+    titles = [recipe.title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets]
+    if twice := [title for title in titles if titles.count(title) > 1]:
+        raise document.error(("score",), f"two scores are called {twice[0]}")
+    for number, entry in enumerate(recipe.expected):
+        if unknown := sorted(set(entry.scores) - set(titles)):
+            key = ("expected", number, "scores", unknown[0])
+            raise document.error(key, f"no score has this name; there are {', '.join(titles)}")
+    if "max-tokens" not in recipe.train:
+        raise document.error(("train",), "max-tokens is missing: what one GPU takes at a time")
+    return recipe, document
 
 
 def flags_of(recipe: Recipe) -> Mapping[tuple[str, ...], Flags]:
