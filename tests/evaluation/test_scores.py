@@ -143,6 +143,10 @@ def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.
         (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
         (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
         (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
+        (
+            ["--metric", "per", "--hypotheses", "{log}", "--references", "{log}", "{log}"],
+            "more than one file of --references goes with --metric bleu or chrf",
+        ),
         (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
         (["--metric", "chrf", "wer", "--generate-log", "{log}", "--compound-split"], "goes with --metric bleu"),
         (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "it goes with --tokenize none"),
@@ -157,6 +161,16 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_several_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    texts = ["a b c d\nx y z w\n", "a b c d\nq\n", "q\nx y z w\n"]
+    hypotheses, *references = (str(write(tmp_path / str(number), text)) for number, text in enumerate(texts))
+    files = ["--hypotheses", hypotheses, hypotheses, "--references", *references, "--bootstrap-samples", "10"]
+    assert main(["score", "--metric", "bleu", "chrf", *files]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert " 100.00 (" in line
+        assert "nrefs:2|" in line
 
 
 @pytest.mark.parametrize("dash", ["--hypotheses", "--references"])
