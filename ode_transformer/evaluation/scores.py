@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from ode_transformer.arguments import positive_int
+from ode_transformer.arguments import language_code, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compound-split", action="store_true", help="bleu: divide compounds at hyphens (##AT##-##AT##), both sides"
     )
     parser.add_argument(
-        "--detokenize", metavar="LANG", help="bleu, chrf: join the hypotheses' Moses tokens to text of this language"
+        "--detokenize",
+        type=language_code,
+        metavar="LANG",
+        help="bleu, chrf: join the hypotheses' Moses tokens to text of this language",
     )
     parser.add_argument(
         "--sentences",
@@ -118,19 +121,24 @@ def read_system(
     """Hypotheses of one system, and the settings with the references.
 
     :param path: None where no measure needs hypotheses
-    :param references: of the files that are named; where there are none, a log's own are taken, if a measure reads any
+    :param references: of the files that are named; where there are none, a log's own are taken, if a measure needs any
+    :raises UserError: there are more hypotheses than references, or fewer
     """
+    paired = any({"hypotheses", "references"} <= set(METRICS[name].needs) for name in args.metric)
     hypotheses: Lines = []
     if path is not None and args.generate_log is None:
         hypotheses = read_lines(path)
     elif path is not None:
         translations = read_generate_log(path)
         hypotheses = [translation.hypothesis for translation in translations]
-        if not references and any(METRICS[name].reads("references") for name in args.metric):
+        if not references and paired:
             own = [translation.reference for translation in translations if translation.reference is not None]
             if len(own) < len(translations):
                 raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
             references = [own]
+    for lines in references if paired else []:
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{path}: {len(hypotheses)} hypotheses, but {len(lines)} references")
     if references:
         settings = replace(settings, references=references[0], more_references=tuple(references[1:]))
     return hypotheses, settings
@@ -161,12 +169,9 @@ def compare(args: argparse.Namespace, names: Sequence[Path], systems: Sequence[t
         if name not in tests:
             raise UserError(f"--metric {name}: systems are compared by {' and '.join(tests)}; score one at a time")
     _, settings = systems[0]
-    for path, (hypotheses, own) in zip(names, systems, strict=True):
+    for path, (_, own) in zip(names, systems, strict=True):
         if own != settings:
             raise UserError(f"{path}: its references (T-) are not those of {names[0]}")
-        for lines in (own.references or [], *own.more_references):
-            if len(hypotheses) != len(lines):
-                raise UserError(f"{path}: {len(hypotheses)} hypotheses, but {len(lines)} references")
     outputs = [hypotheses for hypotheses, _ in systems]
     samples, seed = args.bootstrap_samples or 1000, args.seed or 12345
     for name in args.metric:

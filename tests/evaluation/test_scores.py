@@ -173,6 +173,13 @@ def test_several_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "nrefs:2|" in line
 
 
+def test_a_language_is_a_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = str(write(tmp_path / "text", "a\n"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["score", "--metric", "bleu", "--detokenize", "german", "--hypotheses", text, "--references", text])
+    assert "argument --detokenize: german is not a language code, such as de" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("dash", ["--hypotheses", "--references"])
 def test_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dash: str):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("K AE T\u2028\nB\n".encode())))
@@ -237,7 +244,7 @@ def test_a_line_of_five_thousand_tokens(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (b"a\nb\xff\n", "a\nb\n", "hyp: line 2 is not UTF-8: byte 2 of it is 0xff"),
         ("a\nb\n", b"\xc3\n", "ref: line 1 is not UTF-8: byte 1 of it is 0xc3"),
-        ("a\nb\n", "a\n", "2 hypotheses, but 1 references"),
+        ("a\nb\n", "a\n", "hyp: 2 hypotheses, but 1 references"),
         ("a\n\n", "a\n", "2 hypotheses, but 1 references"),
         ("a\u2028b\n", "a\nb\n", "1 hypotheses, but 2 references"),
         ("", "", "nothing to score"),

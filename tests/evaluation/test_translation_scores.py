@@ -1,8 +1,11 @@
 """The flavours of BLEU and chrF, against values worked out by hand."""
 
 import math
+import random
+from pathlib import Path
 
 import pytest
+from commands_for_tests import PAIRS, succeed
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.metric import Lines, Score, Settings
@@ -132,3 +135,25 @@ def test_chrf():
     assert score(chrf, ["The cat"], ["The cat"]).value == pytest.approx(100)
     assert score(chrf, ["the cat"], ["The cat"]).value < score(chrf, ["the cat"], ["The cat"], lowercase=True).value
     assert "nc:6|nw:0" in score(chrf, ["a"], ["a"]).signature
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [False, True])
+def test_tokenised_bleu_is_that_of_fairseq(tmp_path: Path, split: bool):
+    """fairseq-score counts for itself, in C++."""
+    chance = random.Random(3)
+    references = [f"{target[:-1]} , gut-und-gern ." for _, target in PAIRS]
+    words = [word for line in references for word in line.split()]
+    hypotheses = [
+        " ".join(
+            word if chance.random() > 0.3 else chance.choice(words) for word in line.split() if chance.random() > 0.1
+        )
+        for line in references
+    ]
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        written = map(split_compounds, lines) if split else lines
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in written))
+    printed = succeed("score", "--sys", tmp_path / "hypotheses", "--ref", tmp_path / "references")
+    found = score(bleu, hypotheses, references, tokenize="none", compound_split=split)
+    assert f"BLEU4 = {found.value:.2f}, {found.detail.split(',')[0]} (BP=" in printed
+    assert 5 < found.value < 95
