@@ -46,6 +46,7 @@ class Settings:
     :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
     :param eval_lm_log: what fairseq-eval-lm printed
     :param gold: M2 file of annotated corrections
+    :param verbose: print what is found in every sentence
     :raises UserError: two of them exclude each other
     """
 
@@ -58,6 +59,7 @@ class Settings:
     sentences: str = "period"
     eval_lm_log: Path | None = None
     gold: Path | None = None
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         if self.compound_split and self.tokenize != "none":

@@ -1,6 +1,8 @@
 """The measures by name: a new one is one entry here."""
 
 from ode_transformer.evaluation.error_rates import phoneme_error_rate, word_error_rate
+from ode_transformer.evaluation.error_types import errant_scores
+from ode_transformer.evaluation.max_match import m2_scores
 from ode_transformer.evaluation.metric import Metric
 from ode_transformer.evaluation.perplexity import perplexity
 from ode_transformer.evaluation.rouge import rouge
@@ -15,6 +17,8 @@ METRICS: dict[str, Metric] = {
     "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),
     "per": Metric(phoneme_error_rate),
     "wer": Metric(word_error_rate),
+    "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
+    "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
     "rouge": Metric(rouge, options=("sentences",)),
     "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
 }

@@ -58,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rouge: what divides a line, for ROUGE-L (default: period, after each '. ')",
     )
     parser.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="perplexity: what fairseq-eval-lm printed")
-    parser.add_argument("--gold", type=Path, metavar="FILE", help="M2 file of annotated corrections")
+    parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: the M2 file of annotated corrections")
+    parser.add_argument("-v", "--verbose", action="store_true", help="m2: the edits found in every sentence, too")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
     parser.add_argument(
         "--bootstrap-samples", type=positive_int, metavar="N", help="several systems: draws of the test (default: 1000)"
@@ -147,6 +148,8 @@ def read_system(
 def run(args: argparse.Namespace) -> int:
     """Print the asked scores, one a line."""
     refuse_several_inputs(args)
+    if args.verbose and args.json:
+        raise UserError("--verbose is text: it does not go with --json")
     settings = chosen_settings(args)
     references = [read_lines(path) for path in args.references or []]
     names = args.hypotheses or args.generate_log or [None]

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import stream_lines
 from ode_transformer.progress import say
+from ode_transformer.recipes.corpus import CorpusKind
+from ode_transformer.recipes.download import lies_in, obtain
 from ode_transformer.recipes.files import staged
 from ode_transformer.recipes.raw_archives import open_texts, reading
-from ode_transformer.recipes.schema import Checked
+from ode_transformer.recipes.sources import read_catalogue
 
 ARCHIVE = "ptb"
 MEMBERS = {split: f"simple-examples/data/ptb.{split}.txt" for split in ("train", "valid", "test")}
@@ -27,16 +30,36 @@ SEPARATE = {split: f"ptb_{split}" for split in MEMBERS}
 UNKNOWN = "<unk>"
 
 
-class PennTreebankOptions(Checked):
+class PennTreebankCorpus(CorpusKind):
     """What the text has to be.
 
     :param types: words that it distinguishes, ``<unk>`` among them, the end of a sentence not
     """
 
+    kind: Literal["penn_treebank"] = "penn_treebank"
     types: int = 9_999
 
+    @property
+    def languages(self) -> tuple[str]:
+        return ("txt",)
 
-def build(files: Mapping[str, Path], output: Path, options: PennTreebankOptions, workers: int) -> dict[str, int]:
+    @property
+    def sources(self) -> list[str]:
+        return list(SEPARATE.values())
+
+    def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
+        """As of every kind; a user's folder may have the archive instead, or lack the test split."""
+        catalogue, names = read_catalogue(), self.sources
+        if raw is not None:
+            names = [ARCHIVE] if lies_in(raw, catalogue[ARCHIVE]) else names
+            names = [name for name in names if name != SEPARATE["test"] or lies_in(raw, catalogue[name])]
+        return obtain(names, catalogue, raw, folder)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files, output, self, workers)
+
+
+def build(files: Mapping[str, Path], output: Path, options: PennTreebankCorpus, workers: int) -> dict[str, int]:
     """Makes ``train.txt``, ``valid.txt`` and ``test.txt``; returns how many lines each has.
 
     :param files: the archive, ``ptb``, or ``ptb_train``, ``ptb_valid`` and, where there is one, ``ptb_test``

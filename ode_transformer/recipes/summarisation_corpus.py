@@ -22,17 +22,17 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
 from pydantic import Field, model_validator
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import decode_lines, read_lines
 from ode_transformer.progress import say
+from ode_transformer.recipes.corpus import CorpusKind
 from ode_transformer.recipes.files import staged
 from ode_transformer.recipes.moses import Tokenizer
 from ode_transformer.recipes.raw_archives import open_texts, reading
-from ode_transformer.recipes.schema import Checked
 from ode_transformer.recipes.workers import by_chunks
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
@@ -45,7 +45,7 @@ HIGHLIGHT = "@highlight"
 _DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
 
 
-class SummarisationOptions(Checked):
+class SummarisationCorpus(CorpusKind):
     """What becomes of the text.
 
     :param source: suffix of the articles' files
@@ -56,6 +56,7 @@ class SummarisationOptions(Checked):
     :param source_tokens: articles are cut after so many; fairseq's ``--truncate-source`` cuts by pieces instead
     """
 
+    kind: Literal["summaries"] = "summaries"
     source: str = "source"
     target: str = "target"
     lowercase: bool = True
@@ -64,16 +65,27 @@ class SummarisationOptions(Checked):
     source_tokens: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
-    def _two_sides(self) -> SummarisationOptions:
+    def _two_sides(self) -> SummarisationCorpus:
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source}: their files would be the same")
         return self
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source, self.target
+
+    @property
+    def sources(self) -> list[str]:
+        return list(SOURCES)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files, output, self, workers)
 
 
 Story = tuple[str, bytes]  # what to call it in an error, and its file
 
 
-def build(files: Mapping[str, Path], output: Path, options: SummarisationOptions, workers: int) -> dict[str, int]:
+def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus, workers: int) -> dict[str, int]:
     """Makes the corpus folder; returns how many lines each split has, and how many stories were left out.
 
     :param files: the raw files of ``SOURCES``
@@ -115,7 +127,7 @@ def _stories(files: Mapping[str, Path], wanted: set[str]) -> Iterator[Story]:
                     yield name, stream.read()
 
 
-def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationOptions, workers: int) -> dict[str, int]:
+def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationCorpus, workers: int) -> dict[str, int]:
     """Writes source and target of each story, a line each; returns where by the story's name."""
     places = {}
     for name, source, target in by_chunks(partial(prepare, options), stories, workers, "stories read", 500):
@@ -124,7 +136,7 @@ def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationOpt
     return places
 
 
-def _write(split: str, folder: Path, options: SummarisationOptions, texts: BinaryIO, places: list[int]) -> int:
+def _write(split: str, folder: Path, options: SummarisationCorpus, texts: BinaryIO, places: list[int]) -> int:
     """Writes the stories at these places that are not empty; returns how many."""
     count = 0
     with (
@@ -141,12 +153,12 @@ def _write(split: str, folder: Path, options: SummarisationOptions, texts: Binar
     return count
 
 
-def prepare(options: SummarisationOptions, stories: list[Story]) -> list[tuple[str, str, str]]:
+def prepare(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
     """Name, source and target of each story."""
     return [(name, *sides(decode_lines(data, name), options)) for name, data in stories]
 
 
-def sides(story: list[str], options: SummarisationOptions) -> tuple[str, str]:
+def sides(story: list[str], options: SummarisationCorpus) -> tuple[str, str]:
     """Source and target of a story's lines; either may be empty."""
     lines = [text for line in story if (text := " ".join(line.split()))]
     first = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
@@ -157,7 +169,7 @@ def sides(story: list[str], options: SummarisationOptions) -> tuple[str, str]:
     return " ".join(source[: options.source_tokens]), " ".join(ended(line, options) for line in highlights)
 
 
-def ended(line: str, options: SummarisationOptions) -> str:
+def ended(line: str, options: SummarisationCorpus) -> str:
     """A line as the options want it, with a mark at its end."""
     if options.tokenise:
         line = _tokenizer().tokenize(line, return_str=True, escape=False)

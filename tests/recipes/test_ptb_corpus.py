@@ -13,9 +13,9 @@ from summarisation_stand_in import pack
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes.ptb_corpus import MEMBERS, PennTreebankOptions, build
+from ode_transformer.recipes.ptb_corpus import MEMBERS, PennTreebankCorpus, build
 
-OPTIONS = PennTreebankOptions(types=TYPES)
+OPTIONS = PennTreebankCorpus(types=TYPES)
 PUBLISHED = Path(os.environ.get("ODE_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "ptb"
 
 
@@ -82,7 +82,7 @@ def test_an_archive_without_a_member(tmp_path: Path) -> None:
     archive = tmp_path / "simple-examples.tgz"
     pack(archive, [(f"./{MEMBERS[split]}", b" a <unk> \n") for split in ("train", "valid")])
     with pytest.raises(UserError, match=r"simple-examples.tgz: no simple-examples/data/ptb.test.txt in it"):
-        build({"ptb": archive}, tmp_path / "corpus", PennTreebankOptions(types=2), 1)
+        build({"ptb": archive}, tmp_path / "corpus", PennTreebankCorpus(types=2), 1)
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_an_archive_without_a_member(tmp_path: Path) -> None:
 def test_the_published_text(tmp_path: Path) -> None:
     names = {"ptb_train": "ptb.train.txt.gz", "ptb_valid": "ptb.valid.txt.gz"}
     files = {name: PUBLISHED / file for name, file in names.items()}
-    counts = build(files, tmp_path / "corpus", PennTreebankOptions(), 1)
+    counts = build(files, tmp_path / "corpus", PennTreebankCorpus(), 1)
     assert counts == {"train": 42_068, "valid": 3_370}
     words = {split: " ".join(read_lines(tmp_path / "corpus" / f"{split}.txt")).split() for split in counts}
     assert (len(words["train"]), len(words["valid"])) == (887_521, 70_390)

@@ -11,7 +11,7 @@ from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes.summarisation_corpus import SOURCES, SummarisationOptions, build, sides, story_name
+from ode_transformer.recipes.summarisation_corpus import SOURCES, SummarisationCorpus, build, sides, story_name
 
 STORY = """MADRID, Spain (CNN) -- Mr. Ruiz didn't  win.  He lost "badly."
 
@@ -31,7 +31,7 @@ It's over."""
 
 
 def prepared(**options: object) -> tuple[str, str]:
-    return sides(STORY.split("\n"), SummarisationOptions(**options))
+    return sides(STORY.split("\n"), SummarisationCorpus(**options))
 
 
 def test_a_story_by_hand() -> None:
@@ -55,8 +55,8 @@ def test_datelines_and_length() -> None:
     source, target = prepared(strip_dateline=True, source_tokens=7)
     assert source == "mr. ruiz didn 't win . he"
     assert target == prepared()[1]
-    assert sides(["(CNN)The day."], SummarisationOptions(strip_dateline=True, tokenise=False))[0] == "the day."
-    assert sides(["By (CNN) staff"], SummarisationOptions(strip_dateline=False))[0] == "by ( cnn ) staff ."
+    assert sides(["(CNN)The day."], SummarisationCorpus(strip_dateline=True, tokenise=False))[0] == "the day."
+    assert sides(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_datelines_and_length() -> None:
     [(["@highlight", "a"], ("", "a .")), (["a", ""], ("a .", "")), ([], ("", "")), (["a\u2028b\r"], ("a b .", ""))],
 )
 def test_parts_that_are_missing(lines: list[str], expected: tuple[str, str]) -> None:
-    assert sides(lines, SummarisationOptions()) == expected
+    assert sides(lines, SummarisationCorpus()) == expected
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def corpus(folder: Path) -> dict[str, list[str]]:
 def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
     assert set(raw) == set(SOURCES)
     output = tmp_path / "corpus"
-    counts = build(raw, output, SummarisationOptions(), 1)
+    counts = build(raw, output, SummarisationCorpus(), 1)
     assert counts == {"train": SPLITS["train"] - 1, "valid": SPLITS["val"], "test": SPLITS["test"], "left out": 1}
     made = corpus(output)
     assert set(made) == {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
@@ -95,10 +95,10 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "one", SummarisationOptions(), 1)
+    build(raw, tmp_path / "one", SummarisationCorpus(), 1)
     urls = raw["cnn_dm_test_urls"]
     urls.write_text("".join(f"{line}\n" for line in reversed(urls.read_text().splitlines())))
-    build(raw, tmp_path / "other", SummarisationOptions(), 1)
+    build(raw, tmp_path / "other", SummarisationCorpus(), 1)
     one, other = corpus(tmp_path / "one"), corpus(tmp_path / "other")
     assert one["test.source"] == other["test.source"][::-1] != other["test.source"]
     assert one["test.target"] == other["test.target"][::-1]
@@ -106,23 +106,23 @@ def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Pat
 
 
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "one", SummarisationOptions(lowercase=False), 1)
+    build(raw, tmp_path / "one", SummarisationCorpus(lowercase=False), 1)
     for name in ("cnn_stories", "dailymail_stories"):
         with tarfile.open(raw[name]) as archive:
             members = [(member.name, archive.extractfile(member).read()) for member in archive]
         stranger = (f"cnn/stories/{story_name('http://elsewhere')}", b"In no list.\n")
         pack(raw[name], [stranger, *reversed(members), ("cnn/stories/README", b"\xff")])
-    build(raw, tmp_path / "other", SummarisationOptions(lowercase=False), 2)
+    build(raw, tmp_path / "other", SummarisationCorpus(lowercase=False), 2)
     assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
 
 
 def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "corpus", SummarisationOptions(source="article", target="summary", source_tokens=5), 1)
+    build(raw, tmp_path / "corpus", SummarisationCorpus(source="article", target="summary", source_tokens=5), 1)
     made = corpus(tmp_path / "corpus")
     assert {len(line.split()) for line in made["test.article"]} == {5}
     assert len(made["train.summary"]) == SPLITS["train"] - 1
     with pytest.raises(ValidationError, match="source and target are both text"):
-        SummarisationOptions(source="text", target="text")
+        SummarisationCorpus(source="text", target="text")
 
 
 def spoil_list(raw: dict[str, Path]) -> None:
@@ -161,6 +161,6 @@ BROKEN = {
 def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: str, workers: int) -> None:
     spoil(raw)
     with pytest.raises(UserError, match=message):
-        build(raw, tmp_path / "corpus", SummarisationOptions(), workers)
+        build(raw, tmp_path / "corpus", SummarisationCorpus(), workers)
     assert not (tmp_path / "corpus").exists()
     assert not list(tmp_path.glob(".corpus*"))

@@ -1,0 +1,148 @@
+"""Small archives with the layout of the real ones for grammatical error correction, of sentences written here.
+
+Each sentence of a part is spoiled in one or two places, in other places in each part; the M2 edits undo it.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+SENTENCES = [
+    "The teacher reads a short story to the class .",
+    "My parents were happy about the letter .",
+    "The museum is open on the first day of the month .",
+    "Many students have a part-time job in the city .",
+    "She has lived near the river for ten years .",
+    "The results of the test are better than before .",
+    "He is looking for a cheap room in the centre .",
+    "We were waiting at the station when the train arrived .",
+    "A good friend is worth more than gold .",
+    "The children are playing with the dog in the garden .",
+    "Our neighbour has two cats and a parrot .",
+    "The weather was so cold that the lake was frozen .",
+    "I have been learning the piano since the spring .",
+    "There are several reasons for the change of plan .",
+    "The government is building a new bridge over the bay .",
+    "Some people are afraid of the dark .",
+    "The price of bread has risen this year .",
+    "In my opinion , the film was too long .",
+    "The doctor has an answer to the question .",
+    "They were not at home when the parcel came .",
+    "The shop on the corner is closed on Monday .",
+    "Reading is the best way to learn new words .",
+    "The old man was sitting under a tall tree .",
+    "Both of my sisters are studying at the university .",
+    "The meeting was moved to the end of the week .",
+    "Water is heavier than oil , as the experiment shows .",
+    "The farmers were worried about the dry summer .",
+    "I am writing to ask for a place in the course .",
+    "The tickets are sold at the desk near the door .",
+    "It is important to eat a healthy breakfast .",
+    "The team has won every match of the season .",
+    "A lot of visitors were surprised by the view .",
+    "The computer in the office is slower than mine .",
+    "Her brother has the key to the back door .",
+    "The two countries have signed a treaty about the border .",
+    "The picture on the wall was painted by a child .",
+    "Nobody was hurt , but the car is broken .",
+    "The library has bought a hundred books about the sea .",
+    "You are always welcome in the house of my aunt .",
+    "The last bus is full , so we have to take a taxi .",
+    "The singer was late because of the heavy traffic .",
+    "These shoes are too small for the boy .",
+]
+AGREEMENT = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
+ARTICLES = ("a", "an", "the")
+
+
+def spoiled(tokens: list[str], shift: int) -> tuple[list[str], list[tuple[int, int, str, str]]]:
+    """A sentence with mistakes, and the edits (start, end, type, correction) that undo them.
+
+    :param shift: which of the possible mistakes are made
+    """
+    made: list[str] = []
+    edits = []
+    for number, token in enumerate(tokens):
+        place = len(made)
+        if (number + shift) % 4:
+            made.append(token)
+        elif token in ARTICLES:
+            edits.append((place, place, "ArtOrDet", token))
+        elif token in AGREEMENT:
+            made.append(AGREEMENT[token])
+            edits.append((place, place + 1, "SVA", token))
+        elif token == "of":
+            made += [token, "the"] if tokens[number + 1] != "the" else [token, token]
+            edits.append((place + 1, place + 2, "ArtOrDet", "-NONE-"))
+        elif len(token) > 6:
+            made.append(token[:2] + token[3] + token[2] + token[4:])
+            if made[-1] != token:
+                edits.append((place, place + 1, "Mec", token))
+        else:
+            made.append(token)
+    return made, edits
+
+
+def block(tokens: list[str], *annotators: list[tuple[int, int, str, str]]) -> str:
+    """The lines of a sentence in an M2 file."""
+    lines = ["S " + " ".join(tokens)]
+    for annotator, edits in enumerate(annotators):
+        for start, end, kind, correction in edits or [(-1, -1, "noop", "-NONE-")]:
+            lines.append(f"A {start} {end}|||{kind}|||{correction}|||REQUIRED|||-NONE-|||{annotator}")
+    return "\n".join(lines) + "\n\n"
+
+
+def m2_text(shift: int, sentences: list[str] = SENTENCES, annotators: int = 1) -> str:
+    """Sentences spoiled in one way; a second annotator misses every first mistake of two or more."""
+    blocks = []
+    for number, sentence in enumerate(sentences):
+        tokens, edits = spoiled(sentence.split(), shift + number)
+        blocks.append(block(tokens, *(edits, edits[1:])[:annotators]))
+    return "".join(blocks)
+
+
+def archive(path: Path, members: dict[str, str]) -> Path:
+    """A compressed tar of texts."""
+    with tarfile.open(path, "w:bz2" if path.suffix == ".bz2" else "w:gz") as tar:
+        for name, text in members.items():
+            information = tarfile.TarInfo(name)
+            information.size = len(data := text.encode())
+            tar.addfile(information, io.BytesIO(data))
+    return path
+
+
+def write_raw(folder: Path) -> dict[str, Path]:
+    """Writes the archives; returns them by their names in the catalogue of raw files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noalt = "conll14st-test-data/noalt/official-2014"
+    return {
+        "nucle": archive(
+            folder / "release3.3.tar.bz2",
+            {"release3.3/README": "…", "release3.3/bea2019/nucle.train.gold.bea19.m2": m2_text(0)},
+        ),
+        "lang8": archive(folder / "lang8.bea19.tar.gz", {"lang8.bea19/lang8.train.auto.bea19.m2": m2_text(1)}),
+        "fce": archive(
+            folder / "fce_v2.1.bea19.tar.gz",
+            {
+                "fce/m2/fce.dev.gold.bea19.m2": m2_text(3, SENTENCES[20:]),
+                "fce/m2/fce.train.gold.bea19.m2": m2_text(2),
+            },
+        ),
+        "wi_locness": archive(
+            folder / "wi+locness_v2.1.bea19.tar.gz",
+            {
+                "wi+locness/m2/ABC.train.gold.bea19.m2": m2_text(3),
+                "wi+locness/m2/ABCN.dev.gold.bea19.m2": m2_text(1, SENTENCES[:20]),
+            },
+        ),
+        "conll14_test": archive(
+            folder / "conll14st-test-data.tar.gz",
+            {
+                f"{noalt}.0.m2": m2_text(2, SENTENCES[10:30]),
+                f"{noalt}.combined.m2": m2_text(2, SENTENCES[10:30], annotators=2),
+                "conll14st-test-data/alt/official-2014.combined-withalt.m2": m2_text(2, SENTENCES[10:30]),
+            },
+        ),
+    }
