@@ -14,6 +14,13 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def language_code(text: str) -> str:
+    """Two small letters."""
+    if not (len(text) == 2 and text.isascii() and text.islower()):
+        raise argparse.ArgumentTypeError(f"{text} is not a language code, such as de")
+    return text
+
+
 def natural(text: str, zero: str = "") -> int:
     """A whole number from 0 on; ``zero`` says what 0 means."""
     if not text.isdecimal():

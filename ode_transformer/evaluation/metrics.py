@@ -9,8 +9,12 @@ from ode_transformer.evaluation.rouge import rouge
 from ode_transformer.evaluation.translation_scores import bleu, chrf, compare_bleu, compare_chrf
 
 METRICS: dict[str, Metric] = {
-    "bleu": Metric(bleu, options=("tokenize", "lowercase", "compound_split", "detokenize"), compare=compare_bleu),
-    "chrf": Metric(chrf, options=("lowercase", "detokenize"), compare=compare_chrf),
+    "bleu": Metric(
+        bleu,
+        options=("more_references", "tokenize", "lowercase", "compound_split", "detokenize"),
+        compare=compare_bleu,
+    ),
+    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),
     "per": Metric(phoneme_error_rate),
     "wer": Metric(word_error_rate),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
