@@ -232,5 +232,5 @@ class Experiment:
             found = [json.loads(line) for line in lines if line.startswith("{")]
             for title, entry in zip(scoring.names, found, strict=True):
                 print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
-                scores[self.recipe.title(title, split)] = entry["value"]
+                scores[self.recipe.score_title(title, split)] = entry["value"]
         return scores

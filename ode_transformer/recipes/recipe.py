@@ -146,7 +146,7 @@ class Recipe(Checked):
         named = {"valid": "valid"} if self.score_valid else {}
         return named | {test_split(number): name for number, name in enumerate(self.corpus.tests)}
 
-    def title(self, score: str, split: str) -> str:
+    def score_title(self, score: str, split: str) -> str:
         """What a score of a set is called in results."""
         return score if len(self.sets) == 1 else f"{score} {self.sets[split]}"
 
@@ -208,7 +208,7 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
     """
     document = Document(path)
     recipe = document.as_part(Recipe)
-    titles = [recipe.title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets]
+    titles = [recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets]
     if twice := [title for title in titles if titles.count(title) > 1]:
         raise document.error(("score",), f"two scores are called {twice[0]}")
     for number, entry in enumerate(recipe.expected):
