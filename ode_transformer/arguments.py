@@ -14,20 +14,28 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def language_code(text: str) -> str:
+    """Two small letters."""
+    if not (len(text) == 2 and text.isascii() and text.islower()):
+        raise argparse.ArgumentTypeError(f"{text} is not a language code, such as de")
+    return text
+
+
+def natural(text: str, zero: str = "") -> int:
+    """A whole number from 0 on; ``zero`` says what 0 means."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on{zero and f'; {zero}'}")
+    return int(text)
+
+
 def clip_distance(text: str) -> int:
     """A whole number from 0 on."""
-    return _natural(text, "0 switches relative positions off")
+    return natural(text, "0 switches relative positions off")
 
 
 def cell_count(text: str) -> int:
     """A whole number from 0 on."""
-    return _natural(text, "0 sets no limit")
-
-
-def _natural(text: str, zero: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on; {zero}")
-    return int(text)
+    return natural(text, "0 sets no limit")
 
 
 def positive_float(text: str) -> float:

@@ -141,9 +141,10 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.output / f"{table.name}.csv", table.csv())
         if table.name != "summary":
             table.draw(args.output / f"{table.name}.png")
+    settings = Settings(test.references, tokenize=args.tokenize, lowercase=args.lowercase)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
-        "signature": bleu(test.references, Settings(test.references, args.tokenize, args.lowercase))[0].signature,
+        "signature": bleu(test.references, settings)[0].signature,
         "systems": {name: {"path": str(path), "content": contents[name]} for name, path in systems.items()},
         "tables": {table.name: vars(table) for table in made},
     }

@@ -58,10 +58,10 @@ def tables(
     """
 
     def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return bleu(hypotheses, Settings(references, tokenize, lowercase))[0].value
+        return bleu(hypotheses, Settings(references, tokenize=tokenize, lowercase=lowercase))[0].value
 
     def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return length_ratio(hypotheses, Settings(references, tokenize))
+        return length_ratio(hypotheses, Settings(references, tokenize=tokenize))
 
     ratio = {name: ratio_of(system.hypotheses, test.references) for name, system in systems.items()}
     overall = [system.accuracy.overall() for system in systems.values()]

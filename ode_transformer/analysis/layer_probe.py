@@ -234,7 +234,7 @@ class Probe:
         """All results, as they are written to ``results.json``."""
         args, metric = self.args, METRICS[self.args.metric]
         references = read_lines(self.references())
-        settings = Settings(references, args.tokenize or "13a")
+        settings = Settings(references, tokenize=args.tokenize or "13a")
 
         def score(hypotheses: Path) -> Score:
             (found,) = metric(read_lines(hypotheses), settings)

@@ -9,14 +9,21 @@ from ode_transformer.errors import UserError
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends; ``-`` is standard input.
+    """The lines of a UTF-8 text, without their ends.
 
+    :param path: ``-`` for standard input
     :raises UserError: a line is not UTF-8
     """
+    return list(lines_of(path))
+
+
+def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
+    """As :func:`read_lines`, one by one."""
     if os.fspath(path) == "-":
-        return decode_lines(sys.stdin.buffer.read(), "standard input")
+        yield from stream_lines(sys.stdin.buffer, "standard input")
+        return
     with open(path, "rb") as file:
-        return decode_lines(file.read(), str(path))
+        yield from stream_lines(file, str(path))
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
@@ -34,9 +41,8 @@ def stream_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
     :raises UserError: a line is not UTF-8
     """
     for number, line in enumerate(file, start=1):
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
-            yield line.decode()
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
             raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error

@@ -35,9 +35,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a score depends on beside the output. Each field but the first is an option of ``ode-transformer score``.
+    """What a score depends on beside the output: the files and options of ``ode-transformer score``.
 
     :param references: the right output, a line for each line of the hypotheses
+    :param more_references: other outputs that are as right, each like ``references``
     :param tokenize: how sacrebleu divides text into words; none: at its spaces
     :param lowercase: ignore case
     :param compound_split: divide compounds at their hyphens (``##AT##-##AT##``)
@@ -50,6 +51,7 @@ class Settings:
     """
 
     references: Lines | None = None
+    more_references: tuple[Lines, ...] = ()
     tokenize: str = "13a"
     lowercase: bool = False
     compound_split: bool = False
@@ -102,8 +104,9 @@ def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
     references = settings.references
     if references is None:
         raise UserError("no references to score against")
-    if len(hypotheses) != len(references):
-        raise UserError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
+    for lines in (references, *settings.more_references):
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{len(hypotheses)} hypotheses, but {len(lines)} references")
     if not references:
         raise UserError("nothing to score: the references are empty")
     return references

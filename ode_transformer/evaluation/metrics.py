@@ -9,14 +9,18 @@ from ode_transformer.evaluation.rouge import rouge
 from ode_transformer.evaluation.translation_scores import bleu, chrf, compare_bleu, compare_chrf
 
 METRICS: dict[str, Metric] = {
-    "bleu": Metric(bleu, options=("tokenize", "lowercase", "compound_split", "detokenize"), compare=compare_bleu),
-    "chrf": Metric(chrf, options=("lowercase", "detokenize"), compare=compare_chrf),
+    "bleu": Metric(
+        bleu,
+        options=("more_references", "tokenize", "lowercase", "compound_split", "detokenize"),
+        compare=compare_bleu,
+    ),
+    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),
     "per": Metric(phoneme_error_rate),
     "wer": Metric(word_error_rate),
-    "rouge": Metric(rouge, options=("sentences",)),
-    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
+    "rouge": Metric(rouge, options=("sentences",)),
+    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
 }
 
 # Those of output and references alone, without another file

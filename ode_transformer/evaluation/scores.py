@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from ode_transformer.arguments import positive_int
+from ode_transformer.arguments import language_code, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--generate-log", type=Path, nargs="+", metavar="FILE", help=f"what fairseq-generate printed{several}"
     )
     parser.add_argument(
-        "--references", type=Path, metavar="FILE", help="the right output; by default the log's own T- lines"
+        "--references",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="the right output; by default the log's own T- lines. bleu, chrf: several, if others are as right",
     )
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: the flavour (default: 13a; none: as multi-bleu)")
     parser.add_argument("--lowercase", action="store_true", help="bleu, chrf: ignore case")
@@ -43,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compound-split", action="store_true", help="bleu: divide compounds at hyphens (##AT##-##AT##), both sides"
     )
     parser.add_argument(
-        "--detokenize", metavar="LANG", help="bleu, chrf: join the hypotheses' Moses tokens to text of this language"
+        "--detokenize",
+        type=language_code,
+        metavar="LANG",
+        help="bleu, chrf: join the hypotheses' Moses tokens to text of this language",
     )
     parser.add_argument(
         "--sentences",
@@ -69,24 +76,29 @@ def flag(name: str) -> str:
 def chosen_settings(args: argparse.Namespace) -> Settings:
     """The settings of the command line, of which each is read by a measure that is asked for.
 
-    The references are not read yet.
+    The references are to be read yet.
 
     :raises UserError: one is read by none of them, or one is missing
     """
     asked = [METRICS[name] for name in args.metric]
-    given = {field.name: value for field in fields(Settings) if (value := getattr(args, field.name))}
+    given = {field.name: value for field in fields(Settings) if (value := getattr(args, field.name, None))}
     output = next((name for name in OUTPUTS if getattr(args, name)), None)
-    for name, option in [(name, name) for name in given] + ([("hypotheses", output)] if output else []):
+    options = {name: flag(name) for name in given}
+    if output:
+        options["hypotheses"] = flag(output)
+    if len(args.references or []) > 1:
+        options["more_references"] = "more than one file of --references"
+    for name, option in options.items():
         if not any(metric.reads(name) for metric in asked):
             users = (user for user, metric in METRICS.items() if metric.reads(name))
-            raise UserError(f"{flag(option)} goes with --metric {' or '.join(users)}")
+            raise UserError(f"{option} goes with --metric {' or '.join(users)}")
     for user, metric in zip(args.metric, asked, strict=True):
         for name in metric.needs:
             if name == "hypotheses" and not output:
                 raise UserError(f"--metric {user} needs {' or '.join(map(flag, OUTPUTS))}")
             if name == "references" and name not in given and not args.generate_log:
                 raise UserError(f"--metric {user} needs --references")
-            if name not in (*given, "hypotheses", "references"):
+            if name not in (*options, "references"):
                 raise UserError(f"--metric {user} needs {flag(name)}")
     return Settings(**{name: value for name, value in given.items() if name != "references"})
 
@@ -104,24 +116,33 @@ def refuse_several_inputs(args: argparse.Namespace) -> None:
         raise UserError("- is standard input, which is read once: give the other files by name")
 
 
-def read_references(args: argparse.Namespace) -> Lines | None:
-    """Those of the file that is named, if one is."""
-    return None if args.references is None else read_lines(args.references)
+def read_system(
+    path: Path | None, args: argparse.Namespace, settings: Settings, references: Sequence[Lines]
+) -> tuple[Lines, Settings]:
+    """Hypotheses of one system, and the settings with the references.
 
-
-def read_system(path: Path, args: argparse.Namespace, references: Lines | None) -> tuple[list[str], Lines | None]:
-    """Hypotheses of one system, and the references in the same order.
-
-    :param references: of a file; None: a log's own, where a measure reads any
+    :param path: None where no measure needs hypotheses
+    :param references: of the files that are named; where there are none, a log's own are taken, if a measure needs any
+    :raises UserError: there are more hypotheses than references, or fewer
     """
-    if args.generate_log is None:
-        return read_lines(path), references
-    translations = read_generate_log(path)
-    if references is None and any(METRICS[name].reads("references") for name in args.metric):
-        references = [translation.reference for translation in translations if translation.reference is not None]
-        if len(references) < len(translations):
-            raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
-    return [translation.hypothesis for translation in translations], references
+    paired = any({"hypotheses", "references"} <= set(METRICS[name].needs) for name in args.metric)
+    hypotheses: Lines = []
+    if path is not None and args.generate_log is None:
+        hypotheses = read_lines(path)
+    elif path is not None:
+        translations = read_generate_log(path)
+        hypotheses = [translation.hypothesis for translation in translations]
+        if not references and paired:
+            own = [translation.reference for translation in translations if translation.reference is not None]
+            if len(own) < len(translations):
+                raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
+            references = [own]
+    for lines in references if paired else []:
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{path}: {len(hypotheses)} hypotheses, but {len(lines)} references")
+    if references:
+        settings = replace(settings, references=references[0], more_references=tuple(references[1:]))
+    return hypotheses, settings
 
 
 def run(args: argparse.Namespace) -> int:
@@ -130,43 +151,36 @@ def run(args: argparse.Namespace) -> int:
     if args.verbose and args.json:
         raise UserError("--verbose is text: it does not go with --json")
     settings = chosen_settings(args)
-    names = args.hypotheses or args.generate_log or []
+    references = [read_lines(path) for path in args.references or []]
+    names = args.hypotheses or args.generate_log or [None]
+    systems = [read_system(path, args, settings, references) for path in names]
     if len(names) > 1:
-        return compare(args, names, settings)
+        return compare(args, names, systems)
     for option in ("bootstrap_samples", "seed"):
         if getattr(args, option):
             raise UserError(f"{flag(option)} is for comparing systems: name several")
-    hypotheses: Lines = []
-    references = read_references(args)
-    if names:
-        hypotheses, references = read_system(names[0], args, references)
     for name in args.metric:
-        for score in METRICS[name](hypotheses, replace(settings, references=references)):
+        for score in METRICS[name](*systems[0]):
             print(json.dumps(asdict(score)) if args.json else score)
     return 0
 
 
-def compare(args: argparse.Namespace, names: Sequence[Path], settings: Settings) -> int:
+def compare(args: argparse.Namespace, names: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
     """Print the scores of several systems, each with the paired bootstrap test against the first."""
     tests = {name: metric.compare for name, metric in METRICS.items() if metric.compare}
     for name in args.metric:
         if name not in tests:
             raise UserError(f"--metric {name}: systems are compared by {' and '.join(tests)}; score one at a time")
-    common = read_references(args)
-    read = [read_system(path, args, common) for path in names]
-    references = read[0][1] or []
-    for path, (hypotheses, own) in zip(names, read, strict=True):
-        if own != references:
+    _, settings = systems[0]
+    for path, (_, own) in zip(names, systems, strict=True):
+        if own != settings:
             raise UserError(f"{path}: its references (T-) are not those of {names[0]}")
-        if len(hypotheses) != len(references):
-            raise UserError(f"{path}: {len(hypotheses)} hypotheses, but {len(references)} references")
-    systems = [hypotheses for hypotheses, _ in read]
-    settings = replace(settings, references=references)
+    outputs = [hypotheses for hypotheses, _ in systems]
     samples, seed = args.bootstrap_samples or 1000, args.seed or 12345
     for name in args.metric:
         metric = METRICS[name]
-        scores = [metric(hypotheses, settings)[0] for hypotheses in systems]
-        resampled = tests[name](systems, metric.own(settings), samples, seed)
+        scores = [metric(hypotheses, settings)[0] for hypotheses in outputs]
+        resampled = tests[name](outputs, metric.own(settings), samples, seed)
         for path, score, found in zip(names, scores, resampled, strict=True):
             if args.json:
                 print(json.dumps({**asdict(score), "system": str(path), "bootstrap": asdict(found)}))

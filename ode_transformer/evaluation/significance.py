@@ -52,12 +52,17 @@ def _sacrebleu_seed(seed: int) -> Iterator[None]:
 
 
 def paired_bootstrap(
-    metric: Any, systems: Sequence[Sequence[str]], references: Sequence[str], samples: int = 1000, seed: int = 12345
+    metric: Any,
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    samples: int = 1000,
+    seed: int = 12345,
 ) -> list[Resampled]:
     """Compares each system with the first one.
 
     :param metric: sacrebleu's BLEU or CHRF
-    :param systems: the outputs of each, as many lines as the references
+    :param systems: the outputs of each
+    :param references: one or several right outputs, as many lines each
     :param samples: how many draws
     :param seed: of the draws, from 1 on; sacrebleu's 0 is a new one each time
     """
@@ -65,7 +70,7 @@ def paired_bootstrap(
 
     named = [(str(number), system) for number, system in enumerate(systems)]
     with _sacrebleu_seed(seed):
-        test = PairedTest(named, {"metric": metric}, [references], test_type="bs", n_samples=samples)
+        test = PairedTest(named, {"metric": metric}, references, test_type="bs", n_samples=samples)
     _, columns = test()
     results: Any = next(column for name, column in columns.items() if name != "System")
     found = []

@@ -51,13 +51,14 @@ def _chrf(settings: Settings) -> Any:
     return CHRF(lowercase=settings.lowercase)
 
 
-def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Lines]:
-    """Hypotheses and references in the form that is compared."""
-    references = paired_references(hypotheses, settings)
+def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
+    """Hypotheses, and all references, in the form that is compared."""
+    references = [paired_references(hypotheses, settings), *settings.more_references]
     if settings.detokenize:
         hypotheses = detokenized(hypotheses, settings.detokenize)
     if settings.compound_split:
-        hypotheses, references = ([split_compounds(line) for line in side] for side in (hypotheses, references))
+        hypotheses = list(map(split_compounds, hypotheses))
+        references = [list(map(split_compounds, lines)) for lines in references]
     return hypotheses, references
 
 
@@ -78,7 +79,7 @@ def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
     metric = _bleu(settings)
     hypotheses, references = _texts(hypotheses, settings)
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, references)
     precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
     detail = f"{precisions}, brevity penalty {result.bp:.3f}"
     return [Score("BLEU", result.score, _signature(metric, settings), detail, len(hypotheses))]
@@ -88,14 +89,14 @@ def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Corpus chrF2 (Popović 2015): the F-score, recall counted twice, of character n-grams up to 6."""
     metric = _chrf(settings)
     hypotheses, references = _texts(hypotheses, settings)
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, references)
     return [Score("chrF2", result.score, _signature(metric, settings), "character F-score", len(hypotheses))]
 
 
 def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
     """Tokens of all hypotheses / tokens of all references, as BLEU counts them; None if the references have none."""
     hypotheses, references = _texts(hypotheses, settings)
-    result = _bleu(settings).corpus_score(hypotheses, [references])
+    result = _bleu(settings).corpus_score(hypotheses, references)
     return result.sys_len / result.ref_len if result.ref_len else None
 
 

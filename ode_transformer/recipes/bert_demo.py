@@ -25,8 +25,9 @@ from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data, training
 from ode_transformer.recipes.files import place
+from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.parallel_text import digest
-from ode_transformer.recipes.quickstart import on_gpu, progress
+from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.sentence_data import Labelled
 from ode_transformer.recipes.vocabulary import MODEL
 from ode_transformer.steps import Steps

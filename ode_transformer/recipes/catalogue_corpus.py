@@ -17,11 +17,13 @@ import statistics
 import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ode_transformer.recipes.catalogue_files import Message, Wheel, count_languages, read_wheel
 from ode_transformer.recipes.parallel_text import CorpusError, Origin, Pair, Shares, normalise, write_corpus
+from ode_transformer.recipes.wheels import WheelCorpus
 
 SHARES = Shares(valid=0.025, test=0.035)
 MAX_WORDS = 80
@@ -166,6 +168,23 @@ def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list
             origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
     title = f"English to {target}: translation catalogues of Python packages"
     return write_corpus(output, chosen, ("en", target), SHARES, title, origins), origins
+
+
+class CatalogueCorpus(WheelCorpus):
+    """English to another language.
+
+    :param target: its code
+    """
+
+    kind: Literal["catalogues"]
+    target: str
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return "en", self.target
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files["wheels"], self.target, output)[0]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

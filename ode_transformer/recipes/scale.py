@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import sys
 from collections.abc import Sequence
@@ -30,8 +29,10 @@ from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.teacher_forcing import cross_entropy, teacher_forced
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.recipes import commands, quickstart, training
+from ode_transformer.recipes.experiment import PACKAGE
 from ode_transformer.recipes.files import place
-from ode_transformer.recipes.quickstart import PACKAGE, on_gpu, progress
+from ode_transformer.recipes.machine import on_gpu
+from ode_transformer.recipes.progress import progress
 from ode_transformer.steps import Steps
 
 
@@ -53,10 +54,9 @@ def quickstart_data(args: argparse.Namespace) -> Data:
     """The quickstart's data and its recipe of training; what is not there is made."""
     words = {"task": args.task or "text", "target": args.target, "arch": args.arch, "output": args.quickstart}
     request = quickstart.parse(commands.flags({**words, "wheels": args.wheels}))
-    steps = quickstart.prepare(request)
-    source, target = request.languages
-    languages = {"source-lang": source, "target-lang": target}
-    return Data(request.run.parent / "data-bin", steps.digest, languages | request.recipe.train)
+    request.prepare()
+    data = request.experiment.data
+    return Data(data.binary, data.prepared().digest, data.language_flags() | request.experiment.recipe.train)
 
 
 def given_data(folder: Path) -> Data:
@@ -124,7 +124,6 @@ def table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple
 
 def study(args: argparse.Namespace, seeds: Sequence[int], extra: Sequence[str]) -> None:
     """All trainings; those that are done already are left out. Then the table and the solution."""
-    logging.disable(logging.INFO)
     size = scaling.size_of(scaling.training_options(args.arch, extra))
     scaling.solve(tuple(size.stacks.values()), size.ffn_ratio, (1.0, 1.0), args.beta)  # refuses β before any work
     data = quickstart_data(args) if args.data is None else given_data(args.data)

@@ -45,14 +45,14 @@ def train(
     """Runs fairseq-train, which goes on from the last of ``checkpoints`` if they are of the same training.
 
     :param run: existing folder for ``train.log`` and the record of what has begun
-    :param same: digest of all that makes it the same training; checkpoints of another one are replaced
+    :param same: digest of all that makes it the same training
     :param updates: where training ends; fairseq, when it goes on from there, would make one more
+    :raises UserError: there are checkpoints of another training, which may have taken days
     """
     begun = run / "train.begun"
     resume = begun.exists() and begun.read_text() == same
     if not resume and checkpoints.exists():
-        print(f"{checkpoints}: of a training with other flags, which this one replaces", flush=True)
-        shutil.rmtree(checkpoints)
+        raise UserError(f"{checkpoints}: of a training with other flags or data; remove {run} to train anew")
     place(run, {begun.name: same}, begun.name)
     done = mended(checkpoints) if checkpoints.exists() else 0
     if updates is None or done < updates:

@@ -43,7 +43,7 @@ class Part:
     def __init__(self, path: Path, algorithm: str) -> None:
         self.path, self.algorithm = path, algorithm
         self.origin_path = path.with_name(f"{path.name}.origin")
-        self.file = open(path, "ab")  # noqa: SIM115  (this object is the context)
+        self.file = open(path, "ab", buffering=0)  # noqa: SIM115  (this object is the context)
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -80,9 +80,10 @@ class Part:
         write_text(self.origin_path, json.dumps([url, version]))
 
     def append(self, block: bytes) -> None:
+        rest = memoryview(block)
         try:
-            self.file.write(block)
-            self.file.flush()
+            while rest:
+                rest = rest[self.file.write(rest) :]
         except OSError as error:
             raise UserError(f"{self.path}: could not be written ({error.strerror}); what has come stays") from error
         self._digest.update(block)
@@ -159,9 +160,12 @@ def _attempt(url: str, part: Part, expected: int | None, safe: bool) -> None:
                 raise Interrupted("the server sent another part than it was asked for")
         else:
             total = _length(answer)
-            _require_size(total, expected)
+        if answer.headers.get_content_type() == "text/html":  # what has been moved or asks for a click
+            raise TransferError("answers with a page")
+        if expected is not None and total is not None and total != expected:
+            raise TransferError(f"has {total:,} bytes instead of {expected:,}")
+        if answer.status != 206:
             part.restart(url, _version(answer))
-        _require_size(total, expected)
         _read(answer, part, url, expected or total)
 
 
@@ -178,11 +182,8 @@ def _read(answer: http.client.HTTPResponse, part: Part, url: str, total: int | N
         raise TransferError(f"has more than {total:,} bytes")
     if total is not None and part.size < total:
         raise Interrupted(f"{part.size:,} bytes came of {total:,}")
-
-
-def _require_size(total: int | None, expected: int | None) -> None:
-    if expected is not None and total is not None and total != expected:
-        raise TransferError(f"has {total:,} bytes instead of {expected:,}")
+    if not part.size:
+        raise Interrupted("nothing came")
 
 
 def _version(answer: http.client.HTTPResponse) -> str:

@@ -30,7 +30,12 @@ def by_chunks(
     """
     rest, pace, done = iter(items), Pace(what), 0
     chunks = iter(lambda: list(islice(rest, size)), [])
-    for results in Parallel(n_jobs=workers, return_as="generator")(delayed(function)(chunk) for chunk in chunks):
+    work = (delayed(_counted)(function, chunk) for chunk in chunks)
+    for count, results in Parallel(n_jobs=workers, return_as="generator")(work):
         yield from results
-        done += len(results)
+        done += count
         pace.tell(done)
+
+
+def _counted(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:
+    return len(chunk), function(chunk)

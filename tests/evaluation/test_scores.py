@@ -143,6 +143,10 @@ def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.
         (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
         (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
         (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
+        (
+            ["--metric", "per", "--hypotheses", "{log}", "--references", "{log}", "{log}"],
+            "more than one file of --references goes with --metric bleu or chrf",
+        ),
         (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
         (["--metric", "chrf", "wer", "--generate-log", "{log}", "--compound-split"], "goes with --metric bleu"),
         (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "it goes with --tokenize none"),
@@ -157,6 +161,23 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_several_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    texts = ["a b c d\nx y z w\n", "a b c d\nq\n", "q\nx y z w\n"]
+    hypotheses, *references = (str(write(tmp_path / str(number), text)) for number, text in enumerate(texts))
+    files = ["--hypotheses", hypotheses, hypotheses, "--references", *references, "--bootstrap-samples", "10"]
+    assert main(["score", "--metric", "bleu", "chrf", *files]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert " 100.00 (" in line
+        assert "nrefs:2|" in line
+
+
+def test_a_language_is_a_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = str(write(tmp_path / "text", "a\n"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["score", "--metric", "bleu", "--detokenize", "german", "--hypotheses", text, "--references", text])
+    assert "argument --detokenize: german is not a language code, such as de" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dash", ["--hypotheses", "--references"])
@@ -223,7 +244,7 @@ def test_a_line_of_five_thousand_tokens(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (b"a\nb\xff\n", "a\nb\n", "hyp: line 2 is not UTF-8: byte 2 of it is 0xff"),
         ("a\nb\n", b"\xc3\n", "ref: line 1 is not UTF-8: byte 1 of it is 0xc3"),
-        ("a\nb\n", "a\n", "2 hypotheses, but 1 references"),
+        ("a\nb\n", "a\n", "hyp: 2 hypotheses, but 1 references"),
         ("a\n\n", "a\n", "2 hypotheses, but 1 references"),
         ("a\u2028b\n", "a\nb\n", "1 hypotheses, but 2 references"),
         ("", "", "nothing to score"),

@@ -1,5 +1,7 @@
-"""A server of files for tests of downloads, with the faults that servers have."""
+"""A server of files for tests of downloads, with the faults that servers have, and sources that name it."""
 
+import hashlib
+import random
 import re
 import threading
 from collections.abc import Iterator
@@ -7,6 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from ode_transformer.recipes.sources import Source
+
+CONTENT = random.Random(0).randbytes(100_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
 
 
 @dataclass
@@ -17,6 +25,8 @@ class FileServer:
     :param ranges: whether a part may be asked for
     :param version: the ETag; none if empty
     :param cuts: bytes after which the connection of the next answers ends, one after the other; None lets it be whole
+    :param hangs: whether a connection stays open, without a byte, where it would be cut
+    :param types: Content-Type by name
     :param lengths: whether answers say how long they are
     :param requests: method, name and the Range header of every request
     """
@@ -25,6 +35,8 @@ class FileServer:
     ranges: bool = True
     version: str = '"1"'
     cuts: list[int | None] = field(default_factory=list)
+    hangs: bool = False
+    types: dict[str, str] = field(default_factory=dict)
     lengths: bool = True
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     port: int = 0
@@ -39,7 +51,7 @@ class FileServer:
 
 @contextmanager
 def serving() -> Iterator[FileServer]:
-    server = FileServer()
+    server, ended = FileServer(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:  # noqa: N802
@@ -72,10 +84,14 @@ def serving() -> Iterator[FileServer]:
                 self.send_header("Content-Length", str(len(content) - start))
             if server.version:
                 self.send_header("ETag", server.version)
+            if name in server.types:
+                self.send_header("Content-Type", server.types[name])
             self.end_headers()
             if body:
                 cut = server.cuts.pop(0) if server.cuts else None
                 self.wfile.write(content[start:] if cut is None else content[start:][:cut])
+                if cut is not None and server.hangs:
+                    ended.wait()
             self.close_connection = True
 
         def log_message(self, *_: Any) -> None:
@@ -87,5 +103,13 @@ def serving() -> Iterator[FileServer]:
     try:
         yield server
     finally:
+        ended.set()
         http.shutdown()
         http.server_close()
+
+
+def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
+    """An entry of the catalogue: ``CONTENT`` as a.tgz, at these names of the server."""
+    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
+    urls = [server.url(name) for name in names or ("a.tgz",)]
+    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})

@@ -1,9 +1,8 @@
-"""Raw files from a server of our own with the faults that servers have, and from a user's folder."""
+"""Raw files from a server of our own, with the faults that servers have."""
 
-import gzip
 import hashlib
 import os
-import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -14,15 +13,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from file_server import FileServer, serving
+from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import download, transfer
 from ode_transformer.recipes.download import forget, obtain
 from ode_transformer.recipes.sources import Source
 
-CONTENT = random.Random(0).randbytes(100_000)
-SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OTHER = CONTENT[::-1]
 
 
@@ -36,12 +33,6 @@ def server() -> Iterator[FileServer]:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "PAUSES", (0, 0))
-
-
-def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
-    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
-    urls = [server.url(name) for name in names or ("a.tgz",)]
-    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})
 
 
 def fetch(made: Source, folder: Path) -> Path:
@@ -67,6 +58,14 @@ def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_pa
     server.cuts, server.lengths = [40_000], False
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
+    server.cuts, server.hangs = [40_000], True
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert "timed out; again in" in capsys.readouterr().err
 
 
 def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
@@ -154,6 +153,31 @@ def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServe
     assert not any(path.suffix == ".tgz" for path in (tmp_path / "one").iterdir())
 
 
+def test_a_page_is_not_taken_for_a_file(tmp_path: Path, server: FileServer) -> None:
+    """It has no published size or checksum that would tell."""
+    server.files["moved"], server.types["moved"] = b"<html>", "text/html; charset=utf-8"
+    assert fetch(source(server, "moved", "a.tgz", checksum=False), tmp_path).read_bytes() == CONTENT
+    with pytest.raises(UserError, match="moved: answers with a page"):
+        fetch(source(server, "moved", checksum=False, file="b"), tmp_path)
+
+
+def test_an_empty_answer_is_no_file(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"], server.lengths = b"", False
+    with pytest.raises(UserError, match="a.tgz: nothing came"):
+        fetch(source(server, checksum=False), tmp_path)
+
+
+def test_a_full_disk_ends_it_and_keeps_what_has_come(tmp_path: Path, server: FileServer) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match="a.tgz.part: could not be written .*; what has come stays"):
+            fetch(source(server), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
 def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServer) -> None:
     server.files["page"] = b"<html>"
     made = source(server, "page", "a.tgz", bytes=None)
@@ -188,6 +212,11 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
         fetch(made, tmp_path)
     forget(made, tmp_path)
     assert fetch(made, tmp_path).read_bytes() == OTHER
+    (tmp_path / ".a.tgz.verified").unlink()  # as if it had been stopped before it wrote the record
+    server.requests.clear()
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert (tmp_path / ".a.tgz.verified").exists()
+    assert server.requests == []
 
 
 def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
@@ -211,9 +240,6 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
         fetch(source(server), tmp_path)
 
 
-LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
-
-
 def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     known = {"a": source(server), "n": LICENSED}
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
@@ -229,58 +255,6 @@ def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
         obtain(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
 
 
-def given(tmp_path: Path, **files: bytes) -> Path:
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    for name, content in files.items():
-        (raw / name.replace("_", ".")).write_bytes(content)
-    return raw
-
-
-def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    raw = given(tmp_path, a_tgz=CONTENT)
-    raw.chmod(0o555)
-    for _ in range(2):
-        assert obtain(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
-        monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
-    assert [path.name for path in raw.iterdir()] == ["a.tgz"]
-    assert server.requests == []
-
-
-def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: FileServer) -> None:
-    known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
-    raw = given(tmp_path, b=b"")
-    with pytest.raises(UserError) as error:
-        obtain(["a", "b", "n"], known, raw, tmp_path / "data")
-    missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
-    assert str(error.value) == f"--raw {raw}: missing there: {missing}"
-    with pytest.raises(UserError, match="nowhere: no such folder"):
-        obtain(["a"], known, tmp_path / "nowhere", tmp_path / "data")
-
-
-def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
-    raw = given(tmp_path, a_tgz=OTHER)
-    found = hashlib.sha256(OTHER).hexdigest()
-    with pytest.raises(UserError) as error:
-        obtain(["a"], {"a": source(server)}, raw, tmp_path / "data")
-    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
-    assert (raw / "a.tgz").read_bytes() == OTHER
-
-
-def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
-    """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
-    raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
-    compressed = source(server, file="t.en.gz", bytes=None)
-    plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
-    found = obtain(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
-    assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
-    assert "t.en: taken in the place of t.en.gz" in capsys.readouterr().err
-    for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
-        (raw / "u.de.gz").write_bytes(content)
-        with pytest.raises(UserError, match=message):
-            obtain(["u"], {"u": plain}, raw, tmp_path / "data")
-
-
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -291,22 +265,20 @@ obtain(["a"], read_catalogue(Path(sys.argv[1])), None, Path(sys.argv[2]))
 
 
 def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
-    server.files["a.tgz"] = content = CONTENT * 400
-    digest = hashlib.sha256(content).hexdigest()
+    server.cuts, server.hangs = [40_000], True
     catalogue = tmp_path / "sources.yaml"
     catalogue.write_text(
-        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {digest}, checksum_from: us}}\n"
+        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {SHA256}, checksum_from: us}}\n"
     )
     data = tmp_path / "data"
     command = [sys.executable, "-c", SCRIPT, str(catalogue), str(data)]
     process = subprocess.Popen(command)
     part = data / "a.tgz.part"
-    while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
+    while process.poll() is None and not (part.exists() and part.stat().st_size == 40_000):
+        time.sleep(0.01)
+    process.kill()
     assert process.wait() == -signal.SIGKILL
-    had = part.stat().st_size
-    assert 0 < had < len(content)
+    assert os.listdir(data).count("a.tgz") == 0
     subprocess.run(command, check=True)
-    assert hashlib.sha256((data / "a.tgz").read_bytes()).hexdigest() == digest
-    assert server.fetched[-1] == ("a.tgz", f"bytes={had}-")
+    assert (data / "a.tgz").read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-")]

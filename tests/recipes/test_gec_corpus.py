@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.m2_file import corrected, read_m2
 from ode_transformer.evaluation.max_match import max_match, total
-from ode_transformer.recipes.gec_corpus import GecOptions, build
+from ode_transformer.recipes.gec_corpus import GecCorpus, build
 
 
 def lines(path: Path) -> list[str]:
@@ -40,11 +40,11 @@ def raw(tmp_path: Path, **texts: str) -> dict[str, Path]:
     return {name: archive(tmp_path / f"{name}.tar.gz", content) for name, content in files.items()}
 
 
-FCE = GecOptions(train=["fce"], valid="fce")
+FCE = GecCorpus(train=["fce"], valid="fce")
 
 
 def test_the_published_corpus(tmp_path: Path):
-    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecOptions(), 1)
+    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus(), 1)
     nucle = edited(0)
     assert pairs(tmp_path / "corpus", "valid") == nucle[3::4]
     rest = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
@@ -55,7 +55,7 @@ def test_the_published_corpus(tmp_path: Path):
 
 
 def test_the_open_parts_alone(tmp_path: Path):
-    options = GecOptions(train=["fce", "wi_locness"], valid="wi_locness", source="src", target="trg")
+    options = GecCorpus(train=["fce", "wi_locness"], valid="wi_locness", source="src", target="trg")
     assert options.sources == ["fce", "wi_locness", "conll14_test"]
     files = write_raw(tmp_path / "raw")
     build({name: files[name] for name in options.sources}, tmp_path / "corpus", options)
@@ -64,7 +64,7 @@ def test_the_open_parts_alone(tmp_path: Path):
 
 
 def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
-    build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecOptions())
+    build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus())
     test = pairs(tmp_path / "corpus", "test")
     assert [target for _, target in test] == SENTENCES[10:30]
     gold = read_m2(tmp_path / "corpus" / "test.m2")
@@ -143,4 +143,4 @@ def test_an_archive_without_the_file_or_cut_off(tmp_path: Path):
 )
 def test_options_that_make_no_sense(options: dict[str, object]):
     with pytest.raises(ValidationError):
-        GecOptions(**options)
+        GecCorpus(**options)

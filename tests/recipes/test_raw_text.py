@@ -67,7 +67,7 @@ def test_two_files(tmp_path: Path, compress) -> None:
     (tmp_path / "a.de").write_bytes(compress(GERMAN))
     files = {"en": tmp_path / "a.en.gz", "de": tmp_path / "a.de"}
     part = PairPart(source_file="en", target_file="de")
-    assert part.needs() == {"en", "de"}
+    assert part.files == ["en", "de"]
     assert list(read_pairs(files, part)) == PAIRS
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ode_transformer.checkpoints import load_checkpoint, save_checkpoint
+from ode_transformer.errors import UserError
 from ode_transformer.recipes import training
 
 
@@ -52,11 +53,13 @@ def test_a_training_that_has_made_its_updates_is_not_run_again(run, tmp_path: Pa
     assert run() == [False, True, True]  # its end is not a number of updates
 
 
-def test_checkpoints_of_another_training_are_replaced(run, tmp_path: Path) -> None:
+def test_checkpoints_of_another_training_are_left_alone(run, tmp_path: Path) -> None:
     run()
     last = save(tmp_path / "checkpoints", "checkpoint_last.pt", 20)
-    assert run("other", updates=20) == [False, False]
-    assert not last.exists()
+    with pytest.raises(UserError, match=r"checkpoints: of a training with other flags or data; remove"):
+        run("other", updates=20)
+    assert last.exists()
+    assert run(updates=30) == [False, True]
 
 
 def test_a_torn_last_checkpoint_is_replaced_by_the_newest_whole_one(run, tmp_path: Path) -> None:

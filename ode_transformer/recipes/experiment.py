@@ -1,0 +1,236 @@
+"""A recipe with one architecture: the commands that train, decode and score it, in the order in which they run.
+
+DATA/                       of preparation.Data
+RUN = DATA/ARCH-FLAGS/
+    checkpoints/  train.log  tensorboard/
+    model/                  the averaged model with dictionaries and pieces, complete for translation
+    generate.test.log  scores.json
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.averaging import numbered_checkpoints
+from ode_transformer.files import write_text
+from ode_transformer.recipes import commands, machine, training
+from ode_transformer.recipes.machine import Batch, Machine
+from ode_transformer.recipes.preparation import Data
+from ode_transformer.recipes.recipe import Recipe, Scoring
+from ode_transformer.steps import Steps
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """
+    :param recipe: as it is for the architecture
+    :param data: of the recipe
+    :param machine: to train on
+    :param variant: of the recipe, if it is one
+    :param seed: of the training; None for the recipe's
+    :param minutes: budget of training instead of the recipe's
+    :param max_tokens: that one process takes at a time, instead of the recipe's; tokens of an update stay
+    :param extra: words for fairseq-train, which override everything else
+    """
+
+    recipe: Recipe
+    data: Data
+    machine: Machine
+    variant: str | None = None
+    seed: int | None = None
+    minutes: float | None = None
+    max_tokens: int | None = None
+    extra: tuple[str, ...] = ()
+
+    @cached_property
+    def run(self) -> Path:
+        """Folder of the training; its name tells it from trainings with other flags."""
+        named = commands.flags({"variant": self.variant, "seed": self.seed})
+        return self.data.folder / training.run_name(self.recipe.arch, [*named, *self.extra])
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.run / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        return self.run / "model" / "model.pt"
+
+    # -- train ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def batch(self) -> Batch:
+        """Tokens of an update as the recipe has them, whatever the machine."""
+        most = self.max_tokens or int(self.recipe.train["max-tokens"])
+        return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+
+    def train_options(self) -> dict[str, Any]:
+        """Flags of fairseq-train."""
+        recipe, minutes = self.recipe, self.minutes or self.recipe.minutes
+        return {
+            "user-dir": PACKAGE,
+            "task": recipe.task,
+            **self.data.language_flags(),
+            "arch": recipe.arch,
+            "log-format": "json",
+            "log-interval": 100,
+            **training.STEADY,
+            **recipe.average.train_flags(),
+            **recipe.train,
+            **self.batch.flags(),
+            **self.machine.flags(),
+            "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
+            "stop-time-hours": None if minutes is None else round(minutes / 60, 4),
+            "save-dir": self.checkpoints,
+            "tensorboard-logdir": self.run / "tensorboard",
+        }
+
+    def train_command(self) -> list[str | Path]:
+        """The command that trains, as a user would type it."""
+        words = commands.flags(self.train_options())
+        return [*self.machine.launcher(), "fairseq-train", self.data.binary, *words, *self.extra]
+
+    def train(self, progress: Callable[[str], None] | None = None) -> Steps:
+        """Trains, or goes on with a training that was stopped. Returns the steps so far.
+
+        :param progress: told every line that fairseq-train prints
+        :raises UserError: the data are not those of the recipe; checkpoints are there of another training
+        """
+        data = self.data.prepared()
+        command, lasting = self.train_command(), self.train_options()
+        # More minutes, or another machine, go on from the checkpoints that are there.
+        for name in ("stop-time-hours", "save-dir", "tensorboard-logdir", *self.batch.flags(), *self.machine.flags()):
+            lasting.pop(name, None)
+        same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
+        print(f"{self.batch}; {self.machine}", flush=True)
+        if self.machine.rank > 0:
+            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
+            return data
+        self.run.mkdir(parents=True, exist_ok=True)
+        steps = Steps(self.run, data.digest)
+        steps(
+            "train",
+            command,
+            self.checkpoints,
+            lambda: training.train(command, self.run, self.checkpoints, same, progress),
+        )
+        return steps
+
+    # -- evaluate ------------------------------------------------------------------------------------------------
+
+    def average_command(self, until: int | None = None) -> list[str | Path]:
+        """The command that makes the model that decodes.
+
+        :param until: leave out checkpoints after this epoch, or update
+        """
+        average = self.recipe.average
+        if average.best:
+            inputs: list[str | Path] = [self.checkpoints / "checkpoint_best.pt"]
+        elif count := self.averaged(until):
+            chosen = {"last": count, "by": average.by, "until": until}
+            inputs = [self.checkpoints, *commands.flags(chosen)]
+        else:
+            inputs = [self.checkpoints / "checkpoint_last.pt"]
+        return ["ode-transformer", "average", *inputs, "--output", self.model]
+
+    def averaged(self, until: int | None = None) -> int:
+        """How many checkpoints are averaged: the recipe's number, or fewer if fewer are there.
+
+        :raises UserError: there is none
+        """
+        average = self.recipe.average
+        if not self.checkpoints.is_dir():
+            return average.last
+        there = [number for number in numbered_checkpoints(self.checkpoints, average.by) if number <= (until or number)]
+        if not there and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
+            raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
+        if len(there) < average.last:
+            print(f"{self.checkpoints}: {len(there)} of the {average.last} {average.by} checkpoints to be averaged")
+        return min(len(there), average.last)
+
+    def decode_command(self, split: str) -> list[str | Path]:
+        """The command that translates a test set, or measures a language model on it."""
+        options = {
+            "user-dir": PACKAGE,
+            "task": self.recipe.task,
+            **self.data.language_flags(),
+            "path": self.model,
+            "gen-subset": split,
+            "cpu": self.machine.gpus == 0,
+            "fp16": self.machine.precision == "fp16",
+            "bf16": self.machine.precision == "bf16",
+            "required-batch-size-multiple": 1,
+            "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
+            **self.recipe.generate,
+        }
+        return [self.recipe.decoder, self.data.binary, *commands.flags(options)]
+
+    def log_of(self, split: str) -> Path:
+        return self.run / f"generate.{split}.log"
+
+    def score_command(self, scoring: Scoring, split: str) -> list[str | Path]:
+        """The command that scores what was decoded."""
+        log = {"generate-log" if self.data.parallel else "eval-lm-log": self.log_of(split)}
+        words = commands.flags({"metric": scoring.metric, **log, **scoring.options})
+        corpus, target = self.data.corpus, self.data.languages[-1]
+        if scoring.against == "m2":
+            words += ["--gold", str(corpus / f"{split}.m2")]
+        elif split == "valid":
+            pass  # the log has the references of those sentences that were kept
+        elif self.data.parallel:
+            first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
+            more = sorted(corpus.glob(f"{scoring.against}[1-9].{split}.{target}"))
+            words += ["--references", *map(str, (first, *more))]
+        return ["ode-transformer", "score", *words, "--json"]
+
+    def evaluation_commands(self) -> list[list[str | Path]]:
+        """What evaluation runs."""
+        decodings = [self.decode_command(split) for split in self.recipe.sets]
+        scorings = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
+        return [self.average_command(), *decodings, *scorings]
+
+    def evaluate(self, until: int | None = None) -> dict[str, float]:
+        """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
+
+        :param until: see ``average_command``
+        """
+        if not self.checkpoints.is_dir():
+            raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+        self.model.parent.mkdir(parents=True, exist_ok=True)
+        for file in self.data.model_files:
+            shutil.copy(file, self.model.parent)
+        steps = Steps(self.run, self.data.prepared().digest)
+        average = self.average_command(until)
+        there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
+        steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
+        scores: dict[str, float] = {}
+        for split, name in self.recipe.sets.items():
+            if split not in self.data.splits():
+                print(f"{name}: left out, the data have no {split} split")
+                continue
+            decode, log = self.decode_command(split), self.log_of(split)
+            steps(f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log))
+            scores |= self.score(split, name)
+        write_text(self.run / "scores.json", json.dumps(scores, indent=1) + "\n")
+        return scores
+
+    def score(self, split: str, name: str) -> dict[str, float]:
+        """The recipe's scores of a decoded test set, which are printed, too."""
+        scores = {}
+        for scoring in self.recipe.score:
+            lines: list[str] = []
+            commands.run(self.score_command(scoring, split), self.run / "score.log", lines.append)
+            found = [json.loads(line) for line in lines if line.startswith("{")]
+            for title, entry in zip(scoring.names, found, strict=True):
+                print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
+                scores[self.recipe.score_title(title, split)] = entry["value"]
+        return scores

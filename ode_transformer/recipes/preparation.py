@@ -1,0 +1,189 @@
+"""A recipe's data, from raw files to what fairseq reads: obtain, corpus, pieces, binarise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.lines import lines_of
+from ode_transformer.files import write_text
+from ode_transformer.recipes import commands
+from ode_transformer.recipes.cleaning import Keep
+from ode_transformer.recipes.corpus import Splits, test_split
+from ode_transformer.recipes.files import staged
+from ode_transformer.recipes.recipe import Recipe
+from ode_transformer.recipes.vocabulary import encoded
+from ode_transformer.steps import Steps
+
+SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
+
+
+class Data:
+    """A recipe's data in their folder.
+
+    :param recipe: of one data set
+    :param folder: for everything that is made
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.corpus, self.pieces, self.binary = folder / "corpus", folder / "pieces", folder / "data-bin"
+        self.languages = recipe.corpus.languages
+
+    @property
+    def parallel(self) -> bool:
+        """Two sides, or plain text."""
+        return len(self.languages) == 2
+
+    @property
+    def text(self) -> Path:
+        """The folder with what fairseq-preprocess reads."""
+        return self.corpus if self.recipe.vocabulary.model is None and self._keep is None else self.pieces
+
+    @property
+    def model_files(self) -> list[Path]:
+        """What a model needs beside itself to read and write text."""
+        dictionaries = sorted(self.binary.glob("dict*.txt"))
+        pieces = self.recipe.vocabulary.model
+        return dictionaries + ([self.pieces / pieces] if pieces else [])
+
+    @property
+    def _keep(self) -> Keep | None:
+        """Which pairs of pieces are kept, if lengths count pieces."""
+        keep = getattr(self.recipe.corpus, "keep", None)
+        return keep if keep and keep.unit == "pieces" else None
+
+    def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Steps:
+        """All steps; those that are done already are left out. Returns them, for those of a run to build on.
+
+        :param raw: the user's folder with raw files; without it they are downloaded
+        :param downloads: where to
+        :param workers: processes for what is slow
+        :raises UserError: a raw file is missing or wrong, or a command failed
+        """
+        files = self.recipe.corpus.obtain(raw, downloads)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        described = [[name, path.name, *_state_of(path)] for name, path in sorted(files.items())]
+        write_text(self._described, json.dumps(described))
+        make = {
+            "corpus": lambda: self._make_corpus(files, workers),
+            "pieces": lambda: self._make_pieces(workers),
+            "binarise": lambda: self._binarise(workers),
+        }
+        steps = Steps(self.folder)
+        for name, request, result in self._requests(described):
+            steps(name, request, result, make[name])
+        return steps
+
+    def prepared(self) -> Steps:
+        """The steps as they have been done.
+
+        :raises UserError: some have not, or for a recipe that says something else
+        """
+        steps = Steps(self.folder)
+        described = json.loads(self._described.read_text()) if self._described.exists() else []
+        for name, request, result in self._requests(described):
+            if not result.exists():
+                raise UserError(f"{result}: not there; scripts/prepare.sh makes it")
+            if not steps.has_done(name, request, result):
+                raise UserError(
+                    f"{result}: made for a recipe with another {name} than this one; prepare the data again"
+                )
+            steps.pass_over(name, request)
+        return steps
+
+    @property
+    def _described(self) -> Path:
+        return self.folder / "raw.json"
+
+    def _requests(self, described: list) -> Iterator[tuple[str, object, Path]]:
+        """Name of each step, what it is asked to do, and what it leaves."""
+        recipe = self.recipe
+        yield "corpus", [described, recipe.corpus.model_dump(exclude={"keep"} if self._keep else None)], self.corpus
+        if self.text == self.pieces:
+            yield "pieces", [recipe.vocabulary.model_dump(), self._keep and self._keep.model_dump()], self.pieces
+        yield "binarise", [recipe.vocabulary.joined, recipe.vocabulary.min_count], self.binary
+
+    def _make_corpus(self, files: Mapping[str, Path], workers: int) -> None:
+        counts = self.recipe.corpus.build(files, self.corpus, workers)
+        write_text(self.folder / "counts.json", json.dumps(counts))
+
+    def _make_pieces(self, workers: int) -> None:
+        vocabulary, keep = self.recipe.vocabulary, self._keep
+        texts = [self.corpus / f"train.{language}" for language in self.languages]
+        with staged(self.pieces) as folder, Splits(folder, self.languages) as splits:
+            vocabulary.learn(texts, folder, workers)
+            for split in self.splits():
+                sides = [self.corpus / f"{split}.{language}" for language in self.languages]
+                for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
+                    if keep is None or split.startswith("test") or keep(*example):
+                        splits.add(split, example)
+        if keep:
+            write_text(self.folder / "counts.json", json.dumps(splits.counts))
+
+    def splits(self) -> list[str]:
+        """train, valid, test, test1, ..., as far as they are there."""
+        return [name for name in self.all_splits() if (self.corpus / f"{name}.{self.languages[0]}").exists()]
+
+    def all_splits(self) -> list[str]:
+        """Those that the recipe names."""
+        return ["train", "valid", *(test_split(number) for number in range(len(self.recipe.corpus.tests)))]
+
+    def _binarise(self, workers: int) -> None:
+        shutil.rmtree(self.binary, ignore_errors=True)
+        commands.run(self.preprocess_command(self.splits(), workers), self.folder / "preprocess.log")
+
+    def preprocess_command(self, splits: Sequence[str], workers: int) -> list[str | Path]:
+        """The command that binarises these splits."""
+        # Of plain text fairseq-preprocess is told whole names, of two sides what comes before the language.
+        suffix = "" if self.parallel else f".{self.languages[0]}"
+        paths = {split: f"{self.text / split}{suffix}" for split in splits}
+        tests = [path for split, path in paths.items() if split.startswith("test")]
+        vocabulary = self.recipe.vocabulary
+        options = {
+            **self.language_flags(),
+            "only-source": not self.parallel,
+            "trainpref": paths["train"],
+            "validpref": paths["valid"],
+            "testpref": ",".join(tests) or None,
+            "destdir": self.binary,
+            "joined-dictionary": vocabulary.joined and self.parallel,
+            "thresholdsrc": vocabulary.min_count,
+            "thresholdtgt": vocabulary.min_count,
+            "workers": workers,
+        }
+        return ["fairseq-preprocess", *commands.flags(options)]
+
+    def language_flags(self) -> dict[str, str]:
+        """Flags of fairseq's commands that name the languages."""
+        return (
+            dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if len(self.languages) == 2 else {}
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""
+        counts = json.loads((self.folder / "counts.json").read_text())
+        lengths = {path.name: sum(1 for _ in lines_of(path)) for path in sorted(self.binary.glob("dict*.txt"))}
+        if self.recipe.vocabulary.joined or len(lengths) == 1:
+            lengths = {"dictionary": max(lengths.values())}
+        return counts | {name: length + SPECIAL_SYMBOLS for name, length in lengths.items()}
+
+    def report(self) -> str:
+        """Sizes beside the published ones."""
+        published = self.recipe.counts
+        lines = []
+        for name, count in self.sizes().items():
+            beside = ""
+            if name in published:
+                beside = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
+            lines.append(f"  {name:<12}{count:>12,}{beside}")
+        return "\n".join([f"{self.folder}:", *lines])
+
+
+def _state_of(path: Path) -> list[int]:
+    """Changes if a file, or a folder's file, is changed."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]
