@@ -23,12 +23,13 @@ from ode_transformer.evaluation.m2_file import (
     AnnotatedSentence,
     corrected,
     most_annotators,
+    overlap,
     read_m2,
     require_as_many,
 )
 from ode_transformer.evaluation.max_match import BETA, Counts, prf_scores
 from ode_transformer.evaluation.metric import Lines, Score, Settings
-from ode_transformer.progress import Pace
+from ode_transformer.progress import Pace, say
 
 MODEL = "en_core_web_sm"
 
@@ -145,11 +146,9 @@ def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 
 def _corrections(sentence: AnnotatedSentence) -> list[list[str]]:
-    """The text of each annotator.
-
-    :raises UserError: edits of one overlap
-    """
-    try:
-        return [corrected(sentence, annotator) for annotator in sorted(sentence.edits) or [0]]
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    """The text of each annotator."""
+    annotators = sorted(sentence.edits) or [0]
+    for annotator in annotators:
+        if overlap(sentence, annotator):
+            say(f"{sentence.place}: edits of annotator {annotator} overlap: the later one is left out")
+    return [corrected(sentence, annotator) for annotator in annotators]

@@ -144,17 +144,30 @@ def most_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
 
 
 def corrected(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]:
-    """The tokens after an annotator's edits, each by its first correction; errors without a known one stay.
+    """The tokens after an annotator's edits, each by its first correction.
 
-    :raises ValueError: edits overlap
+    Errors without a known correction stay, and of edits that overlap the later one is left out.
     """
     result: list[str] = []
     done = 0
-    for edit in sentence.edits.get(annotator, ()):
-        if edit.kind in UNCORRECTED:
-            continue
-        if edit.start < done:
-            raise ValueError(f"{sentence.place}: edits of annotator {annotator} overlap at token {edit.start}")
+    for edit in _applied(sentence, annotator):
         result += [*sentence.tokens[done : edit.start], *edit.corrections[0]]
         done = edit.end
     return [*result, *sentence.tokens[done:]]
+
+
+def overlap(sentence: AnnotatedSentence, annotator: int = 0) -> bool:
+    """Whether edits of an annotator overlap, so that they cannot all be applied."""
+    return len(_applied(sentence, annotator)) < len(_corrections(sentence, annotator))
+
+
+def _applied(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
+    applied: list[Edit] = []
+    for edit in _corrections(sentence, annotator):
+        if not applied or edit.start >= applied[-1].end:
+            applied.append(edit)
+    return applied
+
+
+def _corrections(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
+    return [edit for edit in sentence.edits.get(annotator, ()) if edit.kind not in UNCORRECTED]

@@ -17,7 +17,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, sentences_of
+from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
 from ode_transformer.progress import Pace, say
 from ode_transformer.recipes.corpus import CorpusKind
 from ode_transformer.recipes.files import staged
@@ -132,12 +132,10 @@ def _edited(path: Path, member: str, what: str) -> Iterator[tuple[list[str], lis
     pace, overlapping = Pace(f"{what}: sentences read"), 0
     for number, sentence in enumerate(_sentences(path, member), start=1):
         pace.tell(number)
-        try:
-            after = corrected(sentence)
-        except ValueError:
+        after = corrected(sentence)
+        if overlap(sentence):
             overlapping += 1
-            continue
-        if after != list(sentence.tokens):
+        elif after != list(sentence.tokens):
             yield list(sentence.tokens), after
     if overlapping:
         say(f"{what}: {overlapping:,} sentences left out, whose edits overlap")
@@ -156,12 +154,7 @@ def _copy_test(files: Mapping[str, Path], output: Path) -> None:
 
 
 def _test(m2: Path, archive: Path) -> Iterator[tuple[str, str]]:
-    """Every sentence of the test set; one whose first annotator's edits overlap stands as its own correction."""
+    """Every sentence of the test set, and its first annotator's correction."""
     with open(m2, "rb") as file:
         for sentence in sentences_of(file, f"{archive}: {TEST_MEMBER}"):
-            try:
-                after = corrected(sentence)
-            except ValueError as error:
-                say(f"{error}: the reference is the sentence itself")
-                after = list(sentence.tokens)
-            yield " ".join(sentence.tokens), " ".join(after)
+            yield " ".join(sentence.tokens), " ".join(corrected(sentence))

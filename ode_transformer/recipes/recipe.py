@@ -208,7 +208,9 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
     """
     document = Document(path)
     recipe = document.as_part(Recipe)
-    titles = [recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets]
+    titles = [
+        recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets
+    ]
     if twice := [title for title in titles if titles.count(title) > 1]:
         raise document.error(("score",), f"two scores are called {twice[0]}")
     for number, entry in enumerate(recipe.expected):

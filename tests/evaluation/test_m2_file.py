@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.errors import UserError
-from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, corrected, read_m2, sentences_of
+from ode_transformer.evaluation.m2_file import AnnotatedSentence, Edit, corrected, overlap, read_m2, sentences_of
 
 TEXT = """S She go to school in bus yesterday .
 A 4 5|||Prep|||by||on a|||REQUIRED|||-NONE-|||0
@@ -77,9 +77,13 @@ def test_an_error_without_a_known_correction_stays(kind: str):
     assert corrected(edited(Edit(0, 2, kind, ((),)), Edit(1, 2, "x", (("B",),)))) == ["a", "B", "c", "d"]
 
 
-def test_overlapping_edits_are_refused():
-    with pytest.raises(ValueError, match="gold.m2:1: edits of annotator 0 overlap at token 1"):
-        corrected(edited(Edit(0, 2, "x", ((),)), Edit(1, 3, "x", ((),))))
+def test_of_overlapping_edits_the_later_one_is_left_out():
+    overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
+    assert corrected(overlapping) == ["A", "C", "d"]
+    assert overlap(overlapping)
+    assert not overlap(overlapping, annotator=1)
+    assert not overlap(edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),))))
+    assert not overlap(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))
 
 
 @pytest.mark.parametrize(
