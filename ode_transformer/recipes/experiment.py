@@ -183,14 +183,12 @@ class Experiment:
         words = commands.flags({"metric": scoring.metric, **log, **scoring.options})
         corpus, target = self.data.corpus, self.data.languages[-1]
         if scoring.against == "m2":
-            words += ["--gold", str(corpus / f"{split}.m2")]
-        elif split == "valid":
-            pass  # the log has the references of those sentences that were kept
-        elif self.data.parallel:
-            first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
-            more = sorted(corpus.glob(f"{scoring.against}[1-9].{split}.{target}"))
-            words += ["--references", *map(str, (first, *more))]
-        return ["ode-transformer", "score", *words, "--json"]
+            return ["ode-transformer", "score", *words, "--gold", corpus / f"{split}.m2", "--json"]
+        if split == "valid" and self.data.parallel:
+            return ["ode-transformer", "score", *words, "--json"]  # of some pairs only; the log has their references
+        first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
+        more = sorted(corpus.glob(f"{scoring.against}[1-9].{split}.{target}"))
+        return ["ode-transformer", "score", *words, "--references", first, *more, "--json"]
 
     def evaluation_commands(self) -> list[list[str | Path]]:
         """What evaluation runs."""
