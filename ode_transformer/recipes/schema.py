@@ -73,12 +73,15 @@ class Document:
             raise self._first(error, kind) from error
 
     def _first(self, error: ValidationError, kind: type[BaseModel]) -> UserError:
-        found = error.errors()[0]
+        # A misspelt key makes two mistakes, of which the unknown key says more than the missing one.
+        found = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         # What pydantic adds to the way, such as the name of a union's member, is no key of the file.
         key: Key = ()
         for step in found["loc"]:
-            if (*key, step) in self.lines or step == found["loc"][-1]:
+            if (*key, step) in self.lines:
                 key = (*key, step)
+        if found["type"] == "missing":
+            key = (*key, found["loc"][-1])
         message = found["msg"].removeprefix("Value error, ")
         if found["type"] == "extra_forbidden":
             message = "unknown key" + _known_beside(kind, found["loc"])

@@ -1,6 +1,5 @@
 """The quickstart's options, and its whole way on a small dictionary."""
 
-import json
 import random
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.errors import UserError
 from ode_transformer.recipes import quickstart
+from ode_transformer.recipes.recipe import find
 
 
 def request(*words: str) -> quickstart.Request:
@@ -17,11 +17,18 @@ def request(*words: str) -> quickstart.Request:
 
 
 def test_defaults() -> None:
-    made = request()
-    assert made.languages == ("en", "de")
-    assert made.arch == "ode_transformer_rk2_tiny"
+    made = request().experiment
+    assert made.data.languages == ("en", "de")
+    assert made.recipe.arch == "ode_transformer_rk2_tiny"
+    assert made.recipe.train["encoder-layers"] == 3
     assert made.minutes == made.recipe.minutes
     assert made.run == Path("quickstart/en-de/ode_transformer_rk2_tiny")
+
+
+def test_an_architecture_keeps_its_own_size() -> None:
+    made = request("--arch", "ode_transformer_rk2_tiny", "--target", "fr").experiment
+    assert "encoder-layers" not in made.recipe.train
+    assert made.data.languages == ("en", "fr")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +45,23 @@ def test_defaults() -> None:
     ],
 )
 def test_architecture_and_scheme(words: list[str], arch: str, flags: tuple[str, ...]) -> None:
-    made = request(*words)
-    assert (made.arch, made.train_flags) == (arch, flags)
+    made = request(*words).experiment
+    assert (made.recipe.arch, made.extra) == (arch, flags)
     assert made.run.name.startswith(arch)
-    assert made.run != request().run
+    assert made.run != request().experiment.run
 
 
 def test_many_flags_give_folders_of_short_and_different_names() -> None:
     flags = [word for number in range(60) for word in (f"--flag-{number}", "1")]
-    names = {request("--", *flags, "--seed", str(seed)).run.name for seed in (1, 2)}
+    names = {request("--", *flags, "--seed", str(seed)).experiment.run.name for seed in (1, 2)}
     assert len(names) == 2
     assert all(len(name) < 120 for name in names)
 
 
 def test_measure_at_sets_the_minutes() -> None:
     made = request("--measure-at", "10,3")
-    assert (made.minutes, made.measure_at) == (10, (3, 10))
+    assert (made.experiment.minutes, made.measure_at) == (10, (3, 10))
+    assert made.experiment.train_options()["keep-interval-updates"] == -1
 
 
 @pytest.mark.parametrize(
@@ -77,18 +85,6 @@ def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFix
         request(*words)
     assert quickstart.main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_progress_shows_reports_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    inner = json.dumps({"epoch": 1, "loss": "8.25", "num_updates": "100", "wall": "90"})
-    valid = json.dumps({"epoch": 1, "valid_loss": "7.5", "valid_num_updates": "100"})
-    for line in (f"2026 | INFO | train_inner | {inner}", f"2026 | INFO | valid | {valid}", "chatter", inner):
-        quickstart.progress(line)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        ["1.5", "min", "update", "100", "loss", "8.25"],
-        ["update", "100", "validation", "loss", "7.5"],
-    ]
 
 
 def test_a_folder_without_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +127,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
         "encoder layer 1:",
     ):
         assert expected in printed
-    made = quickstart.parse(words)
+    made = quickstart.parse(words).experiment
     assert (made.run / "curves.png").read_bytes().startswith(b"\x89PNG")
     table = (made.run / "measured.md").read_text().splitlines()
     assert table[0] == "| minutes | updates | PER | WER |"
@@ -139,7 +135,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
     assert quickstart.main(words) == 0
     again = capfd.readouterr().out
-    assert again.count("already done") == 3
+    assert again.count("already done") == 3  # corpus, binarise, train
     assert "+ fairseq-train" not in again
 
     from ode_transformer.models import ODETransformerModel
@@ -159,17 +155,18 @@ def test_the_whole_way_of_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[st
     wheels.mkdir()
     configs.mkdir()
     make_wheel(wheels, "shop", {"shop/locale/de/LC_MESSAGES/shop.mo": compile_mo(messages)})
-    recipe = yaml.safe_load((quickstart.CONFIGS / "quickstart_text.yaml").read_text())
-    (configs / "quickstart_text.yaml").write_text(yaml.safe_dump(recipe | {"vocabulary": 36}))
-    monkeypatch.setattr(quickstart, "CONFIGS", configs)
+    recipe = yaml.safe_load(find("quickstart_text").read_text())
+    recipe["vocabulary"]["size"] = 36
+    (configs / "quickstart_text.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setattr(quickstart, "find", lambda name: configs / f"{name}.yaml")
     words = ["--wheels", str(wheels), "--output", str(tmp_path / "out"), "--minutes", "0.1", "--", *TINY.split()]
     assert quickstart.main(words) == 0
     printed = capfd.readouterr().out
     for expected in ("+ fairseq-preprocess", "BLEU ", "chrF2 ", "(copying the source instead: BLEU", "--remove-bpe"):
         assert expected in printed
-    run = quickstart.parse(words).run
+    run = quickstart.parse(words).experiment.run
     assert "\u2581" in (run.parent / "pieces" / "test.de").read_text()
-    outputs = [line for line in (run / "generate.log").read_text().splitlines() if line.startswith("D-")]
+    outputs = [line for line in (run / "generate.test.log").read_text().splitlines() if line.startswith("D-")]
     assert outputs
     assert not any("\u2581" in line for line in outputs)
     assert "MIT" in (run.parent / "corpus" / "SOURCES.md").read_text()

@@ -1,42 +1,114 @@
+"""What a recipe's file may say, and how its parts apply to an architecture."""
+
 from pathlib import Path
 
 import pytest
 
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.quickstart import CONFIGS
-from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe import find, names, read_recipe
 
-GOOD = "packages: p.txt\narch: a\nminutes: 1\naverage: 2\nmetrics: [bleu]\n"
+GOOD = """\
+title: Captions
+corpus:
+  kind: parallel
+  source: en
+  target: de
+  train: [{source_file: a, target_file: b}]
+  valid: [{source_file: a, target_file: b}]
+  test: {first: [{source_file: a, target_file: b}]}
+  text: {tokenise: true}
+vocabulary: {kind: words}
+arch: ode_transformer_rk2_tiny
+tokens_per_update: 1000
+average: {last: 5}
+train: {lr: 0.1, dropout: 0.1, max-tokens: 500}
+size: {encoder-layers: 3}
+score:
+  - {names: [BLEU], metric: bleu}
+architectures:
+  "macaron*": {train: {lr: 0.2}, tokens_per_update: 2000}
+  "macaron*_big": {train: {dropout: 0.3}}
+variants:
+  released: {"macaron*": {train: {lr: 0.4}, average: {best: true}}}
+expected:
+  - {table: one, system: this, arch: macaron, scores: {BLEU: 30.0}}
+"""
 
 
-@pytest.mark.parametrize("task", ["text", "g2p"])
-def test_shipped_recipes(task: str) -> None:
-    recipe = read_recipe(CONFIGS / f"quickstart_{task}.yaml")
-    assert recipe.packages.is_file()
-    assert recipe.vocabulary is None or recipe.vocabulary <= 4000
+@pytest.fixture
+def recipe_of(tmp_path: Path):
+    def write(text: str):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(text)
+        return read_recipe(path)[0]
+
+    return write
+
+
+def test_an_architecture_takes_what_matches_it_the_later_over_the_earlier(recipe_of) -> None:
+    recipe = recipe_of(GOOD)
+    for arch, expected in {
+        "ode_transformer_rk4": (1000, {"lr": 0.1, "dropout": 0.1, "max-tokens": 500}),
+        "macaron": (2000, {"lr": 0.2, "dropout": 0.1, "max-tokens": 500}),
+        "macaron_big": (2000, {"lr": 0.2, "dropout": 0.3, "max-tokens": 500}),
+    }.items():
+        made = recipe.for_arch(arch)
+        assert (made.arch, made.tokens_per_update, made.train) == (arch, *expected)
+
+
+def test_the_size_is_the_default_architectures_alone(recipe_of) -> None:
+    recipe = recipe_of(GOOD)
+    assert recipe.for_arch(None).train["encoder-layers"] == 3
+    assert "encoder-layers" not in recipe.for_arch(recipe.arch).train
+
+
+def test_a_variant_comes_last(recipe_of) -> None:
+    made = recipe_of(GOOD).for_arch("macaron_big", "released")
+    assert made.train == {"lr": 0.4, "dropout": 0.3, "max-tokens": 500}
+    assert made.average.best
+
+
+@pytest.mark.parametrize(("arch", "known"), [("macaron", "released"), ("ode_transformer_rk2", "none")])
+def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
+    with pytest.raises(UserError, match=f"--variant other: for {arch} there is {known}"):
+        recipe_of(GOOD).for_arch(arch, "other")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("old", "new", "message"),
     [
-        (GOOD + "colour: red\n", r"unknown \['colour'\]; known keys are arch, average"),
-        (GOOD.replace("arch: a\n", ""), "arch is missing"),
-        (GOOD.replace("bleu", "beauty"), r"unknown metrics \['beauty'\]; known are bleu"),
-        (GOOD.replace("packages: p.txt\n", ""), "packages is missing"),
-        (GOOD.replace("minutes: 1", "minutes: 0"), "minutes must be a positive number, not 0"),
-        (GOOD.replace("average: 2", "average: few"), "average must be a positive number, not 'few'"),
-        ("just a line", "unknown just a line"),
-        ("a: [", "cannot be read as YAML"),
+        ("title: Captions", "titel: Captions", "1: titel: unknown key; known are .*title"),
+        ("title: Captions\n", "", "title: is missing"),
+        ("lr: 0.1,", "lr: [1],", "14: train.lr"),
+        ("last: 5", "last: 0", "13: average.last: 0: input should be greater than 0"),
+        ("last: 5", "last: 5, best: true", "13: average: say either last: N or best: true"),
+        ("last: 5", "last: 5, by: update", "13: average: by: update goes with every: N"),
+        ("kind: words", "kind: letters", "10: vocabulary.*'words', 'subword_nmt', 'sentencepiece'"),
+        ("tokenise: true", "split_dashes: true", "9: corpus.text: split_dashes .* goes with tokenise: true"),
+        ("  valid: [{source_file: a, target_file: b}]\n", "", "corpus: say either valid: .* or hold_out: N"),
+        ("BLEU: 30.0", "chrF: 30.0", "24: expected.0.scores.chrF: no score has this name; there are BLEU"),
+        (", max-tokens: 500", "", "14: train: max-tokens is missing"),
+        ("names: [BLEU]", "names: [BLEU, BLEU]", "16: score: two scores are called BLEU"),
+        ("arch: ode", "arch: a\narch: ode", "12: arch: stands here for the second time"),
+        ("title: Captions", "title: [", "cannot be read as YAML"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "recipe.yaml"
-    path.write_text(text)
+def test_what_is_wrong_is_named_with_its_line(recipe_of, tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
     with pytest.raises(UserError, match=message) as raised:
-        read_recipe(path)
-    assert str(raised.value).startswith(str(path))
+        recipe_of(GOOD.replace(old, new, 1))
+    assert str(raised.value).startswith(str(tmp_path / "recipe.yaml"))
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.yaml: cannot be read"):
-        read_recipe(tmp_path / "none.yaml")
+def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
+    assert "multi30k_en_de" in names()
+    assert find("multi30k_en_de").is_file()
+    own = tmp_path / "own.yaml"
+    own.write_text(GOOD)
+    assert find(str(own)) == own
+
+
+@pytest.mark.parametrize("name", ["nothing", "sources", "none.yaml"])
+def test_a_recipe_that_is_not_there(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name}: no such recipe; there are cnn_dm, gec_conll14, .*, or the path"):
+        find(name)
