@@ -74,22 +74,27 @@ class Document:
 
     def _first(self, error: ValidationError, kind: type[BaseModel]) -> UserError:
         # A misspelt key makes two mistakes, of which the unknown key says more than the missing one.
-        found = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-        # What pydantic adds to the way, such as the name of a union's member, is no key of the file.
+        errors = sorted(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
+        found, key = errors[0], self._key(errors[0])
+        if found["type"] == "extra_forbidden":
+            return self.error(key, "unknown key" + _known_beside(kind, found["loc"]))
+        if found["type"] == "missing":
+            return self.error((*key, found["loc"][-1]), "is missing")
+        if found["type"] == "value_error":
+            return self.error(key, found["msg"].removeprefix("Value error, "))
+        # Where one of several types would do, each of them complains.
+        complaints = [entry["msg"] for entry in errors if self._key(entry) == key]
+        message = ", or ".join(f"{text[0].lower()}{text[1:]}" for text in complaints)
+        value = "" if isinstance(found["input"], dict | list) else f"{found['input']!r}: "
+        return self.error(key, value + message)
+
+    def _key(self, entry: Any) -> Key:
+        """The way to what pydantic complains of, without what is no key of the file, such as a union's members."""
         key: Key = ()
-        for step in found["loc"]:
+        for step in entry["loc"]:
             if (*key, step) in self.lines:
                 key = (*key, step)
-        if found["type"] == "missing":
-            key = (*key, found["loc"][-1])
-        message = found["msg"].removeprefix("Value error, ")
-        if found["type"] == "extra_forbidden":
-            message = "unknown key" + _known_beside(kind, found["loc"])
-        elif found["type"] == "missing":
-            message = "is missing"
-        elif not isinstance(found["input"], dict | list) and not found["msg"].startswith("Value error"):
-            message = f"{found['input']!r}: {message[0].lower()}{message[1:]}"
-        return self.error(key, message)
+        return key
 
 
 def _known_beside(kind: type[BaseModel], way: tuple[str | int, ...]) -> str:
