@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
 from ode_transformer.recipes import commands, machine, training
 from ode_transformer.recipes.machine import Batch, Machine
@@ -196,7 +197,7 @@ class Experiment:
         scorings = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
         return [self.average_command(), *decodings, *scorings]
 
-    def evaluate(self, until: int | None = None) -> dict[str, float]:
+    def evaluate(self, until: int | None = None) -> dict[str, Score]:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
 
         :param until: see ``average_command``
@@ -210,25 +211,33 @@ class Experiment:
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
-        scores: dict[str, float] = {}
+        scores: dict[str, Score] = {}
         for split, name in self.recipe.sets.items():
             if split not in self.data.splits():
                 print(f"{name}: left out, the data have no {split} split")
                 continue
             decode, log = self.decode_command(split), self.log_of(split)
             steps(f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log))
-            scores |= self.score(split, name)
-        write_text(self.run / "scores.json", json.dumps(scores, indent=1) + "\n")
+            scores |= self.score(split)
+        described = {title: asdict(score) for title, score in scores.items()}
+        write_text(self.run / "scores.json", json.dumps(described, indent=1) + "\n")
         return scores
 
-    def score(self, split: str, name: str) -> dict[str, float]:
-        """The recipe's scores of a decoded test set, which are printed, too."""
+    def score(self, split: str) -> dict[str, Score]:
+        """The recipe's scores of a decoded set, by name.
+
+        :raises UserError: the recipe has not a name for each score of a measure
+        """
         scores = {}
         for scoring in self.recipe.score:
             lines: list[str] = []
             commands.run(self.score_command(scoring, split), self.run / "score.log", lines.append)
-            found = [json.loads(line) for line in lines if line.startswith("{")]
-            for title, entry in zip(scoring.names, found, strict=True):
-                print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
-                scores[self.recipe.score_title(title, split)] = entry["value"]
+            found = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
+            if len(found) != len(scoring.names):
+                given = ", ".join(score.metric for score in found)
+                raise UserError(f"the recipe's names {', '.join(scoring.names)}: {scoring.metric} gives {given}")
+            for name, score in zip(scoring.names, found, strict=True):
+                title = self.recipe.score_title(name, split)
+                scores[title] = replace(score, metric=title)
+                print(scores[title])
         return scores

@@ -6,12 +6,13 @@ import argparse
 import fnmatch
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
 from ode_transformer.arguments import natural, positive_float, positive_int
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
 from ode_transformer.recipes import commands, fairseq_flags, machine
 from ode_transformer.recipes.architectures import architectures, ours
@@ -168,7 +169,7 @@ def train(args: argparse.Namespace, experiment: Experiment) -> None:
         experiment.train(progress)
 
 
-def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, float]:
+def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, Score]:
     if args.dry_run:
         for command in experiment.evaluation_commands():
             commands.show(command)
@@ -177,7 +178,7 @@ def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, floa
 
 
 def beside_published(
-    recipe: Recipe, variant: str | None, extra: Sequence[str], scores: dict[int | None, dict[str, float]]
+    recipe: Recipe, variant: str | None, extra: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
     """Scores of each seed, their mean and deviation, and the published results, as a Markdown table.
 
@@ -185,10 +186,11 @@ def beside_published(
     """
     titles = list(next(iter(scores.values())))
     rows = [
-        [f"seed {seed}" if seed is not None else recipe.arch, *(s[t] for t in titles)] for seed, s in scores.items()
+        [f"seed {seed}" if seed is not None else recipe.arch, *(s[t].value for t in titles)]
+        for seed, s in scores.items()
     ]
     if len(scores) > 1:
-        columns = [[entry[title] for entry in scores.values()] for title in titles]
+        columns = [[entry[title].value for entry in scores.values()] for title in titles]
         rows.append(["mean", *map(mean, columns)])
         rows.append(["standard deviation", *map(stdev, columns)])
     for entry in recipe.expected:
