@@ -55,8 +55,15 @@ class Experiment:
     @cached_property
     def run(self) -> Path:
         """Folder of the training; its name tells it from trainings with other flags."""
-        named = commands.flags({"variant": self.variant, "seed": self.seed})
-        return self.data.folder / training.run_name(self.recipe.arch, [*named, *self.extra])
+        return self.data.folder / self._name({"variant": self.variant, "seed": self.seed})
+
+    @property
+    def table(self) -> Path:
+        """The scores of all seeds."""
+        return self.data.folder / f"{self._name({'variant': self.variant})}.md"
+
+    def _name(self, parts: dict[str, Any]) -> str:
+        return training.run_name(self.recipe.arch, [*commands.flags(parts), *self.extra])
 
     @property
     def checkpoints(self) -> Path:
@@ -73,6 +80,11 @@ class Experiment:
         """Tokens of an update as the recipe has them, whatever the machine."""
         most = self.max_tokens or int(self.recipe.train["max-tokens"])
         return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+
+    @property
+    def described_batch(self) -> str:
+        own = {"--max-tokens", "--update-freq", "--batch-size"} & set(self.extra)
+        return f"batches as {', '.join(sorted(own))} after -- makes them" if own else str(self.batch)
 
     def train_options(self) -> dict[str, Any]:
         """Flags of fairseq-train."""
@@ -109,10 +121,11 @@ class Experiment:
         data = self.data.prepared()
         command, lasting = self.train_command(), self.train_options()
         # More minutes, or another machine, go on from the checkpoints that are there.
-        for name in ("stop-time-hours", "save-dir", "tensorboard-logdir", *self.batch.flags(), *self.machine.flags()):
+        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "keep-last-epochs", "keep-interval-updates"}
+        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
             lasting.pop(name, None)
         same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
-        print(f"{self.batch}; {self.machine}", flush=True)
+        print(f"{self.described_batch}; {self.machine}", flush=True)
         if self.machine.rank > 0:
             commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
             return data

@@ -163,7 +163,7 @@ def prepare(args: argparse.Namespace, data: Data) -> None:
 
 def train(args: argparse.Namespace, experiment: Experiment) -> None:
     if args.dry_run:
-        print(experiment.batch)
+        print(f"{experiment.described_batch}; {experiment.machine}")
         commands.show(experiment.train_command(), experiment.run / "train.log")
     else:
         experiment.train(progress)
@@ -209,7 +209,7 @@ def reproduce(args: argparse.Namespace, data: Data, made: Sequence[Experiment], 
         scores[experiment.seed] = evaluate(args, experiment)
     if not args.dry_run:
         table = beside_published(data.recipe, args.variant, extra, scores)
-        write_text(data.folder / f"{made[0].recipe.arch}.md", table + "\n")
+        write_text(made[0].table, table + "\n")
         print(f"\n{table}")
 
 
