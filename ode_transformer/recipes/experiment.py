@@ -17,11 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
-from ode_transformer.recipes import commands, machine, training
+from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
