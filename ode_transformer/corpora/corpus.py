@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
+
+from pydantic import model_validator
 
 from ode_transformer.corpora.download import obtain
 from ode_transformer.corpora.sources import read_catalogue
@@ -54,6 +56,27 @@ class CorpusKind(Checked):
         :raises UserError: a raw file is not what it should be
         """
         raise NotImplementedError
+
+
+class TwoSidedCorpus(CorpusKind):
+    """Examples with two sides.
+
+    :param source: suffix of the source side's files; of a translation, the code of its language
+    :param target: likewise
+    """
+
+    source: str
+    target: str
+
+    @model_validator(mode="after")
+    def _two_sides(self) -> Self:
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.source}: their files would be the same")
+        return self
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source, self.target
 
 
 def test_split(number: int) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.corpora.corpus import TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
@@ -37,7 +37,7 @@ VALID_MEMBERS = {"fce": "fce/m2/fce.dev.gold.bea19.m2", "wi_locness": "wi+locnes
 TEST_MEMBER = "*/noalt/official-2014.combined.m2"
 
 
-class GecCorpus(CorpusKind):
+class GecCorpus(TwoSidedCorpus):
     """Choices of a recipe.
 
     :param train: parts to train on
@@ -45,8 +45,6 @@ class GecCorpus(CorpusKind):
         development set of their own
     :param valid_every: that n
     :param max_tokens: of each side of a training pair
-    :param source: suffix of the files with learners' sentences
-    :param target: suffix of those with the corrections
     """
 
     kind: Literal["corrections"] = "corrections"
@@ -58,21 +56,15 @@ class GecCorpus(CorpusKind):
     target: str = "cor"
 
     @model_validator(mode="after")
-    def _different(self) -> GecCorpus:
+    def _parts_once(self) -> GecCorpus:
         if len(set(self.train)) < len(self.train):
             raise ValueError("train names a part twice")
-        if self.source == self.target:
-            raise ValueError(f"source and target have the same suffix {self.source!r}")
         return self
 
     @property
     def sources(self) -> list[str]:
         """The raw files that are needed, by their names in the catalogue."""
         return [*dict.fromkeys((*self.train, self.valid)), TEST]
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.source, self.target
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         return build(files, output, self, workers)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.cleaning import Keep, TextSteps, clean
-from ode_transformer.corpora.corpus import CorpusKind, Splits, test_split
+from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus, test_split
 from ode_transformer.corpora.raw_text import PairPart, read_pairs
 from ode_transformer.files import staged, write_text
 from ode_transformer.workers import by_chunks
@@ -19,11 +19,9 @@ from ode_transformer.workers import by_chunks
 Pairs = Iterator[tuple[str, str]]
 
 
-class ParallelCorpus(CorpusKind):
+class ParallelCorpus(TwoSidedCorpus):
     """Where the text of a translation data set is, and what becomes of it.
 
-    :param source: language code, also the suffix of files
-    :param target: likewise
     :param train: parts of raw files, one after the other
     :param valid: likewise; or
     :param hold_out: every n-th pair of the training text is for validation instead
@@ -34,8 +32,6 @@ class ParallelCorpus(CorpusKind):
     """
 
     kind: Literal["parallel"]
-    source: str
-    target: str
     train: Annotated[list[PairPart], Field(min_length=1)]
     valid: list[PairPart] = []
     hold_out: Annotated[int, Field(ge=2)] | None = None
@@ -49,10 +45,6 @@ class ParallelCorpus(CorpusKind):
         if bool(self.valid) == (self.hold_out is not None):
             raise ValueError("say either valid: the parts of a validation set, or hold_out: N")
         return self
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.source, self.target
 
     @property
     def sources(self) -> list[str]:

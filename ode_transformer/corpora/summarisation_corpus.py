@@ -24,9 +24,9 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.corpora.corpus import TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.errors import UserError
@@ -45,11 +45,9 @@ HIGHLIGHT = "@highlight"
 _DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
 
 
-class SummarisationCorpus(CorpusKind):
+class SummarisationCorpus(TwoSidedCorpus):
     """What becomes of the text.
 
-    :param source: suffix of the articles' files
-    :param target: suffix of the summaries'
     :param lowercase: no capital letters
     :param tokenise: punctuation divided from words
     :param strip_dateline: CNN's place and ``(CNN) --`` before an article's first words removed
@@ -63,16 +61,6 @@ class SummarisationCorpus(CorpusKind):
     tokenise: bool = True
     strip_dateline: bool = False
     source_tokens: Annotated[int, Field(ge=1)] | None = None
-
-    @model_validator(mode="after")
-    def _two_sides(self) -> SummarisationCorpus:
-        if self.source == self.target:
-            raise ValueError(f"source and target are both {self.source}: their files would be the same")
-        return self
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.source, self.target
 
     @property
     def sources(self) -> list[str]:
