@@ -113,32 +113,36 @@ class Experiment:
         words = commands.flags(self.train_options())
         return [*self.machine.launcher(), "fairseq-train", self.data.binary, *words, *self.extra]
 
-    def train(self, progress: Callable[[str], None] | None = None) -> Steps:
-        """Trains, or goes on with a training that was stopped. Returns the steps so far.
+    def identity(self, data: Steps) -> str:
+        """Digest of what makes it the same training: data and flags, but for those of machine, time and place.
+
+        :param data: the steps that made them
+        """
+        flags = self.train_options()
+        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "keep-last-epochs", "keep-interval-updates"}
+        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
+            flags.pop(name, None)
+        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.extra])
+
+    def train(self, progress: Callable[[str], None] | None = None) -> None:
+        """Trains, or goes on with a training that was stopped.
 
         :param progress: told every line that fairseq-train prints
         :raises UserError: the data are not those of the recipe; checkpoints are there of another training
         """
-        data = self.data.prepared()
-        command, lasting = self.train_command(), self.train_options()
-        # More minutes, or another machine, go on from the checkpoints that are there.
-        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "keep-last-epochs", "keep-interval-updates"}
-        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
-            lasting.pop(name, None)
-        same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
+        data, command = self.data.prepared(), self.train_command()
         print(f"{self.described_batch}; {self.machine}", flush=True)
-        if self.machine.rank > 0:
-            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
-            return data
         self.run.mkdir(parents=True, exist_ok=True)
-        steps = Steps(self.run, data.digest)
-        steps(
+        if self.machine.rank > 0:  # the first machine writes checkpoints and records
+            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
+            return
+        same = self.identity(data)
+        Steps(self.run, data.digest)(
             "train",
             command,
             self.checkpoints,
             lambda: training.train(command, self.run, self.checkpoints, same, progress),
         )
-        return steps
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -215,13 +219,16 @@ class Experiment:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
 
         :param until: see ``average_command``
+        :raises UserError: there are no checkpoints, or they are of other data or flags
         """
         if not self.checkpoints.is_dir():
             raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+        data = self.data.prepared()
+        training.require_same(self.run, self.identity(data))
         self.model.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model.parent)
-        steps = Steps(self.run, self.data.prepared().digest)
+        steps = Steps(self.run, data.digest)
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
