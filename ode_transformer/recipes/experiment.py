@@ -70,8 +70,12 @@ class Experiment:
     @cached_property
     def batch(self) -> Batch:
         """Tokens of an update as the recipe has them, whatever the machine."""
-        most = self.max_tokens or int(self.recipe.train["max-tokens"])
-        return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+        return machine.divide(self.recipe.tokens_per_update, self._most_tokens, self.machine.processes)
+
+    @property
+    def _most_tokens(self) -> int:
+        """That one process takes at a time."""
+        return self.max_tokens or int(self.recipe.train["max-tokens"])
 
     def train_options(self) -> dict[str, Any]:
         """Flags of fairseq-train."""
@@ -86,6 +90,7 @@ class Experiment:
             **training.STEADY,
             **recipe.average.train_flags(),
             **recipe.train,
+            "max-tokens-valid": max(self._most_tokens, training.LONGEST),
             **self.batch.flags(),
             **self.machine.flags(),
             "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
@@ -108,14 +113,15 @@ class Experiment:
         data = self.data.prepared()
         command, lasting = self.train_command(), self.train_options()
         # More minutes, or another machine, go on from the checkpoints that are there.
-        for name in ("stop-time-hours", "save-dir", "tensorboard-logdir", *self.batch.flags(), *self.machine.flags()):
+        passing = ("stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid")
+        for name in (*passing, *self.batch.flags(), *self.machine.flags()):
             lasting.pop(name, None)
         same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
         print(f"{self.batch}; {self.machine}", flush=True)
+        self.run.mkdir(parents=True, exist_ok=True)
         if self.machine.rank > 0:
             commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
             return data
-        self.run.mkdir(parents=True, exist_ok=True)
         steps = Steps(self.run, data.digest)
         steps(
             "train",
@@ -168,6 +174,7 @@ class Experiment:
             "cpu": self.machine.gpus == 0,
             "fp16": self.machine.precision == "fp16",
             "bf16": self.machine.precision == "bf16",
+            "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
             "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
             **self.recipe.generate,

@@ -23,6 +23,9 @@ STEADY: dict[str, Any] = {
     "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
 }
 
+# Tokens of the longest sentence that fairseq's models take; validation refuses one that is longer than its batches.
+LONGEST = 1024
+
 MAX_NAME = 100  # characters of a run's folder
 
 
