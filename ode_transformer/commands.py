@@ -73,8 +73,10 @@ def run(
     :raises UserError: the command failed; names the log and quotes its last line
     """
     show(command, log, append)
-    executable = Path(sys.executable).parent / str(command[0])
-    words = [str(executable), *map(str, command[1:])]
+    folder = Path(sys.executable).parent
+    words = [str(folder / str(command[0])), *map(str, command[1:])]
+    # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     with (
         open(log, "a" if append else "w", encoding="utf-8") as file,
         subprocess.Popen(
@@ -83,7 +85,7 @@ def run(
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            env=os.environ | {"PYTHONUTF8": "1"},  # the log is UTF-8 whatever the locale
+            env=os.environ | {"PYTHONUTF8": "1", "PATH": path},
         ) as process,
     ):
         assert process.stdout is not None

@@ -57,7 +57,7 @@ class TextSteps(Checked):
 
 
 class Keep(Checked):
-    """Which pairs are kept for training and validation, by the lengths of their two sides.
+    """Which pairs are kept, by the lengths of their two sides, as Moses' clean-corpus-n chooses.
 
     :param unit: what lengths count: words, before the text is divided into pieces, or pieces
     :param ratio: the longer side may be this many times as long as the shorter one

@@ -28,7 +28,8 @@ class ParallelCorpus(TwoSidedCorpus):
     :param test: name of a test set -> its parts
     :param references: name of a test set -> the same source with further references, a part each
     :param text: steps of preparation of every line
-    :param keep: which pairs of training and validation are kept
+    :param keep: which pairs of the training text are kept; a validation or test set of its own stays whole
+    :param test_text: steps of preparation of the test sets, where they are others
     """
 
     kind: Literal["parallel"]
@@ -38,6 +39,7 @@ class ParallelCorpus(TwoSidedCorpus):
     test: Annotated[dict[str, list[PairPart]], Field(min_length=1)]
     references: dict[str, list[PairPart]] = {}
     text: TextSteps
+    test_text: Annotated[TextSteps | None, Field(exclude_if=lambda steps: steps is None)] = None
     keep: Keep | None = None
 
     @model_validator(mode="after")
@@ -56,30 +58,37 @@ class ParallelCorpus(TwoSidedCorpus):
     def tests(self) -> list[str]:
         return list(self.test)
 
+    def cleans(self, split: str) -> bool:
+        """Whether ``keep`` chooses from a split: from what is taken out of the training text."""
+        return split == "train" or (split == "valid" and self.hold_out is not None)
+
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """As of every kind; what was left out is counted, too."""
         with staged(output) as folder, Splits(folder, self.languages) as splits:
-            for pair in self._kept(self._cleaned(files, self.train, workers, "training pairs"), splits):
+            for pair in self._kept(self._cleaned(files, self.train, self.text, workers, "training pairs"), splits):
                 number = splits.counts["train"] + splits.counts["valid"] + 1
                 splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
-            for pair in self._kept(self._cleaned(files, self.valid, workers, "validation pairs"), splits):
+            for pair in self._cleaned(files, self.valid, self.text, workers, "validation pairs"):
                 splits.add("valid", pair)
             for number, (name, parts) in enumerate(self.test.items()):
-                for pair in self._cleaned(files, parts, 1, f"pairs of {name}"):
+                for pair in self._cleaned(files, parts, self.test_text or self.text, 1, f"pairs of {name}"):
                     splits.add(test_split(number), pair)
                 for version, reference in enumerate([parts, *([part] for part in self.references.get(name, []))]):
-                    raw = list(chain.from_iterable(read_pairs(files, part) for part in reference))
-                    texts = {f"raw{version or ''}": raw}
+                    published = [part.model_copy(update={"straight_apostrophes": False}) for part in reference]
+                    texts = {f"raw{version or ''}": chain.from_iterable(read_pairs(files, part) for part in published)}
                     if version:
-                        texts[f"tokens{version}"] = clean(self.text, self.languages, raw)
+                        steps = self.test_text or self.text
+                        texts[f"tokens{version}"] = self._cleaned(files, reference, steps, 1, f"references of {name}")
                     for kind, pairs in texts.items():
                         path = folder / f"{kind}.{test_split(number)}.{self.target}"
                         write_text(path, "".join(f"{target}\n" for _, target in pairs))
         return dict(splits.counts)
 
-    def _cleaned(self, files: Mapping[str, Path], parts: list[PairPart], workers: int, what: str) -> Pairs:
+    def _cleaned(
+        self, files: Mapping[str, Path], parts: list[PairPart], steps: TextSteps, workers: int, what: str
+    ) -> Pairs:
         raw = chain.from_iterable(read_pairs(files, part) for part in parts)
-        return by_chunks(partial(clean, self.text, self.languages), raw, workers, f"{what} read")
+        return by_chunks(partial(clean, steps, self.languages), raw, workers, f"{what} read")
 
     def _kept(self, pairs: Pairs, splits: Splits) -> Pairs:
         for pair in pairs:

@@ -79,8 +79,12 @@ class Experiment:
     @cached_property
     def batch(self) -> Batch:
         """Tokens of an update as the recipe has them, whatever the machine."""
-        most = self.max_tokens or int(self.recipe.train["max-tokens"])
-        return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+        return machine.divide(self.recipe.tokens_per_update, self._most_tokens, self.machine.processes)
+
+    @property
+    def _most_tokens(self) -> int:
+        """That one process takes at a time."""
+        return self.max_tokens or int(self.recipe.train["max-tokens"])
 
     @property
     def described_batch(self) -> str:
@@ -100,6 +104,7 @@ class Experiment:
             **training.STEADY,
             **recipe.average.train_flags(),
             **recipe.train,
+            "max-tokens-valid": max(self._most_tokens, training.LONGEST),
             **self.batch.flags(),
             **self.machine.flags(),
             "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
@@ -119,7 +124,8 @@ class Experiment:
         :param data: the steps that made them
         """
         flags = self.train_options()
-        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "keep-last-epochs", "keep-interval-updates"}
+        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"}
+        passing |= {"keep-last-epochs", "keep-interval-updates"}
         for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)
         return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.extra])
@@ -187,6 +193,7 @@ class Experiment:
             "cpu": self.machine.gpus == 0,
             "fp16": self.machine.precision == "fp16",
             "bf16": self.machine.precision == "bf16",
+            "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
             "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
             **self.recipe.generate,

@@ -118,7 +118,7 @@ class Data:
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
                 for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
-                    if keep is None or split.startswith("test") or keep(*example):
+                    if keep is None or not self.recipe.corpus.cleans(split) or keep(*example):
                         splits.add(split, example)
         if keep:
             write_text(self.folder / "counts.json", json.dumps(splits.counts))

@@ -141,6 +141,8 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
         recipe.tokens_per_update,
         args.dry_run,
     )
+    if found.nodes > 1 and "nodes" not in given:
+        raise UserError(f"Slurm has started this on {found.nodes} machines: only training takes several")
     chosen = args.seeds if "seeds" in given else (args.seed,)
     made = [
         Experiment(recipe, data, found, args.variant, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))

@@ -23,6 +23,9 @@ STEADY: dict[str, Any] = {
 }
 
 BEGUN = "train.begun"  # the digest of the training that checkpoints are of
+# Tokens of the longest sentence that fairseq's models take; validation refuses one that is longer than its batches.
+LONGEST = 1024
+
 MAX_NAME = 100  # characters of a run's folder
 
 
