@@ -34,8 +34,8 @@ class Machine:
     :param rank: which of them this is, from 0 on
     :param master: HOST:PORT of the first, where the nodes are started by hand
     :param slurm_port: where Slurm starts them
-    :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would count its GPUs, not those
-        that are asked for, and wait for tasks that Slurm has not started
+    :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would count its GPUs, not
+        those that are asked for, and wait for tasks that Slurm has not started
     """
 
     gpus: int
