@@ -183,6 +183,6 @@ class Data:
 
 
 def _state_of(path: Path) -> list[int]:
-    """Changes if a file, or a folder's file, is changed."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Changes if a file, or a file of a folder, is changed."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]
