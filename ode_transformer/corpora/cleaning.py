@@ -64,7 +64,7 @@ class Keep(Checked):
     """
 
     unit: Literal["words", "pieces"]
-    min: Annotated[int, Field(ge=0)] = 1
+    min: Annotated[int, Field(gt=0)] = 1
     max: Annotated[int, Field(gt=0)]
     ratio: Annotated[float, Field(ge=1)] | None = None
 

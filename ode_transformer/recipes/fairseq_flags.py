@@ -48,7 +48,7 @@ def parser_of(program: str, words: tuple[str, ...]) -> argparse.ArgumentParser:
 def parse(program: str, words: Sequence[str]) -> argparse.Namespace:
     """What a command line means to fairseq.
 
-    :raises UserError: fairseq does not accept it; its own last line
+    :raises UserError: fairseq does not accept it; its own words
     """
     from fairseq import options
 
@@ -65,7 +65,7 @@ def _quietly(work: Callable[[], Any]) -> Any:
             return work()
     except SystemExit as error:
         lines = [line for line in complaint.getvalue().splitlines() if line.strip()]
-        raise UserError(lines[-1] if lines else "refused") from error
+        raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error
 
 
 def problem(parser: argparse.ArgumentParser, name: str, value: Any) -> str | None:

@@ -34,8 +34,8 @@ class Machine:
     :param rank: which of them this is, from 0 on
     :param master: HOST:PORT of the first, where the nodes are started by hand
     :param slurm_port: where Slurm starts them
-    :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would count its GPUs, not
-        those that are asked for, and wait for tasks that Slurm has not started
+    :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would take all its GPUs, and
+        wait for tasks that Slurm has not started
     """
 
     gpus: int
@@ -107,12 +107,10 @@ def detect(
     by_slurm = slurm_nodes > 1 and master is None
     if by_slurm:
         nodes, rank = slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
-        if (tasks := int(environment.get("SLURM_NTASKS", slurm_nodes))) != nodes:
-            raise UserError(f"Slurm has started {tasks} tasks on {nodes} machines: it has to be one on each")
+        if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != nodes:
+            raise UserError(f"Slurm has started {tasks} tasks for {nodes} machines: srun has to start one on each")
         if count != there and not pretend:
-            raise UserError(
-                f"--gpus {count}: started by Slurm, fairseq takes all {there} of a machine; ask it for fewer"
-            )
+            raise UserError(f"--gpus {count}: under Slurm fairseq takes all {there} of a machine; ask Slurm for fewer")
     if nodes > 1 and master is None and not by_slurm:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first, or start this by Slurm's srun")
     if master is not None and nodes == 1:

@@ -92,6 +92,8 @@ def check_arch(arch: str, task: str, place: str) -> None:
 # Flags of fairseq-train that the runner itself sets, so that no recipe does.
 RUNNERS = {"user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"}
 RUNNERS |= {"stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16"}
+# Those of them that nobody may override, because evaluation counts on them.
+FIXED = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
 
 
 def check_flags(recipe: Recipe, document: Document) -> None:
@@ -148,10 +150,22 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
         Experiment(recipe, data, found, args.variant, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))
         for seed in chosen
     ]
-    for experiment in made[:1]:
-        words = experiment.train_command()
-        fairseq_flags.parse("fairseq-train", list(map(str, words[words.index("fairseq-train") + 1 :])))
+    check_command(made[0])
     return made
+
+
+def check_command(experiment: Experiment) -> None:
+    """
+    :raises UserError: fairseq-train refuses the user's flags, or they override what has to stay
+    """
+    command = list(map(str, experiment.train_command()))
+    words = command[command.index("fairseq-train") + 1 :]
+    given = fairseq_flags.parse("fairseq-train", words)
+    if experiment.extra:
+        own = fairseq_flags.parse("fairseq-train", words[: -len(experiment.extra)])
+        for name in FIXED:
+            if getattr(given, key := name.replace("-", "_"), None) != getattr(own, key, None):
+                raise UserError(f"-- --{name} {getattr(given, key)}: cannot be overridden")
 
 
 def prepare(args: argparse.Namespace, data: Data) -> None:
