@@ -1,4 +1,4 @@
-"""fairseq's commands without the seconds that their imports take: each is a fork of a process that has imported fairseq.
+"""fairseq's commands without the seconds that imports take: each is a fork of a process that has imported fairseq.
 
 This module imports nothing of the package: ``--user-dir`` has to.
 """
@@ -45,6 +45,7 @@ def carry_out(words: list[str], output: str) -> None:
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(file, stream.fileno())
+    multiprocessing.set_start_method("fork", force=True)  # Linux's own, for the processes that load data
     sys.argv = words
     (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
     sys.exit(entry.load()())
