@@ -12,6 +12,7 @@ import ptb_stand_in
 import pytest
 import summarisation_stand_in
 import yaml
+from gec_stand_in import spoiled
 
 from ode_transformer.recipes import corpus, ptb_corpus, runner
 from ode_transformer.recipes.recipe import Recipe, find, names, read_recipe
@@ -32,7 +33,8 @@ def small(name: str, folder: Path, **changes: Any) -> Path:
     stacks = ("encoder", "decoder") if "task" not in recipe else ("decoder",)
     recipe["train"] |= {f"{stack}-{size}": number for stack in stacks for size, number in SIZES.items()}
     recipe["train"] |= {"max-update": 3}
-    recipe["tokens_per_update"] = 512
+    # All of the training text, or a part of it where checkpoints are saved within epochs.
+    recipe["tokens_per_update"] = 1024 if "every" in recipe["average"] else 16384
     if "task" not in recipe:
         recipe["generate"] |= SHORT | ({"min-len": 1} if "min-len" in recipe["generate"] else {})
     if "merges" in recipe["vocabulary"]:
@@ -41,8 +43,8 @@ def small(name: str, folder: Path, **changes: Any) -> Path:
         recipe["corpus"]["hold_out"] = min(recipe["corpus"]["hold_out"], 23)
     if recipe["corpus"]["kind"] == "penn_treebank":
         recipe["corpus"]["types"] = ptb_stand_in.TYPES
-    if "every" in recipe["average"]:
-        recipe["average"]["every"] = 1
+    recipe["average"] |= {"last": 2} if "last" in recipe["average"] else {}
+    recipe["average"] |= {"every": 1} if "every" in recipe["average"] else {}
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(recipe | changes, allow_unicode=True), encoding="utf-8")
     return path
@@ -55,6 +57,21 @@ def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
     if recipe.corpus.kind in others:
         return others[recipe.corpus.kind].write_raw(folder)
     return parallel_stand_in.write_raw(recipe, folder)
+
+
+def counts_of(recipe: Recipe) -> dict[str, int]:
+    """Lines that preparation has to find in the stand-in, to keep and to leave out."""
+    if recipe.corpus.kind == "summaries":
+        train, valid, test = summarisation_stand_in.SPLITS.values()
+        return {"train": train - 1, "valid": valid, "test": test, "left out": 1}
+    if recipe.corpus.kind == "penn_treebank":
+        return ptb_stand_in.SENTENCES
+    if recipe.corpus.kind == "corrections":
+        sentences = [sentence.split() for sentence in gec_stand_in.SENTENCES]
+        edited = [sum(bool(spoiled(s, shift + n)[1]) for n, s in enumerate(sentences)) for shift in range(4)]
+        valid = edited[0] // recipe.corpus.valid_every
+        return {"train": sum(edited) - valid, "valid": valid, "test": 20}
+    return parallel_stand_in.counts_of(recipe.corpus)
 
 
 def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,9 @@ class ParallelCorpus(CorpusKind):
     def tests(self) -> list[str]:
         return list(self.test)
 
+    def further_references(self, test: str) -> int:
+        return len(self.references.get(test, []))
+
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """As of every kind; what was left out is counted, too."""
         with staged(output) as folder, Splits(folder, self.languages) as splits:

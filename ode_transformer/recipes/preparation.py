@@ -121,6 +121,8 @@ class Data:
                 for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
                     if keep is None or split.startswith("test") or keep(*example):
                         splits.add(split, example)
+                    else:
+                        splits.counts["left out"] += 1
         if keep:
             write_text(self.folder / "counts.json", json.dumps(splits.counts))
 
