@@ -41,6 +41,10 @@ class CorpusKind(Checked):
         """Names of the test sets."""
         return ["test"]
 
+    def further_references(self, test: str) -> int:
+        """How many references a test set has beside its first."""
+        return 0
+
     def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """The raw files, by name.
 

@@ -62,6 +62,9 @@ class ParallelCorpus(TwoSidedCorpus):
         """Whether ``keep`` chooses from a split: from what is taken out of the training text."""
         return split == "train" or (split == "valid" and self.hold_out is not None)
 
+    def further_references(self, test: str) -> int:
+        return len(self.references.get(test, []))
+
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """As of every kind; what was left out is counted, too."""
         with staged(output) as folder, Splits(folder, self.languages) as splits:

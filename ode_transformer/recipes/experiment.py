@@ -213,14 +213,16 @@ class Experiment:
         if split == "valid" and self.data.parallel:
             return ["ode-transformer", "score", *words, "--json"]  # of some pairs only; the log has their references
         first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
-        more = sorted(corpus.glob(f"{scoring.against}[1-9].{split}.{target}"))
+        further = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
+        more = [corpus / f"{scoring.against}{number}.{split}.{target}" for number in further]
         return ["ode-transformer", "score", *words, "--references", first, *more, "--json"]
 
     def evaluation_commands(self) -> list[list[str | Path]]:
         """What evaluation runs."""
-        decodings = [self.decode_command(split) for split in self.recipe.sets]
-        scorings = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
-        return [self.average_command(), *decodings, *scorings]
+        shown = [self.average_command()]
+        for split in self.recipe.sets:
+            shown += [self.decode_command(split), *(self.score_command(entry, split) for entry in self.recipe.score)]
+        return shown
 
     def evaluate(self, until: int | None = None) -> dict[str, Score]:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.

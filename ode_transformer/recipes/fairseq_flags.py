@@ -33,14 +33,7 @@ def parser_of(program: str, words: tuple[str, ...]) -> argparse.ArgumentParser:
     """
     from fairseq import options
 
-    import ode_transformer.models  # noqa: F401
-
-    make = {
-        "fairseq-train": options.get_training_parser,
-        "fairseq-generate": options.get_generation_parser,
-        "fairseq-eval-lm": options.get_eval_lm_parser,
-    }
-    parser = make[program]()
+    parser = _parser(program)
     _quietly(lambda: options.parse_args_and_arch(parser, ["data", *words], parse_known=True))
     return parser
 
@@ -52,10 +45,20 @@ def parse(program: str, words: Sequence[str]) -> argparse.Namespace:
     """
     from fairseq import options
 
+    return _quietly(lambda: options.parse_args_and_arch(_parser(program), list(words)))
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    from fairseq import options
+
     import ode_transformer.models  # noqa: F401
 
-    make = {"fairseq-train": options.get_training_parser, "fairseq-generate": options.get_generation_parser}
-    return _quietly(lambda: options.parse_args_and_arch(make[program](), list(words)))
+    make = {
+        "fairseq-train": options.get_training_parser,
+        "fairseq-generate": options.get_generation_parser,
+        "fairseq-eval-lm": options.get_eval_lm_parser,
+    }
+    return make[program]()
 
 
 def _quietly(work: Callable[[], Any]) -> Any:

@@ -120,6 +120,8 @@ class Data:
                 for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
                     if keep is None or not self.recipe.corpus.cleans(split) or keep(*example):
                         splits.add(split, example)
+                    else:
+                        splits.counts["left out"] += 1
         if keep:
             write_text(self.folder / "counts.json", json.dumps(splits.counts))
 

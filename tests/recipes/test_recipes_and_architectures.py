@@ -21,8 +21,9 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 
+from ode_transformer import commands
 from ode_transformer.models.bare import made_up_dictionary
-from ode_transformer.recipes import commands, fairseq_flags
+from ode_transformer.recipes import fairseq_flags
 from ode_transformer.recipes.architectures import ours
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine

@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.workers import by_chunks
+from ode_transformer.workers import by_chunks
 
 
 def squares(numbers: list[int]) -> list[int]:

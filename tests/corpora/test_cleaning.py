@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ode_transformer.recipes.cleaning import Keep, TextSteps, clean
+from ode_transformer.corpora.cleaning import Keep, TextSteps, clean
 
 
 def cleaned(line: str, language: str = "en", **steps: object) -> str:

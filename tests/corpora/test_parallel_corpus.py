@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ode_transformer.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.parallel_corpus import ParallelCorpus
 
 SHORT = [(f"Quelle {number}", f"Ziel {number}") for number in range(1, 10)]
 UNEQUAL = ("viel zu lang für dies", "short")

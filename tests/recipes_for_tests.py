@@ -1,0 +1,109 @@
+"""Any recipe as a test can go through it: its raw files written by a stand-in, its sizes and lengths small."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import gec_stand_in
+import parallel_stand_in
+import ptb_stand_in
+import pytest
+import summarisation_stand_in
+import yaml
+from gec_stand_in import spoiled
+
+from ode_transformer.corpora import corpus, ptb_corpus
+from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.recipes import runner
+from ode_transformer.recipes.recipe import Recipe, find, names, read_recipe
+
+# Those whose raw files are published; those of the quickstart come out of packages, and have tests of their own.
+NAMES = [name for name in names() if not name.startswith("quickstart")]
+SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
+SHORT = {"max-len-a": 0, "max-len-b": 6}  # an untrained model does not find the end of a sentence
+
+
+def small(name: str, folder: Path, **changes: Any) -> Path:
+    """Writes a copy of a recipe whose numbers fit its stand-in; the rest is as it was.
+
+    :param changes: further keys, in place of the recipe's
+    """
+    recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))
+    stacks = ("encoder", "decoder") if "task" not in recipe else ("decoder",)
+    recipe["train"] |= {f"{stack}-{size}": number for stack in stacks for size, number in SIZES.items()}
+    recipe["train"] |= {"max-update": 3}
+    # All of the training text, or a part of it where checkpoints are saved within epochs.
+    recipe["tokens_per_update"] = 1024 if "every" in recipe["average"] else 16384
+    if "task" not in recipe:
+        recipe["generate"] |= SHORT | ({"min-len": 1} if "min-len" in recipe["generate"] else {})
+    if "merges" in recipe["vocabulary"]:
+        recipe["vocabulary"]["merges"] = 300
+    if "hold_out" in recipe["corpus"]:
+        recipe["corpus"]["hold_out"] = min(recipe["corpus"]["hold_out"], 23)
+    if recipe["corpus"]["kind"] == "penn_treebank":
+        recipe["corpus"]["types"] = ptb_stand_in.TYPES
+    recipe["average"] |= {"last": 2} if "last" in recipe["average"] else {}
+    recipe["average"] |= {"every": 1} if "every" in recipe["average"] else {}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(recipe | changes, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
+    """Writes the stand-in of a recipe's raw files; returns them by their names in the catalogue."""
+    folder.mkdir()
+    others = {"summaries": summarisation_stand_in, "corrections": gec_stand_in, "penn_treebank": ptb_stand_in}
+    if recipe.corpus.kind in others:
+        return others[recipe.corpus.kind].write_raw(folder)
+    return parallel_stand_in.write_raw(recipe, folder)
+
+
+def counts_of(recipe: Recipe) -> dict[str, int]:
+    """Lines that preparation has to find in the stand-in, to keep and to leave out."""
+    if recipe.corpus.kind == "summaries":
+        train, valid, test = summarisation_stand_in.SPLITS.values()
+        return {"train": train - 1, "valid": valid, "test": test, "left out": 1}
+    if recipe.corpus.kind == "penn_treebank":
+        return ptb_stand_in.SENTENCES
+    if recipe.corpus.kind == "corrections":
+        sentences = [sentence.split() for sentence in gec_stand_in.SENTENCES]
+        edited = [sum(bool(spoiled(s, shift + n)[1]) for n, s in enumerate(sentences)) for shift in range(4)]
+        valid = edited[0] // recipe.corpus.valid_every
+        return {"train": sum(edited) - valid, "valid": valid, "test": 20}
+    return parallel_stand_in.counts_of(recipe.corpus)
+
+
+def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a catalogue in which the checksums are those of these files."""
+    catalogue = read_catalogue()
+    for name, path in files.items():
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        changes = {"sha256": digest, "md5": None, "checksum_from": "the test", "bytes": path.stat().st_size}
+        catalogue[name] = catalogue[name].model_copy(update=changes)
+    for module in (corpus, ptb_corpus):
+        monkeypatch.setattr(module, "read_catalogue", lambda: catalogue)
+
+
+class Runner:
+    """The scripts' command line for a small recipe and its raw files.
+
+    :param name: of the recipe
+    :param folder: for everything
+    """
+
+    def __init__(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.raw, self.output = folder, folder / "raw", folder / "output"
+        self.path = small(name, folder)
+        self.recipe = read_recipe(self.path)[0]
+        self.files = write_raw(self.recipe, self.raw)
+        self.data = self.output / name
+        publish(self.files, monkeypatch)
+
+    def __call__(self, action: str, *words: object) -> int:
+        """Exit status of an action."""
+        own = ["--output", self.output]
+        own += ["--raw", self.raw, "--workers", 1] if action in ("prepare", "reproduce") else []
+        own += ["--gpus", 0] if action != "prepare" else []
+        return runner.main(list(map(str, [action, self.path, *own, *words])))

@@ -1,0 +1,114 @@
+"""Every recipe from its raw files to its table, as a user would run it; the raw files are written by stand-ins."""
+
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from forked_commands import run_quickly
+from parallel_stand_in import OTHERS, pairs_of
+from recipes_for_tests import NAMES, Runner, counts_of
+
+from ode_transformer import commands
+from ode_transformer.evaluation.lines import lines_of
+from ode_transformer.recipes import fairseq_flags, runner
+from ode_transformer.recipes.recipe import find, read_recipe
+
+ONE_OF_EACH_KIND = ("iwslt14_de_en", "cnn_dm", "gec_conll14", "ptb")
+
+
+def commands_in(output: str) -> list[list[str]]:
+    """Those that were shown, without the files that their output goes to."""
+    shown = [shlex.split(line.removeprefix("+ ")) for line in output.splitlines() if line.startswith("+ ")]
+    return [words[: next((n for n, word in enumerate(words) if word in (">", ">>")), None)] for words in shown]
+
+
+def binarised(folder: Path) -> dict[str, set[int]]:
+    """Lines of each split's sides that fairseq has counted."""
+    found = re.findall(r"/(\w+)(?:\.\w+)?: (\d+) sents", (folder / "preprocess.log").read_text())
+    return {split: {int(lines) for name, lines in found if name == split} for split, _ in found}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ONE_OF_EACH_KIND else pytest.mark.slow) for name in NAMES]
+)
+def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    run = Runner(name, tmp_path, monkeypatch)
+    recipe = run.recipe
+    published = next((entry for entry in recipe.expected if entry.arch == recipe.arch), recipe.expected[0])
+    words = ["--arch", published.arch, "--", *commands.flags(published.flags)]
+
+    assert run("reproduce", "--dry-run", *words) == 0
+    announced = commands_in(capsys.readouterr().out)
+    assert not run.output.exists()
+
+    assert run("reproduce", *words) == 0
+    printed = capsys.readouterr().out
+    assert commands_in(printed) == announced
+
+    counts = json.loads((run.data / "counts.json").read_text())
+    assert counts == counts_of(recipe)
+    assert recipe.corpus.kind != "parallel" or (recipe.corpus.keep is None) == ("left out" not in counts)
+    assert binarised(run.data) == {split: {lines} for split, lines in counts.items() if split != "left out"}
+
+    (folder,) = {path.parent for path in run.data.glob("*/scores.json")}
+    scores = json.loads((folder / "scores.json").read_text())
+    titles = [recipe.score_title(t, split) for split in recipe.sets for entry in recipe.score for t in entry.names]
+    assert list(scores) == titles
+    assert all(math.isfinite(score) for score in scores.values())
+    for split, title in recipe.sets.items():
+        for entry in recipe.score:
+            for score in entry.names:
+                assert f"  {title}: {score} {scores[recipe.score_title(score, split)]:.2f} (" in printed
+
+    table = (run.data / f"{published.arch}.md").read_text()
+    assert printed.endswith(f"\n{table}")
+    cells = [f"{published.scores[title]:.2f}" if title in published.scores else "" for title in titles]
+    assert table.splitlines()[0] == f"| {recipe.title} | {' | '.join(titles)} |"
+    assert f"| {published.table}: {published.system} | {' | '.join(cells)} |" in table.splitlines()
+    assert f"| {published.arch} | {' | '.join(f'{scores[title]:.2f}' for title in titles)} |" in table.splitlines()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if read_recipe(find(n))[0].corpus.kind == "parallel"])
+def test_the_text_is_that_of_the_raw_files(name: str, tmp_path: Path, monkeypatch) -> None:
+    run_quickly(monkeypatch)
+    run = Runner(name, tmp_path, monkeypatch)
+    corpus = run.recipe.corpus
+    assert corpus.build(run.files, tmp_path / "corpus", workers=1)
+    for number, (test, parts) in enumerate(corpus.test.items()):
+        split = f"test{number or ''}"
+        for version in range(len(corpus.references.get(test, [])) + 1):
+            written = [
+                target.replace("’", "'") if part.straight_apostrophes else target
+                for part in parts
+                for _, target in pairs_of(corpus, part, OTHERS, version)
+            ]
+            assert list(lines_of(tmp_path / "corpus" / f"raw{version or ''}.{split}.{corpus.target}")) == written
+    for path in (tmp_path / "corpus").iterdir():
+        assert not re.search("<|http|&amp;amp;", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
+    name: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
+    monkeypatch.setattr(commands, "subprocess", None)
+    assert runner.main(["reproduce", name, "--dry-run", "--gpus", "8", "--output", str(tmp_path / "out")]) == 0
+    assert list(tmp_path.iterdir()) == []
+    output = capsys.readouterr().out
+    recipe = read_recipe(find(name))[0]
+    shown = commands_in(output)
+    each_set = [recipe.decoder, *["ode-transformer score"] * len(recipe.score)]
+    assert [" ".join(words[: 1 + (words[0] == "ode-transformer")]) for words in shown] == [
+        *("fairseq-preprocess", "fairseq-train", "ode-transformer average"),
+        *each_set * len(recipe.sets),
+    ]
+    for words in shown:
+        if words[0] in ("fairseq-train", recipe.decoder):
+            fairseq_flags.parse(words[0], words[1:])
+    for source in recipe.corpus.sources:
+        assert source in output
