@@ -18,17 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.arguments import positive_int
+from ode_transformer.corpora.parallel_text import digest
+from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data, training
-from ode_transformer.recipes.files import place
+from ode_transformer.files import place
+from ode_transformer.recipes import finetuning, pretraining_text, sentence_data, training
 from ode_transformer.recipes.machine import on_gpu
-from ode_transformer.recipes.parallel_text import digest
 from ode_transformer.recipes.progress import progress
-from ode_transformer.recipes.schema import Checked, read_yaml
 from ode_transformer.recipes.sentence_data import Labelled
-from ode_transformer.recipes.vocabulary import MODEL
+from ode_transformer.schema import Checked, read_yaml
 from ode_transformer.steps import Steps
 
 CONFIG = finetuning.PACKAGE.parent / "configs" / "bert_demo.yaml"

@@ -17,11 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
-from ode_transformer.recipes import commands, machine, training
+from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
@@ -78,8 +79,12 @@ class Experiment:
     @cached_property
     def batch(self) -> Batch:
         """Tokens of an update as the recipe has them, whatever the machine."""
-        most = self.max_tokens or int(self.recipe.train["max-tokens"])
-        return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+        return machine.divide(self.recipe.tokens_per_update, self._most_tokens, self.machine.processes)
+
+    @property
+    def _most_tokens(self) -> int:
+        """That one process takes at a time."""
+        return self.max_tokens or int(self.recipe.train["max-tokens"])
 
     @property
     def described_batch(self) -> str:
@@ -99,6 +104,7 @@ class Experiment:
             **training.STEADY,
             **recipe.average.train_flags(),
             **recipe.train,
+            "max-tokens-valid": max(self._most_tokens, training.LONGEST),
             **self.batch.flags(),
             **self.machine.flags(),
             "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
@@ -112,32 +118,37 @@ class Experiment:
         words = commands.flags(self.train_options())
         return [*self.machine.launcher(), "fairseq-train", self.data.binary, *words, *self.extra]
 
-    def train(self, progress: Callable[[str], None] | None = None) -> Steps:
-        """Trains, or goes on with a training that was stopped. Returns the steps so far.
+    def identity(self, data: Steps) -> str:
+        """Digest of what makes it the same training: data and flags, but for those of machine, time and place.
+
+        :param data: the steps that made them
+        """
+        flags = self.train_options()
+        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"}
+        passing |= {"keep-last-epochs", "keep-interval-updates"}
+        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
+            flags.pop(name, None)
+        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.extra])
+
+    def train(self, progress: Callable[[str], None] | None = None) -> None:
+        """Trains, or goes on with a training that was stopped.
 
         :param progress: told every line that fairseq-train prints
         :raises UserError: the data are not those of the recipe; checkpoints are there of another training
         """
-        data = self.data.prepared()
-        command, lasting = self.train_command(), self.train_options()
-        # More minutes, or another machine, go on from the checkpoints that are there.
-        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "keep-last-epochs", "keep-interval-updates"}
-        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
-            lasting.pop(name, None)
-        same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
+        data, command = self.data.prepared(), self.train_command()
         print(f"{self.described_batch}; {self.machine}", flush=True)
-        if self.machine.rank > 0:
-            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
-            return data
         self.run.mkdir(parents=True, exist_ok=True)
-        steps = Steps(self.run, data.digest)
-        steps(
+        if self.machine.rank > 0:  # the first machine writes checkpoints and records
+            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
+            return
+        same = self.identity(data)
+        Steps(self.run, data.digest)(
             "train",
             command,
             self.checkpoints,
             lambda: training.train(command, self.run, self.checkpoints, same, progress),
         )
-        return steps
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -182,6 +193,7 @@ class Experiment:
             "cpu": self.machine.gpus == 0,
             "fp16": self.machine.precision == "fp16",
             "bf16": self.machine.precision == "bf16",
+            "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
             "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
             **self.recipe.generate,
@@ -214,13 +226,16 @@ class Experiment:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
 
         :param until: see ``average_command``
+        :raises UserError: there are no checkpoints, or they are of other data or flags
         """
         if not self.checkpoints.is_dir():
             raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+        data = self.data.prepared()
+        training.require_same(self.run, self.identity(data))
         self.model.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model.parent)
-        steps = Steps(self.run, self.data.prepared().digest)
+        steps = Steps(self.run, data.digest)
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.schema import Checked, Document
+from ode_transformer.schema import Checked, Document
 
 WHOLE = ("batch-size", "max-epoch", "seed")
 # Besides the grid's own keys, what updates and warm-up are computed from and where checkpoints are looked for.

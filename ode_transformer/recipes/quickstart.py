@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ode_transformer import commands
 from ode_transformer.analysis import curves
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.metric import Settings
 from ode_transformer.evaluation.translation_scores import bleu
+from ode_transformer.files import place
 from ode_transformer.nn import SCHEMES
-from ode_transformer.recipes import commands, machine
+from ode_transformer.recipes import machine
 from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import PACKAGE, Experiment
-from ode_transformer.recipes.files import place
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from ode_transformer.corpora.corpus import test_split
+from ode_transformer.corpora.kinds import Corpus
+from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.corpora import Corpus
-from ode_transformer.recipes.corpus import test_split
-from ode_transformer.recipes.schema import Checked, Document
-from ode_transformer.recipes.vocabulary import Vocabulary
+from ode_transformer.schema import Checked, Document
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

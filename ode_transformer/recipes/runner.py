@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from ode_transformer import commands
 from ode_transformer.arguments import natural, positive_float, positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
-from ode_transformer.recipes import commands, fairseq_flags, machine
+from ode_transformer.recipes import fairseq_flags, machine
 from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import Recipe, find, flags_of, names, read_recipe
-from ode_transformer.recipes.schema import Document
+from ode_transformer.schema import Document
 
 ACTIONS = {
     "prepare": "Makes a recipe's data: obtains the raw files, cleans and divides the text, and binarises it.",
@@ -140,6 +141,8 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
         recipe.tokens_per_update,
         args.dry_run,
     )
+    if found.nodes > 1 and "nodes" not in given:
+        raise UserError(f"Slurm has started this on {found.nodes} machines: only training takes several")
     chosen = args.seeds if "seeds" in given else (args.seed,)
     made = [
         Experiment(recipe, data, found, args.variant, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))
