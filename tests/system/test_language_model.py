@@ -70,14 +70,25 @@ def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytes
     assert f"{words + SENTENCES['valid']} words with the ends of sentence" in capsys.readouterr().out
 
     # Continuations begin as the text that they continue.
-    search = ("--beam", 3, "--prefix-size", PREFIX, "--max-len-b", 20, "--batch-size", 4)
+    search = (
+        "--beam",
+        3,
+        "--prefix-size",
+        PREFIX,
+        "--max-len-b",
+        20,
+        "--batch-size",
+        4,
+        "--required-batch-size-multiple",
+        1,
+    )
     output = succeed(
         "generate",
         *(data, "--user-dir", USER_DIR, "--task", "language_modeling", "--path", tmp_path / "model.pt", "--cpu"),
-        *("--gen-subset", "test", "--sample-break-mode", "complete", "--tokens-per-sample", 14, *search),
+        *("--gen-subset", "test", "--sample-break-mode", "complete", "--tokens-per-sample", 1, *search),
     )
     texts, continued = lines_of(output, "S"), lines_of(output, "H")
-    assert len(texts) == len(continued) > 5
+    assert len(texts) == len(continued) == SENTENCES["test"]  # a sample of whole sentences has at least one
     for number, (text,) in texts.items():
         made = continued[number][1].split()
         assert made[:PREFIX] == text.split()[:PREFIX]
