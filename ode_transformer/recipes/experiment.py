@@ -116,6 +116,8 @@ class Experiment:
             commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
             return data
         self.run.mkdir(parents=True, exist_ok=True)
+        if not training.resumes(self.run, self.checkpoints, same):
+            write_text(self._trained_on, data.digest)
         steps = Steps(self.run, data.digest)
         steps(
             "train",
@@ -124,6 +126,11 @@ class Experiment:
             lambda: training.train(command, self.run, self.checkpoints, same, progress),
         )
         return steps
+
+    @property
+    def _trained_on(self) -> Path:
+        """Record of the data that the checkpoints are of."""
+        return self.run / "train.data"
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -202,13 +209,18 @@ class Experiment:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
 
         :param until: see ``average_command``
+        :raises UserError: there are no checkpoints, or not of these data; the data are not those of the recipe
         """
         if not self.checkpoints.is_dir():
             raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+        data = self.data.prepared()
+        if self._trained_on.exists() and self._trained_on.read_text() != data.digest:
+            now = f"not of the data that are in {self.data.folder} now"
+            raise UserError(f"{self.checkpoints}: {now}; remove {self.run} to train anew")
         self.model.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model.parent)
-        steps = Steps(self.run, self.data.prepared().digest)
+        steps = Steps(self.run, data.digest)
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))

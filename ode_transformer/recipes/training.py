@@ -23,6 +23,7 @@ STEADY: dict[str, Any] = {
     "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
 }
 
+BEGUN = "train.begun"  # record of what has begun in a run's folder
 MAX_NAME = 100  # characters of a run's folder
 
 
@@ -49,14 +50,24 @@ def train(
     :param updates: where training ends; fairseq, when it goes on from there, would make one more
     :raises UserError: there are checkpoints of another training, which may have taken days
     """
-    begun = run / "train.begun"
-    resume = begun.exists() and begun.read_text() == same
-    if not resume and checkpoints.exists():
-        raise UserError(f"{checkpoints}: of a training with other flags or data; remove {run} to train anew")
-    place(run, {begun.name: same}, begun.name)
+    resume = resumes(run, checkpoints, same)
+    place(run, {BEGUN: same}, BEGUN)
     done = mended(checkpoints) if checkpoints.exists() else 0
     if updates is None or done < updates:
         commands.run(command, run / "train.log", progress, append=resume)
+
+
+def resumes(run: Path, checkpoints: Path, same: str) -> bool:
+    """Whether this training has begun already; see ``train``.
+
+    :raises UserError: there are checkpoints of another training
+    """
+    begun = run / BEGUN
+    if begun.exists() and begun.read_text() == same:
+        return True
+    if checkpoints.exists():
+        raise UserError(f"{checkpoints}: of a training with other flags or data; remove {run} to train anew")
+    return False
 
 
 def mended(checkpoints: Path) -> int:
