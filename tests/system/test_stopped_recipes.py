@@ -16,7 +16,7 @@ import pytest
 import torch
 import yaml
 from commands_for_tests import ENVIRONMENT, parameters
-from forked_commands import Forked, run_quickly
+from forked_commands import Forked, inherit, run_quickly
 from recipes_for_tests import Runner, publish, tree
 
 from ode_transformer.recipes import commands
@@ -40,6 +40,7 @@ def killed(run: Runner, arrange: Callable[[pytest.MonkeyPatch], object]) -> None
     """Prepares in a process that is killed, as was arranged within it."""
     if (process := os.fork()) == 0:
         try:
+            inherit()
             arrange(pytest.MonkeyPatch())
             run("prepare")
         finally:
@@ -184,36 +185,31 @@ def test_seeds(run: Runner, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner, monkeypatch) -> None:
-    """By fairseq's own processes."""
+def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
+    """By the command line in processes of its own."""
     assert run("prepare") == 0
     recipe = yaml.safe_load(run.path.read_text(encoding="utf-8"))
     recipe["train"]["max-update"] = 40
     run.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
-    run.path = run.path.rename(run.folder / f"{NAME}.yaml")
-    words = [run.path, "--output", run.output, "--gpus", 0]
+    command = ["-m", "ode_transformer.recipes.runner", "train", run.path, "--output", run.output, "--gpus", 0]
+    here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    folder = run.data / "ode_transformer_rk2_tiny"
 
-    def train(seconds: float | None = None) -> int:
-        command = [sys.executable, "-m", "ode_transformer.recipes.runner", "train", *map(str, words)]
-        here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        process = subprocess.Popen(command, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
-        if seconds is None:
-            return process.wait()
-        checkpoints = run.data / "ode_transformer_rk2_tiny" / "checkpoints"
-        while not list(checkpoints.glob("checkpoint[0-9]*.pt")) and process.poll() is None:
-            time.sleep(0.05)
-        time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.wait()
+    def start() -> subprocess.Popen[bytes]:
+        words = [sys.executable, *map(str, command)]
+        return subprocess.Popen(words, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
 
-    last = run.data / "ode_transformer_rk2_tiny" / "checkpoints" / "checkpoint_last.pt"
-    for moment in (0.0, 0.3):
-        assert train(moment) == -signal.SIGKILL
-    assert train() == 0
-    resumed = parameters(last)
-    assert "Loaded checkpoint" in (last.parents[1] / "train.log").read_text()
-    (run.data / "ode_transformer_rk2_tiny").rename(run.folder / "stopped")
-    assert train() == 0
-    straight = parameters(last)
+    first = start()
+    while first.poll() is None and not list(folder.glob("checkpoints/checkpoint[0-9]*.pt")):
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    assert start().wait() == 0
+    assert "Loaded checkpoint" in (folder / "train.log").read_text()
+    folder.rename(run.folder / "stopped")
+    assert run("train") == 0
+    resumed, straight = (
+        parameters(place / "checkpoints/checkpoint_last.pt") for place in (run.folder / "stopped", folder)
+    )
     assert straight.keys() == resumed.keys()
     assert all(torch.equal(straight[name], resumed[name]) for name in straight)
