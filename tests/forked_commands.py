@@ -64,4 +64,4 @@ def carry_out(words: list[str], output: str) -> None:
 def run_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the runner start its commands without the seconds that imports take."""
     popen = SimpleNamespace(Popen=Forked, PIPE=None, STDOUT=None)
-    monkeypatch.setattr("ode_transformer.recipes.commands.subprocess", popen)
+    monkeypatch.setattr("ode_transformer.commands.subprocess", popen)

@@ -14,9 +14,10 @@ import summarisation_stand_in
 import yaml
 from gec_stand_in import spoiled
 
-from ode_transformer.recipes import corpus, ptb_corpus, runner
+from ode_transformer.corpora import corpus, ptb_corpus
+from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.recipes import runner
 from ode_transformer.recipes.recipe import Recipe, find, names, read_recipe
-from ode_transformer.recipes.sources import read_catalogue
 
 # Those whose raw files are published; those of the quickstart come out of packages, and have tests of their own.
 NAMES = [name for name in names() if not name.startswith("quickstart")]

@@ -18,24 +18,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from ode_transformer import commands
 from ode_transformer.arguments import positive_int
+from ode_transformer.corpora.parallel_text import digest
+from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes import commands, finetuning, pretraining_text, sentence_data, training
-from ode_transformer.recipes.files import place
+from ode_transformer.files import place
+from ode_transformer.recipes import finetuning, pretraining_text, sentence_data, training
 from ode_transformer.recipes.machine import on_gpu
-from ode_transformer.recipes.parallel_text import digest
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.sentence_data import Labelled
-from ode_transformer.recipes.vocabulary import MODEL
+from ode_transformer.schema import Checked, read_yaml
 from ode_transformer.steps import Steps
 
 CONFIG = finetuning.PACKAGE.parent / "configs" / "bert_demo.yaml"
 TEXT = Path("quickstart/en-de/corpus/train.en")
 CLASSES = ("original", "shuffled")
 MIN_WORDS = 4
+
+
+class DemoConfig(Checked):
+    """
+    :param pieces: of the vocabulary
+    :param updates: of pre-training
+    :param train_lines: labelled lines for fine-tuning
+    :param test_lines: and for testing it
+    :param pretraining: flags of fairseq-train
+    :param finetuning: likewise
+    """
+
+    pieces: int
+    updates: int
+    train_lines: int
+    test_lines: int
+    pretraining: dict[str, Any]
+    finetuning: dict[str, Any]
 
 
 def shuffle(line: str, generator: random.Random) -> str:
@@ -70,19 +88,19 @@ def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict
 
 def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: Sequence[str]) -> None:
     """All steps; those that are done already are left out."""
-    config: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    config = read_yaml(CONFIG, DemoConfig)
     if arch not in (known := finetuning.architectures()):
         raise UserError(f"--arch {arch}: what can be pre-trained is {', '.join(known)}")
     if not text.is_file():
         raise UserError(f"--text {text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh")
-    rest, task = divide(read_lines(text), config["train_lines"], config["test_lines"])
+    rest, task = divide(read_lines(text), config.train_lines, config.test_lines)
     plain = "".join(f"{line}\n" for line in rest)
     output.mkdir(parents=True, exist_ok=True)
     if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != plain:
         place(output, {"text.txt": plain}, "text.txt")
-    binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config["pieces"], 1 / 50)
+    binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config.pieces, 1 / 50)
     data = output / "order"
-    steps = Steps(output, Steps(output).digest_of([plain, config["pieces"]]))
+    steps = Steps(output, Steps(output).digest_of([plain, config.pieces]))
 
     def make_task() -> None:
         encode = pretraining_text.encoder(binary / MODEL)
@@ -99,7 +117,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "task": "masked_lm",
         "criterion": "masked_lm",
-        "max-update": config["updates"] if updates is None else updates,
+        "max-update": config.updates if updates is None else updates,
         "skip-invalid-size-inputs-valid-test": True,
         "required-batch-size-multiple": 1,
         "num-workers": 0,
@@ -109,7 +127,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
         "no-epoch-checkpoints": True,
         "log-format": "json",
         "log-interval": 200,
-        **config["pretraining"],
+        **config.pretraining,
     }
     command = ["fairseq-train", binary, *commands.flags(options), *train_flags]
 
@@ -123,7 +141,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
     built = finetuning.model_options(checkpoint)
     for kind, start in (("pretrained", {"finetune-from-model": checkpoint}), ("scratch", {})):
         save_dir = run / f"from-{kind}"
-        chosen = built | config["finetuning"] | start
+        chosen = built | config.finetuning | start
         flags = finetuning.training_options(data, len(task["train"]), len(CLASSES), False, save_dir, chosen)
         tuning = ["fairseq-train", data, *commands.flags(flags)]
 

@@ -12,15 +12,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
-from ode_transformer.recipes import commands, machine, training
+from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
@@ -54,8 +56,15 @@ class Experiment:
     @cached_property
     def run(self) -> Path:
         """Folder of the training; its name tells it from trainings with other flags."""
-        named = commands.flags({"variant": self.variant, "seed": self.seed})
-        return self.data.folder / training.run_name(self.recipe.arch, [*named, *self.extra])
+        return self.data.folder / self._name({"variant": self.variant, "seed": self.seed})
+
+    @property
+    def table(self) -> Path:
+        """The scores of all seeds."""
+        return self.data.folder / f"{self._name({'variant': self.variant})}.md"
+
+    def _name(self, parts: dict[str, Any]) -> str:
+        return training.run_name(self.recipe.arch, [*commands.flags(parts), *self.extra])
 
     @property
     def checkpoints(self) -> Path:
@@ -70,8 +79,17 @@ class Experiment:
     @cached_property
     def batch(self) -> Batch:
         """Tokens of an update as the recipe has them, whatever the machine."""
-        most = self.max_tokens or int(self.recipe.train["max-tokens"])
-        return machine.divide(self.recipe.tokens_per_update, most, self.machine.processes)
+        return machine.divide(self.recipe.tokens_per_update, self._most_tokens, self.machine.processes)
+
+    @property
+    def _most_tokens(self) -> int:
+        """That one process takes at a time."""
+        return self.max_tokens or int(self.recipe.train["max-tokens"])
+
+    @property
+    def described_batch(self) -> str:
+        own = {"--max-tokens", "--update-freq", "--batch-size"} & set(self.extra)
+        return f"batches as {', '.join(sorted(own))} after -- makes them" if own else str(self.batch)
 
     def train_options(self) -> dict[str, Any]:
         """Flags of fairseq-train."""
@@ -86,6 +104,7 @@ class Experiment:
             **training.STEADY,
             **recipe.average.train_flags(),
             **recipe.train,
+            "max-tokens-valid": max(self._most_tokens, training.LONGEST),
             **self.batch.flags(),
             **self.machine.flags(),
             "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
@@ -99,38 +118,39 @@ class Experiment:
         words = commands.flags(self.train_options())
         return [*self.machine.launcher(), "fairseq-train", self.data.binary, *words, *self.extra]
 
-    def train(self, progress: Callable[[str], None] | None = None) -> Steps:
-        """Trains, or goes on with a training that was stopped. Returns the steps so far.
+    def identity(self, data: Steps) -> str:
+        """Digest of what makes it the same training: data and flags, but for those of machine, time and place.
+
+        :param data: the steps that made them
+        """
+        flags = self.train_options()
+        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"}
+        passing |= {"keep-last-epochs", "keep-interval-updates"}
+        for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
+            flags.pop(name, None)
+        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.extra])
+
+    def train(self, progress: Callable[[str], None] | None = None) -> None:
+        """Trains, or goes on with a training that was stopped.
 
         :param progress: told every line that fairseq-train prints
         :raises UserError: the data are not those of the recipe; checkpoints are there of another training
         """
-        data = self.data.prepared()
-        command, lasting = self.train_command(), self.train_options()
-        # More minutes, or another machine, go on from the checkpoints that are there.
-        for name in ("stop-time-hours", "save-dir", "tensorboard-logdir", *self.batch.flags(), *self.machine.flags()):
-            lasting.pop(name, None)
-        same = data.digest_of([self.recipe.tokens_per_update, commands.flags(lasting), self.extra])
-        print(f"{self.batch}; {self.machine}", flush=True)
-        if self.machine.rank > 0:
-            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
-            return data
+        data, command = self.data.prepared(), self.train_command()
+        print(f"{self.described_batch}; {self.machine}", flush=True)
         self.run.mkdir(parents=True, exist_ok=True)
-        if not training.resumes(self.run, self.checkpoints, same):
-            write_text(self._trained_on, data.digest)
-        steps = Steps(self.run, data.digest)
-        steps(
+        if self.machine.rank > 0:  # the first machine writes checkpoints and records
+            commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
+            return
+        same = self.identity(data)
+        if self.checkpoints.exists():
+            training.require_same(self.run, same)  # before what is recorded of them is given up
+        Steps(self.run, data.digest)(
             "train",
             command,
             self.checkpoints,
             lambda: training.train(command, self.run, self.checkpoints, same, progress),
         )
-        return steps
-
-    @property
-    def _trained_on(self) -> Path:
-        """Record of the data that the checkpoints are of."""
-        return self.run / "train.data"
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -175,6 +195,7 @@ class Experiment:
             "cpu": self.machine.gpus == 0,
             "fp16": self.machine.precision == "fp16",
             "bf16": self.machine.precision == "bf16",
+            "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
             "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
             **self.recipe.generate,
@@ -205,18 +226,16 @@ class Experiment:
             shown += [self.decode_command(split), *(self.score_command(entry, split) for entry in self.recipe.score)]
         return shown
 
-    def evaluate(self, until: int | None = None) -> dict[str, float]:
+    def evaluate(self, until: int | None = None) -> dict[str, Score]:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.
 
         :param until: see ``average_command``
-        :raises UserError: there are no checkpoints, or not of these data; the data are not those of the recipe
+        :raises UserError: there are no checkpoints, or they are of other data or flags
         """
         if not self.checkpoints.is_dir():
             raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
         data = self.data.prepared()
-        if self._trained_on.exists() and self._trained_on.read_text() != data.digest:
-            now = f"not of the data that are in {self.data.folder} now"
-            raise UserError(f"{self.checkpoints}: {now}; remove {self.run} to train anew")
+        training.require_same(self.run, self.identity(data))
         self.model.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model.parent)
@@ -224,25 +243,33 @@ class Experiment:
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
-        scores: dict[str, float] = {}
+        scores: dict[str, Score] = {}
         for split, name in self.recipe.sets.items():
             if split not in self.data.splits():
                 print(f"{name}: left out, the data have no {split} split")
                 continue
             decode, log = self.decode_command(split), self.log_of(split)
             steps(f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log))
-            scores |= self.score(split, name)
-        write_text(self.run / "scores.json", json.dumps(scores, indent=1) + "\n")
+            scores |= self.score(split)
+        described = {title: asdict(score) for title, score in scores.items()}
+        write_text(self.run / "scores.json", json.dumps(described, indent=1) + "\n")
         return scores
 
-    def score(self, split: str, name: str) -> dict[str, float]:
-        """The recipe's scores of a decoded test set, which are printed, too."""
+    def score(self, split: str) -> dict[str, Score]:
+        """The recipe's scores of a decoded set, by name.
+
+        :raises UserError: the recipe has not a name for each score of a measure
+        """
         scores = {}
         for scoring in self.recipe.score:
             lines: list[str] = []
             commands.run(self.score_command(scoring, split), self.run / "score.log", lines.append)
-            found = [json.loads(line) for line in lines if line.startswith("{")]
-            for title, entry in zip(scoring.names, found, strict=True):
-                print(f"  {name}: {title} {entry['value']:.2f} ({entry['detail']}; {entry['signature']})")
-                scores[self.recipe.score_title(title, split)] = entry["value"]
+            found = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
+            if len(found) != len(scoring.names):
+                given = ", ".join(score.metric for score in found)
+                raise UserError(f"the recipe's names {', '.join(scoring.names)}: {scoring.metric} gives {given}")
+            for name, score in zip(scoring.names, found, strict=True):
+                title = self.recipe.score_title(name, split)
+                scores[title] = replace(score, metric=title)
+                print(scores[title])
         return scores

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.arguments import length_penalty, natural, positive_float, positive_int, probability
 from ode_transformer.errors import UserError
-from ode_transformer.recipes import commands
 
 # Values that fairseq's parser takes, but no training or search can.
 RANGES: dict[str, Callable[[str], Any]] = {
@@ -41,7 +41,7 @@ def parser_of(program: str, words: tuple[str, ...]) -> argparse.ArgumentParser:
 def parse(program: str, words: Sequence[str]) -> argparse.Namespace:
     """What a command line means to fairseq.
 
-    :raises UserError: fairseq does not accept it; its own last line
+    :raises UserError: fairseq does not accept it; its own words
     """
     from fairseq import options
 
@@ -68,7 +68,7 @@ def _quietly(work: Callable[[], Any]) -> Any:
             return work()
     except SystemExit as error:
         lines = [line for line in complaint.getvalue().splitlines() if line.strip()]
-        raise UserError(lines[-1] if lines else "refused") from error
+        raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error
 
 
 def problem(parser: argparse.ArgumentParser, name: str, value: Any) -> str | None:

@@ -17,16 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
+from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes import commands, finetuning, sentence_data
-from ode_transformer.recipes.files import place
+from ode_transformer.files import place
+from ode_transformer.recipes import finetuning, sentence_data
 from ode_transformer.recipes.glue_download import MRPC_FILES, divide_mrpc, download
 from ode_transformer.recipes.glue_grid import check_flags, grid_of, read_config
 from ode_transformer.recipes.glue_tasks import TASKS, GlueTask, read_table, submission_text
 from ode_transformer.recipes.pretraining_text import encoder
 from ode_transformer.recipes.sentence_data import Labelled
-from ode_transformer.recipes.vocabulary import MODEL
 from ode_transformer.steps import Steps
 
 CONFIG = finetuning.PACKAGE.parent / "configs" / "glue.yaml"

@@ -8,12 +8,12 @@ import zipfile
 import zlib
 from pathlib import Path
 
+from ode_transformer.corpora.download import forget, obtain
+from ode_transformer.corpora.sources import CATALOGUE, read_catalogue
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.recipes.download import forget, obtain
-from ode_transformer.recipes.files import place
+from ode_transformer.files import place
 from ode_transformer.recipes.glue_tasks import GlueTask
-from ode_transformer.recipes.sources import CATALOGUE, read_catalogue
 
 MRPC_DEV = "mrpc_dev_ids.tsv"
 MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", MRPC_DEV)

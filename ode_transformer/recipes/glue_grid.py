@@ -5,43 +5,45 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from pydantic import Field
 
 from ode_transformer.errors import UserError
+from ode_transformer.schema import Checked, Document
 
 WHOLE = ("batch-size", "max-epoch", "seed")
 # Besides the grid's own keys, what updates and warm-up are computed from and where checkpoints are looked for.
 _FIXED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir")
 
 
+Value = bool | int | float | str
+
+
+class GlueConfig(Checked):
+    """
+    :param grid: flags of fairseq-train with the values that are tried
+    :param train: flags of every run
+    """
+
+    grid: dict[str, Annotated[list[Value], Field(min_length=1)]]
+    train: dict[str, Value]
+
+
 def read_config(path: Path) -> dict[str, dict[str, Any]]:
     """The grid and the flags of every run.
 
-    :raises UserError: names the file, the key and what is wrong with it
+    :raises UserError: names the file, the line, the key and what is wrong with it
     """
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: cannot be read as YAML: {error}") from error
-    if not isinstance(config, dict) or set(config) != {"grid", "train"}:
-        raise UserError(f"{path}: has to have 'grid' and 'train', and nothing else")
-    for part, entries in config.items():
-        if not isinstance(entries, dict):
-            raise UserError(f"{path}: {part} has to hold flags and their values, not {entries!r}")
-    if absent := [key for key in (*WHOLE, "lr") if key not in config["grid"]]:
-        raise UserError(f"{path}: grid: {absent[0]} is missing")
-    for key, values in config["grid"].items():
-        if not isinstance(values, list) or not values:
-            raise UserError(f"{path}: grid: {key} has to be a list of values, not {values!r}")
-        for value in values:
+    document = Document(path)
+    config = document.as_part(GlueConfig)
+    if absent := [key for key in (*WHOLE, "lr") if key not in config.grid]:
+        raise document.error(("grid",), f"{absent[0]} is missing")
+    for key, values in config.grid.items():
+        for position, value in enumerate(values):
             if wrong := _wrong(key, value):
-                raise UserError(f"{path}: grid: {key}: {value!r} is {wrong}")
-    for key, value in config["train"].items():
-        if isinstance(value, list | dict):
-            raise UserError(f"{path}: train: {key} has to be one value, not {value!r}")
-    return config
+                raise document.error(("grid", key, position), f"{value!r} is {wrong}")
+    return config.model_dump()
 
 
 def _wrong(key: str, value: Any) -> str:
@@ -52,7 +54,7 @@ def _wrong(key: str, value: Any) -> str:
         return "text: YAML reads 5.0e-5 as a number, 5e-5 not"
     if key == "lr" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
         return "not a number above 0"
-    return "not one value" if value is None or isinstance(value, list | dict) else ""
+    return ""
 
 
 def grid_of(config: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -32,8 +32,10 @@ class Machine:
     :param precision: of the training's arithmetic
     :param nodes: machines that train together
     :param rank: which of them this is, from 0 on
-    :param master: HOST:PORT of the first, where the nodes are started by hand or by torchrun
+    :param master: HOST:PORT of the first, where the nodes are started by hand
     :param slurm_port: where Slurm starts them
+    :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would take all its GPUs, and
+        wait for tasks that Slurm has not started
     """
 
     gpus: int
@@ -42,6 +44,7 @@ class Machine:
     rank: int = 0
     master: str | None = None
     slurm_port: int | None = None
+    standalone: bool = False
 
     @property
     def processes(self) -> int:
@@ -62,6 +65,8 @@ class Machine:
 
     def launcher(self) -> list[str]:
         """The words before ``fairseq-train``."""
+        if self.standalone:
+            return ["torchrun", "--standalone", f"--nproc-per-node={self.gpus}", "--no-python"]
         if self.master is None:
             return []
         host, _, port = self.master.rpartition(":")
@@ -102,8 +107,14 @@ def detect(
     by_slurm = slurm_nodes > 1 and master is None
     if by_slurm:
         nodes, rank = slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
+        if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != nodes:
+            raise UserError(f"Slurm has started {tasks} tasks for {nodes} machines: srun has to start one on each")
+        if count != there and not pretend:
+            raise UserError(f"--gpus {count}: under Slurm fairseq takes all {there} of a machine; ask Slurm for fewer")
     if nodes > 1 and master is None and not by_slurm:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first, or start this by Slurm's srun")
+    if master is not None and nodes == 1:
+        raise UserError(f"--master {master}: goes with --nodes N, more than 1")
     if master is not None and not (master.rpartition(":")[0] and master.rpartition(":")[2].isdecimal()):
         raise UserError(f"--master {master}: expected HOST:PORT")
     if nodes > 1 and count == 0:
@@ -121,9 +132,13 @@ def detect(
     if precision == "bf16" and oldest < BF16_SINCE:
         raise UserError(f"--precision bf16: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for it")
     if tokens is not None and count * nodes > (fitting := max(1, tokens // FEWEST_TOKENS)):
+        if by_slurm:
+            raise UserError(f"{count * nodes} GPUs: an update has {tokens:,} tokens, too few; ask Slurm for {fitting}")
         count = max(1, fitting // nodes)
         print(f"{count} of the GPUs: an update has {tokens:,} tokens, too few to divide further", flush=True)
-    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None)
+    in_slurm = "SLURM_STEP_NODELIST" in environment or "SLURM_JOB_NODELIST" in environment  # what fairseq looks at
+    alone = in_slurm and nodes == 1 and count > 1
+    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, alone)
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ode_transformer import commands
+from ode_transformer.corpora.cleaning import Keep
+from ode_transformer.corpora.corpus import Splits, test_split
+from ode_transformer.corpora.vocabulary import encoded
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import lines_of
-from ode_transformer.files import write_text
-from ode_transformer.recipes import commands
-from ode_transformer.recipes.cleaning import Keep
-from ode_transformer.recipes.corpus import Splits, test_split
-from ode_transformer.recipes.files import staged
+from ode_transformer.files import staged, write_text
 from ode_transformer.recipes.recipe import Recipe
-from ode_transformer.recipes.vocabulary import encoded
 from ode_transformer.steps import Steps
 
 SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
@@ -119,7 +118,7 @@ class Data:
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
                 for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
-                    if keep is None or split.startswith("test") or keep(*example):
+                    if keep is None or not self.recipe.corpus.cleans(split) or keep(*example):
                         splits.add(split, example)
                     else:
                         splits.counts["left out"] += 1
@@ -186,6 +185,6 @@ class Data:
 
 
 def _state_of(path: Path) -> list[int]:
-    """Changes if a file, or a folder's file, is changed."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Changes if a file, or a file of a folder, is changed."""
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import sentencepiece
 
+from ode_transformer import commands
 from ode_transformer.arguments import positive_int
+from ode_transformer.corpora.parallel_text import digest
+from ode_transformer.corpora.vocabulary import MODEL, learn
 from ode_transformer.errors import UserError
-from ode_transformer.recipes import commands
-from ode_transformer.recipes.parallel_text import digest
-from ode_transformer.recipes.vocabulary import MODEL, learn
 from ode_transformer.steps import Steps
 
 VALID_SHARE = 1 / 200

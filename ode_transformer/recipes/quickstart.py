@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ode_transformer import commands
 from ode_transformer.analysis import curves
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
 from ode_transformer.evaluation.metric import Settings
 from ode_transformer.evaluation.translation_scores import bleu
+from ode_transformer.files import place
 from ode_transformer.nn import SCHEMES
-from ode_transformer.recipes import commands, machine
+from ode_transformer.recipes import machine
 from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import PACKAGE, Experiment
-from ode_transformer.recipes.files import place
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe
@@ -133,9 +134,6 @@ def report(experiment: Experiment) -> None:
     print("\n== loss curves")
     plot = ["ode-transformer", "curves", run / "train.log", "--output", run / "curves.png", "--csv", run / "curves.csv"]
     commands.run(plot, run / "curves.log")
-    if "bleu" in [scoring.metric for scoring in experiment.recipe.score]:
-        [copied] = bleu(sources, Settings(references=references))
-        print(f"\n(copying the source instead: {copied})")
     print("\n== the model stays usable")
     source, target = data.languages
     flags = {"path": experiment.model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
@@ -156,7 +154,7 @@ def run_quickstart(request: Request) -> None:
         until = None if minutes is None else update_after(experiment.run, minutes)
         print(f"\n== average, translate{'' if minutes is None else f' after {minutes:g} minutes'}")
         scores = experiment.evaluate(until)
-        rows.append(f"| {minutes} | {until} | " + " | ".join(f"{value:.2f}" for value in scores.values()) + " |")
+        rows.append(f"| {minutes} | {until} | " + " | ".join(f"{score.value:.2f}" for score in scores.values()) + " |")
     report(experiment)
     if request.measure_at:
         head = ["minutes", "updates", *scores]
@@ -164,7 +162,13 @@ def run_quickstart(request: Request) -> None:
         place(experiment.run, {"measured.md": "\n".join(table) + "\n"}, "measured.md")
         print("\n" + "\n".join(table))
     print("\n== scores on the test set")
-    print("\n".join(f"{name} {value:.2f}" for name, value in scores.items()))
+    for score in scores.values():
+        print(score)
+    if experiment.recipe.vocabulary.model:
+        sources, references = (
+            read_lines(experiment.data.corpus / f"test.{side}") for side in experiment.data.languages
+        )
+        print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from ode_transformer.corpora.corpus import test_split
+from ode_transformer.corpora.kinds import Corpus
+from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.errors import UserError
-from ode_transformer.recipes.corpora import Corpus
-from ode_transformer.recipes.corpus import test_split
-from ode_transformer.recipes.schema import Checked, Document
-from ode_transformer.recipes.vocabulary import Vocabulary
+from ode_transformer.schema import Checked, Document
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -182,12 +182,17 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
     return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
 
 
+# Files of other kinds in the same folder, and what reads them.
+NOT_RECIPES = {
+    "sources": "the catalogue of raw files",
+    "glue": "the grid of scripts/glue.sh, which prepares and fine-tunes its eight tasks",
+    "bert_demo": "the recipe of scripts/bert_demo.sh",
+}
+
+
 def names() -> list[str]:
     """Of all recipes."""
     return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in NOT_RECIPES)
-
-
-NOT_RECIPES = ("sources", "glue", "bert_demo")  # files of other kinds in the same folder
 
 
 def find(name: str) -> Path:
@@ -195,8 +200,10 @@ def find(name: str) -> Path:
 
     :raises UserError: there is none
     """
+    if name in NOT_RECIPES:
+        raise UserError(f"{name}: {NOT_RECIPES[name]}; recipes are {', '.join(names())}")
     path = Path(name) if name.endswith(".yaml") else CONFIGS / f"{name}.yaml"
-    if not path.is_file() or (path.parent == CONFIGS and path.stem in NOT_RECIPES):
+    if not path.is_file():
         raise UserError(f"{name}: no such recipe; there are {', '.join(names())}, or the path of a .yaml file")
     return path
 

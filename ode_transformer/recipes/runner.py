@@ -6,20 +6,22 @@ import argparse
 import fnmatch
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from ode_transformer import commands
 from ode_transformer.arguments import natural, positive_float, positive_int
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.files import write_text
-from ode_transformer.recipes import commands, fairseq_flags, machine
+from ode_transformer.recipes import fairseq_flags, machine
 from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import Recipe, find, flags_of, names, read_recipe
-from ode_transformer.recipes.schema import Document
+from ode_transformer.schema import Document
 
 ACTIONS = {
     "prepare": "Makes a recipe's data: obtains the raw files, cleans and divides the text, and binarises it.",
@@ -90,6 +92,8 @@ def check_arch(arch: str, task: str, place: str) -> None:
 # Flags of fairseq-train that the runner itself sets, so that no recipe does.
 RUNNERS = {"user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"}
 RUNNERS |= {"stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16"}
+# Those of them that nobody may override, because evaluation counts on them.
+FIXED = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
 
 
 def check_flags(recipe: Recipe, document: Document) -> None:
@@ -139,15 +143,29 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
         recipe.tokens_per_update,
         args.dry_run,
     )
+    if found.nodes > 1 and "nodes" not in given:
+        raise UserError(f"Slurm has started this on {found.nodes} machines: only training takes several")
     chosen = args.seeds if "seeds" in given else (args.seed,)
     made = [
         Experiment(recipe, data, found, args.variant, seed, given.get("minutes"), given.get("max_tokens"), tuple(extra))
         for seed in chosen
     ]
-    for experiment in made[:1]:
-        words = experiment.train_command()
-        fairseq_flags.parse("fairseq-train", list(map(str, words[words.index("fairseq-train") + 1 :])))
+    check_command(made[0])
     return made
+
+
+def check_command(experiment: Experiment) -> None:
+    """
+    :raises UserError: fairseq-train refuses the user's flags, or they override what has to stay
+    """
+    command = list(map(str, experiment.train_command()))
+    words = command[command.index("fairseq-train") + 1 :]
+    given = fairseq_flags.parse("fairseq-train", words)
+    if experiment.extra:
+        own = fairseq_flags.parse("fairseq-train", words[: -len(experiment.extra)])
+        for name in FIXED:
+            if getattr(given, key := name.replace("-", "_"), None) != getattr(own, key, None):
+                raise UserError(f"-- --{name} {getattr(given, key)}: cannot be overridden")
 
 
 def prepare(args: argparse.Namespace, data: Data) -> None:
@@ -162,13 +180,13 @@ def prepare(args: argparse.Namespace, data: Data) -> None:
 
 def train(args: argparse.Namespace, experiment: Experiment) -> None:
     if args.dry_run:
-        print(experiment.batch)
+        print(f"{experiment.described_batch}; {experiment.machine}")
         commands.show(experiment.train_command(), experiment.run / "train.log")
     else:
         experiment.train(progress)
 
 
-def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, float]:
+def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, Score]:
     if args.dry_run:
         for command in experiment.evaluation_commands():
             commands.show(command)
@@ -177,7 +195,7 @@ def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, floa
 
 
 def beside_published(
-    recipe: Recipe, variant: str | None, extra: Sequence[str], scores: dict[int | None, dict[str, float]]
+    recipe: Recipe, variant: str | None, extra: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
     """Scores of each seed, their mean and deviation, and the published results, as a Markdown table.
 
@@ -185,10 +203,11 @@ def beside_published(
     """
     titles = list(next(iter(scores.values())))
     rows = [
-        [f"seed {seed}" if seed is not None else recipe.arch, *(s[t] for t in titles)] for seed, s in scores.items()
+        [f"seed {seed}" if seed is not None else recipe.arch, *(s[t].value for t in titles)]
+        for seed, s in scores.items()
     ]
     if len(scores) > 1:
-        columns = [[entry[title] for entry in scores.values()] for title in titles]
+        columns = [[entry[title].value for entry in scores.values()] for title in titles]
         rows.append(["mean", *map(mean, columns)])
         rows.append(["standard deviation", *map(stdev, columns)])
     for entry in recipe.expected:
@@ -207,7 +226,7 @@ def reproduce(args: argparse.Namespace, data: Data, made: Sequence[Experiment], 
         scores[experiment.seed] = evaluate(args, experiment)
     if not args.dry_run:
         table = beside_published(data.recipe, args.variant, extra, scores)
-        write_text(data.folder / f"{made[0].recipe.arch}.md", table + "\n")
+        write_text(made[0].table, table + "\n")
         print(f"\n{table}")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.recipes import commands
-from ode_transformer.recipes.files import place
+from ode_transformer import commands
+from ode_transformer.files import place
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import commands
 from ode_transformer.checkpoints import load_checkpoint
 from ode_transformer.errors import UserError
-from ode_transformer.files import replacing
-from ode_transformer.recipes import commands
-from ode_transformer.recipes.files import place
+from ode_transformer.files import replacing, write_text
 
 # Flags of fairseq-train without which a training loses sentences, or goes on differently after a stop.
 STEADY: dict[str, Any] = {
@@ -23,7 +22,10 @@ STEADY: dict[str, Any] = {
     "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
 }
 
-BEGUN = "train.begun"  # record of what has begun in a run's folder
+BEGUN = "train.begun"  # the digest of the training that checkpoints are of
+# Tokens of the longest sentence that fairseq's models take; validation refuses one that is longer than its batches.
+LONGEST = 1024
+
 MAX_NAME = 100  # characters of a run's folder
 
 
@@ -50,24 +52,22 @@ def train(
     :param updates: where training ends; fairseq, when it goes on from there, would make one more
     :raises UserError: there are checkpoints of another training, which may have taken days
     """
-    resume = resumes(run, checkpoints, same)
-    place(run, {BEGUN: same}, BEGUN)
+    resume = checkpoints.exists()
+    if resume:
+        require_same(run, same)
+    write_text(run / BEGUN, same)
     done = mended(checkpoints) if checkpoints.exists() else 0
     if updates is None or done < updates:
         commands.run(command, run / "train.log", progress, append=resume)
 
 
-def resumes(run: Path, checkpoints: Path, same: str) -> bool:
-    """Whether this training has begun already; see ``train``.
-
-    :raises UserError: there are checkpoints of another training
+def require_same(run: Path, same: str) -> None:
+    """
+    :raises UserError: the checkpoints of a run are of another training
     """
     begun = run / BEGUN
-    if begun.exists() and begun.read_text() == same:
-        return True
-    if checkpoints.exists():
-        raise UserError(f"{checkpoints}: of a training with other flags or data; remove {run} to train anew")
-    return False
+    if not begun.exists() or begun.read_text() != same:
+        raise UserError(f"{run}: of a training with other flags or data; remove it to train anew")
 
 
 def mended(checkpoints: Path) -> int:

@@ -8,8 +8,9 @@ import torch
 import yaml
 from glue_tables import sentence, write_published_mrpc, write_tables
 
+from ode_transformer import commands
 from ode_transformer.errors import UserError
-from ode_transformer.recipes import commands, finetuning, glue, pretraining_text
+from ode_transformer.recipes import finetuning, glue, pretraining_text
 from ode_transformer.recipes.glue_download import MRPC_FILES
 from ode_transformer.recipes.glue_tasks import TASKS, read_table, submission_text
 

@@ -9,8 +9,9 @@ import pytest
 from file_server import FileServer, serving
 from glue_tables import write_published_mrpc
 
+from ode_transformer.corpora import transfer
 from ode_transformer.errors import UserError
-from ode_transformer.recipes import glue_download, transfer
+from ode_transformer.recipes import glue_download
 from ode_transformer.recipes.glue import tables_of
 from ode_transformer.recipes.glue_download import divide_mrpc, download
 from ode_transformer.recipes.glue_tasks import TASKS, read_table

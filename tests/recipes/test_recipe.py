@@ -108,7 +108,12 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
     assert find(str(own)) == own
 
 
-@pytest.mark.parametrize("name", ["nothing", "sources", "none.yaml"])
+def test_glue_has_a_script_of_its_own() -> None:
+    with pytest.raises(UserError, match=r"glue: the grid of scripts/glue\.sh.*recipes are cnn_dm, gec"):
+        find("glue")
+
+
+@pytest.mark.parametrize("name", ["nothing", "none.yaml"])
 def test_a_recipe_that_is_not_there(name: str) -> None:
     with pytest.raises(UserError, match=f"{name}: no such recipe; there are cnn_dm, gec_conll14, .*, or the path"):
         find(name)

@@ -19,8 +19,8 @@ from commands_for_tests import ENVIRONMENT, parameters
 from forked_commands import Forked, inherit, run_quickly
 from recipes_for_tests import Runner, publish, tree
 
-from ode_transformer.recipes import commands
-from ode_transformer.recipes.corpus import Splits
+from ode_transformer import commands
+from ode_transformer.corpora.corpus import Splits
 
 NAME = "multi30k_en_de"
 
@@ -173,13 +173,18 @@ def test_a_part_of_the_data_that_is_gone_is_made_anew(run: Runner, capsys) -> No
     assert made(run.data) == whole
 
 
-def test_seeds(run: Runner, capsys) -> None:
+def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    run = Runner("ptb", tmp_path, monkeypatch)
     assert run("reproduce", "--seeds", "1,2") == 0
     output = capsys.readouterr().out
-    scores = [json.loads(path.read_text())["BLEU"] for path in sorted(run.data.glob("*/scores.json"))]
-    assert len(scores) == 2
-    rows = {"seed 1": scores[0], "seed 2": scores[1], "mean": mean(scores), "standard deviation": stdev(scores)}
-    assert output.endswith("".join(f"| {title} | {score:.2f} |\n" for title, score in rows.items()))
+    found = [json.loads(path.read_text()).values() for path in sorted(run.data.glob("*-seed-[12]/scores.json"))]
+    one, two = ([entry["value"] for entry in entries] for entries in found)
+    assert one != two
+    columns = list(zip(one, two, strict=True))
+    rows = {"seed 1": one, "seed 2": two, "mean": map(mean, columns), "standard deviation": map(stdev, columns)}
+    for title, numbers in rows.items():
+        assert f"\n| {title} | {' | '.join(f'{number:.2f}' for number in numbers)} |\n" in output
     assert run("reproduce", "--seeds", "1,2") == 0
     assert steps_done(capsys.readouterr().out) == []
 

@@ -1,0 +1,19 @@
+"""The kinds of corpora that a recipe can name; see ``corpus.CorpusKind``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ode_transformer.corpora.catalogue_corpus import CatalogueCorpus
+from ode_transformer.corpora.gec_corpus import GecCorpus
+from ode_transformer.corpora.parallel_corpus import ParallelCorpus
+from ode_transformer.corpora.pronunciation_corpus import PronunciationCorpus
+from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus
+from ode_transformer.corpora.summarisation_corpus import SummarisationCorpus
+
+Corpus = Annotated[
+    ParallelCorpus | SummarisationCorpus | GecCorpus | PennTreebankCorpus | CatalogueCorpus | PronunciationCorpus,
+    Field(discriminator="kind"),
+]

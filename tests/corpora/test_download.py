@@ -1,0 +1,284 @@
+"""Raw files from a server of our own, with the faults that servers have."""
+
+import hashlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
+
+from ode_transformer.corpora import download, transfer
+from ode_transformer.corpora.download import forget, obtain
+from ode_transformer.corpora.sources import Source
+from ode_transformer.errors import UserError
+
+OTHER = CONTENT[::-1]
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with serving() as made:
+        made.files["a.tgz"] = CONTENT
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PAUSES", (0, 0))
+
+
+def fetch(made: Source, folder: Path) -> Path:
+    return obtain(["a"], {"a": made}, None, folder)["a"]
+
+
+def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    made = source(server)
+    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    assert sorted(os.listdir(tmp_path / "data")) == [".a.tgz.verified", "a.tgz"]
+    monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "")]
+
+
+def test_a_cut_connection_is_taken_up_where_it_was_cut(tmp_path: Path, server: FileServer) -> None:
+    server.cuts = [40_000, 30_000]
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-"), ("a.tgz", "bytes=70000-")]
+
+
+def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.lengths = [40_000], False
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
+    server.cuts, server.hangs = [40_000], True
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert "timed out; again in" in capsys.readouterr().err
+
+
+def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.ranges = [40_000], False
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+
+
+def stopped_download(made: Source, folder: Path, server: FileServer) -> None:
+    """Leaves the first 40,000 bytes of a file."""
+    server.cuts = [40_000, 0, 0, 0] if server.version or made.checksum else [40_000, 40_000, 40_000]
+    with pytest.raises(UserError, match="40,000 bytes came of 100,000"):
+        fetch(made, folder)
+    assert (folder / "a.tgz.part").stat().st_size == 40_000
+    assert not (folder / "a.tgz").exists()
+    server.requests.clear()
+    server.cuts.clear()
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_later_run_goes_on(tmp_path: Path, server: FileServer, checksum: bool) -> None:
+    made = source(server, checksum=checksum)
+    stopped_download(made, tmp_path, server)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "bytes=40000-")]
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_file_that_changed_between_parts_is_fetched_anew(tmp_path: Path, server: FileServer, checksum: bool) -> None:
+    made = source(server, checksum=checksum, **({"sha256": hashlib.sha256(OTHER).hexdigest()} if checksum else {}))
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"], server.version = OTHER, '"2"'
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert server.fetched == [("a.tgz", "bytes=40000-")]  # the answer to it is the whole file
+
+
+def test_a_change_that_the_server_does_not_tell_is_seen_by_the_checksum(tmp_path: Path, server: FileServer) -> None:
+    server.version = ""
+    made = source(server, sha256=hashlib.sha256(OTHER).hexdigest())
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"] = OTHER
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert [asked for _, asked in server.fetched] == ["bytes=40000-", ""]
+
+
+def test_without_version_and_checksum_no_parts_are_joined(tmp_path: Path, server: FileServer) -> None:
+    server.version = ""
+    made = source(server, checksum=False)
+    stopped_download(made, tmp_path, server)
+    server.files["a.tgz"] = OTHER
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert [asked for _, asked in server.fetched] == [""]
+
+
+@pytest.mark.parametrize("size", [100_000, None])
+def test_a_part_that_is_whole_needs_no_more_bytes(tmp_path: Path, server: FileServer, size: int | None) -> None:
+    made = source(server, bytes=size)
+    stopped_download(made, tmp_path, server)
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == ([] if size else [("a.tgz", "bytes=100000-")])
+
+
+def test_a_part_longer_than_the_file_is_forgotten(tmp_path: Path, server: FileServer) -> None:
+    made = source(server, bytes=None)
+    stopped_download(made, tmp_path, server)
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT + b"more")
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ("absent.tgz", "404 Not Found"),
+        ("short.tgz", "has 5 bytes instead of 100,000"),
+        ("wrong.tgz", f"sha256 {hashlib.sha256(OTHER).hexdigest()} instead of {SHA256} \\(from us\\)"),
+    ],
+)
+def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServer, first: str, reason: str) -> None:
+    server.files |= {"short.tgz": b"short", "wrong.tgz": OTHER}
+    assert fetch(source(server, first, "a.tgz"), tmp_path / "two").read_bytes() == CONTENT
+    with pytest.raises(UserError, match=f"a.tgz: not to be had: http.*{first}: {reason}; --raw takes") as error:
+        fetch(source(server, first), tmp_path / "one")
+    assert "\n" not in str(error.value)
+    assert not any(path.suffix == ".tgz" for path in (tmp_path / "one").iterdir())
+
+
+def test_a_page_is_not_taken_for_a_file(tmp_path: Path, server: FileServer) -> None:
+    """It has no published size or checksum that would tell."""
+    server.files["moved"], server.types["moved"] = b"<html>", "text/html; charset=utf-8"
+    assert fetch(source(server, "moved", "a.tgz", checksum=False), tmp_path).read_bytes() == CONTENT
+    with pytest.raises(UserError, match="moved: answers with a page"):
+        fetch(source(server, "moved", checksum=False, file="b"), tmp_path)
+
+
+def test_an_empty_answer_is_no_file(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"], server.lengths = b"", False
+    with pytest.raises(UserError, match="a.tgz: nothing came"):
+        fetch(source(server, checksum=False), tmp_path)
+
+
+def test_a_full_disk_ends_it_and_keeps_what_has_come(tmp_path: Path, server: FileServer) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match="a.tgz.part: could not be written .*; what has come stays"):
+            fetch(source(server), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServer) -> None:
+    server.files["page"] = b"<html>"
+    made = source(server, "page", "a.tgz", bytes=None)
+    server.cuts = [None, 40_000, 0, 0, 0]
+    with pytest.raises(UserError, match="40,000 bytes came"):
+        fetch(made, tmp_path)
+    server.requests.clear()
+    server.cuts.clear()
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", "bytes=40000-")]
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    made = Source(file="a", urls=["http://127.0.0.1:9/a"], licence="free")
+    with pytest.raises(UserError, match="a: not to be had: .*refused"):
+        fetch(made, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_download_is_fetched_anew(tmp_path: Path, server: FileServer, capsys) -> None:
+    made = source(server)
+    fetch(made, tmp_path).write_bytes(OTHER)
+    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert "it is fetched anew" in capsys.readouterr().err
+
+
+def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
+    made = source(server, checksum=False)
+    fetch(made, tmp_path).unlink()
+    server.files["a.tgz"] = OTHER
+    with pytest.raises(UserError, match=f"instead of {SHA256} .from .*a.tgz.verified, written when it first came"):
+        fetch(made, tmp_path)
+    forget(made, tmp_path)
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    (tmp_path / ".a.tgz.verified").unlink()  # as if it had been stopped before it wrote the record
+    server.requests.clear()
+    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert (tmp_path / ".a.tgz.verified").exists()
+    assert server.requests == []
+
+
+def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=download.MARGIN + 70_000))
+    server.files["b"] = bytes(20_000)
+    known = {"a": source(server), "b": source(server, "b", checksum=False, file="b")}
+    with pytest.raises(
+        UserError, match="0.1 MB are to be downloaded, and 268.4 MB more have to stay free, but 268.5 MB are"
+    ):
+        obtain(["a", "b"], known, None, tmp_path)
+    assert server.fetched == []  # the size that nobody has published was asked for by HEAD
+    (tmp_path / "a.tgz.part").write_bytes(CONTENT[:50_000])
+    assert obtain(["a", "b"], known, None, tmp_path)["a"].read_bytes() == CONTENT
+
+
+def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
+    with (
+        transfer.Part(tmp_path / "a.tgz.part", "sha256"),
+        pytest.raises(UserError, match="a.tgz.part: another process is fetching it"),
+    ):
+        fetch(source(server), tmp_path)
+
+
+def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
+    known = {"a": source(server), "n": LICENSED}
+    with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
+        obtain(["a", "n"], known, None, tmp_path)
+    assert server.requests == []
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "n.tar").write_text("theirs")
+    assert obtain(["a", "n"], known, None, tmp_path)["n"].read_text() == "theirs"
+
+
+def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
+    with pytest.raises(UserError, match="x: no such source; there are a, n"):
+        obtain(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from ode_transformer.corpora.download import obtain
+from ode_transformer.corpora.sources import read_catalogue
+obtain(["a"], read_catalogue(Path(sys.argv[1])), None, Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.hangs = [40_000], True
+    catalogue = tmp_path / "sources.yaml"
+    catalogue.write_text(
+        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {SHA256}, checksum_from: us}}\n"
+    )
+    data = tmp_path / "data"
+    command = [sys.executable, "-c", SCRIPT, str(catalogue), str(data)]
+    process = subprocess.Popen(command)
+    part = data / "a.tgz.part"
+    while process.poll() is None and not (part.exists() and part.stat().st_size == 40_000):
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert os.listdir(data).count("a.tgz") == 0
+    subprocess.run(command, check=True)
+    assert (data / "a.tgz").read_bytes() == CONTENT
+    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-")]

@@ -1,0 +1,144 @@
+"""The corpus of grammatical error correction, made from archives of a few sentences each."""
+
+from pathlib import Path
+
+import pytest
+from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
+from pydantic import ValidationError
+
+from ode_transformer.corpora.gec_corpus import GecCorpus, build
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.m2_file import corrected, read_m2
+from ode_transformer.evaluation.max_match import max_match, total
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def pairs(folder: Path, split: str) -> list[tuple[str, str]]:
+    return list(zip(lines(folder / f"{split}.err"), lines(folder / f"{split}.cor"), strict=True))
+
+
+def edited(shift: int, sentences: list[str] = SENTENCES) -> list[tuple[str, str]]:
+    """What a part of the stand-in should become, by its M2 text; its corrections are the sentences themselves."""
+    sources = [line[2:] for line in m2_text(shift, sentences).splitlines() if line.startswith("S ")]
+    return [pair for pair in zip(sources, sentences, strict=True) if pair[0] != pair[1]]
+
+
+def raw(tmp_path: Path, **texts: str) -> dict[str, Path]:
+    """Archives of a training part and the test set alone, of given M2 texts."""
+    names = {
+        "fce": "fce/m2/fce.train.gold.bea19.m2",
+        "fce_dev": "fce/m2/fce.dev.gold.bea19.m2",
+        "conll14_test": "conll14st-test-data/noalt/official-2014.combined.m2",
+    }
+    fine = block(["a", "b"], [(0, 1, "x", "A")])
+    members = {name: texts.get(part, fine) for part, name in names.items()}
+    files = {"fce": {name: text for name, text in members.items() if "fce" in name}}
+    files["conll14_test"] = {names["conll14_test"]: members[names["conll14_test"]]}
+    return {name: archive(tmp_path / f"{name}.tar.gz", content) for name, content in files.items()}
+
+
+FCE = GecCorpus(train=["fce"], valid="fce")
+
+
+def test_the_published_corpus(tmp_path: Path):
+    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus(), 1)
+    nucle = edited(0)
+    assert pairs(tmp_path / "corpus", "valid") == nucle[3::4]
+    rest = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
+    assert pairs(tmp_path / "corpus", "train") == [*rest, *edited(1), *edited(2), *edited(3)]
+    assert counts == {split: len(pairs(tmp_path / "corpus", split)) for split in ("train", "valid", "test")}
+    assert counts["train"] > 100
+    assert len(nucle) < len(SENTENCES)  # some sentence has no mistake, and is left out
+
+
+def test_the_open_parts_alone(tmp_path: Path):
+    options = GecCorpus(train=["fce", "wi_locness"], valid="wi_locness", source="src", target="trg")
+    assert options.sources == ["fce", "wi_locness", "conll14_test"]
+    files = write_raw(tmp_path / "raw")
+    build({name: files[name] for name in options.sources}, tmp_path / "corpus", options)
+    assert lines(tmp_path / "corpus" / "train.trg") == [target for _, target in [*edited(2), *edited(3)]]
+    assert lines(tmp_path / "corpus" / "valid.src") == [source for source, _ in edited(1, SENTENCES[:20])]
+
+
+def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
+    build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus())
+    test = pairs(tmp_path / "corpus", "test")
+    assert [target for _, target in test] == SENTENCES[10:30]
+    gold = read_m2(tmp_path / "corpus" / "test.m2")
+    assert [source for source, _ in test] == [" ".join(sentence.tokens) for sentence in gold]
+    assert (tmp_path / "corpus" / "test.m2").read_text() == m2_text(2, SENTENCES[10:30], annotators=2)
+    result = total(max_match([target for _, target in test], gold))
+    assert result.correct == result.gold == result.proposed > 10
+    assert any(corrected(sentence, 1) != corrected(sentence, 0) for sentence in gold)
+
+
+def test_length_counts_on_both_sides_of_training_pairs(tmp_path: Path):
+    text = (
+        block(["a"] * 80, [(0, 1, "x", "b")])
+        + block(["a"] * 81, [(0, 1, "x", "-NONE-")])
+        + block(["a"] * 80, [(0, 1, "x", "b b")])
+        + block(["a"], [(0, 1, "x", "-NONE-")])
+        + block(["b"], [(0, 1, "x", "c")])
+    )
+    counts = build(raw(tmp_path, fce=text, fce_dev=text), tmp_path / "corpus", FCE)
+    assert [source for source, _ in pairs(tmp_path / "corpus", "train")] == ["a " * 79 + "a", "b"]
+    assert counts["valid"] == 4  # all but the one that would be empty
+
+
+def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    overlapping = block(["a", "b", "c"], [(0, 2, "x", "A"), (1, 3, "x", "B")])
+    good = block(["a", "b"], [(0, 1, "x", "A")])
+    files = raw(tmp_path, fce=overlapping + good, conll14_test=overlapping + good)
+    assert build(files, tmp_path / "corpus", FCE) == {"train": 1, "valid": 1, "test": 2}
+    assert pairs(tmp_path / "corpus", "test")[0] == ("a b c", "A c")
+    assert "fce: 1 sentences left out, whose edits overlap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            {"fce": "S a\nA 0 5|||x|||y|||-|||-|||0\n"},
+            r"fce.tar.gz: fce/m2/fce.train.gold.bea19.m2:2: the span 0 5 lies",
+        ),
+        ({"conll14_test": "nonsense\n"}, "conll14_test.tar.gz: .*official-2014.combined.m2:1: a line starts with"),
+        ({"fce_dev": "S a\n"}, "no sentence for the valid split"),
+        ({"conll14_test": "\n"}, "no sentence for the test split"),
+    ],
+)
+def test_bad_raw_text_leaves_no_corpus(tmp_path: Path, texts: dict[str, str], message: str):
+    with pytest.raises(UserError, match=message):
+        build(raw(tmp_path, **texts), tmp_path / "corpus", FCE)
+    assert not (tmp_path / "corpus").exists()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_archive_without_the_file_or_cut_off(tmp_path: Path):
+    files = raw(tmp_path)
+    swapped = files | {"conll14_test": files["fce"]}
+    with pytest.raises(UserError, match="no .*official-2014.combined.m2 in it"):
+        build(swapped, tmp_path / "corpus", FCE)
+    files["fce"].write_bytes(files["fce"].read_bytes()[:60])
+    with pytest.raises(UserError, match="fce.tar.gz: cannot be read to its end"):
+        build(files, tmp_path / "corpus", FCE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"train": []},
+        {"train": ["fce", "fce"]},
+        {"train": ["europarl"]},
+        {"valid": "lang8"},
+        {"valid_every": 1},
+        {"max_tokens": 0},
+        {"source": "x", "target": "x"},
+        {"share": 0.25},
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, object]):
+    with pytest.raises(ValidationError):
+        GecCorpus(**options)

@@ -1,0 +1,153 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer.corpora.parallel_text import (
+    SPLITS,
+    CorpusError,
+    Origin,
+    Pair,
+    Shares,
+    divide,
+    normalise,
+    split_of,
+    write_corpus,
+)
+
+SHARES = Shares(valid=0.2, test=0.3)
+ORIGIN = Origin("packet", "1.0", "MIT", pairs=200, alone=200)
+
+
+def numbered(count: int) -> list[Pair]:
+    return [Pair(f"phrase number {i}", f"Satz Nummer {i}") for i in range(count)]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Save the file.", "save  the FILE"),
+        ("don't", "Don’t"),
+        ("Straße", "STRASSE"),
+        ("cafe\u0301", "café"),
+        ("ﬁle", "file"),
+    ],
+)
+def test_texts_that_count_as_the_same(one: str, other: str) -> None:
+    assert normalise(one) == normalise(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a file", "a files"), ("page 1", "page 2"), ("की", "का")])
+def test_texts_that_differ(one: str, other: str) -> None:
+    assert normalise(one) != normalise(other)
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)
+
+
+def test_split_is_pinned() -> None:
+    # Published scores belong to these splits: a change here makes them incomparable.
+    found = [split_of(text, Shares(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")]
+    assert found == ["valid", "train", "valid", "test", "train"]
+
+
+@given(st.text(min_size=1))
+def test_split_ignores_case_and_punctuation(text: str) -> None:
+    assert split_of(text, SHARES) == split_of(f"  {normalise(text).upper()}!", SHARES)
+
+
+@given(st.sets(st.text(alphabet="abcdefgh ", min_size=1).filter(str.strip), min_size=1, max_size=30))
+def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
+    rest = numbered(100)
+    by_key = {normalise(source): Pair(source, "x") for source in sources}
+    divided = divide(rest + list(by_key.values()), SHARES)
+    alone = divide(rest, SHARES)
+    for name in SPLITS:
+        assert [pair for pair in divided[name] if pair in alone[name]] == alone[name]
+    keys = [normalise(pair.source) for name in SPLITS for pair in divided[name]]
+    assert len(keys) == len(set(keys)) == len(rest) + len(by_key)
+
+
+def test_shares_are_met() -> None:
+    divided = divide(numbered(20_000), SHARES)
+    # Three standard deviations of the larger share are below 200 of 20,000.
+    assert abs(len(divided["valid"]) - 4_000) < 200
+    assert abs(len(divided["test"]) - 6_000) < 200
+
+
+@pytest.mark.parametrize(("valid", "test"), [(0, 0.5), (0.5, 0), (0.5, 0.5), (-0.1, 0.2)])
+def test_shares_that_leave_a_split_empty_are_refused(valid: float, test: float) -> None:
+    with pytest.raises(ValueError):
+        Shares(valid, test)
+
+
+def test_same_source_twice_is_refused() -> None:
+    with pytest.raises(CorpusError, match="same source"):
+        divide([*numbered(100), Pair("Phrase number 7!", "Satz")], SHARES)
+
+
+def test_written_corpus_is_aligned_and_described(tmp_path: Path) -> None:
+    pairs = numbered(200)
+    counts = write_corpus(tmp_path / "corpus", pairs, ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    directory = tmp_path / "corpus"
+    assert {path.name for path in directory.iterdir()} == {
+        *(f"{name}.{language}" for name in SPLITS for language in ("en", "de")),
+        "corpus.json",
+        "SOURCES.md",
+    }
+    written = [
+        Pair(source, target)
+        for name in SPLITS
+        for source, target in zip(lines(directory / f"{name}.en"), lines(directory / f"{name}.de"), strict=True)
+    ]
+    assert sorted(written, key=str) == sorted(pairs, key=str)
+    summary = json.loads((directory / "corpus.json").read_text())
+    assert summary["pairs"] == counts == {name: len(lines(directory / f"{name}.en")) for name in SPLITS}
+    assert sum(summary["source_words"].values()) == 3 * 200
+    assert "| packet | 1.0 | MIT | 200 | 200 |" in (directory / "SOURCES.md").read_text()
+
+
+def test_order_of_the_pairs_does_not_matter(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "a", numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    write_corpus(tmp_path / "b", numbered(200)[::-1], ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_too_few_pairs_write_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="1 pairs are too few"):
+        write_corpus(tmp_path / "corpus", numbered(1), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path, numbered(100), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    moved: list[str] = []
+
+    def replace(source: Path, destination: Path) -> None:
+        if len(moved) == 3:
+            raise OSError(28, "No space left on device")
+        moved.append(destination.name)
+        os.rename(source, destination)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(CorpusError, match="No space left on device"):
+        write_corpus(tmp_path, numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    assert not (tmp_path / "corpus.json").exists()
+    assert not list(tmp_path.glob(".partial-*"))
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "corpus").write_text("something else")
+    with pytest.raises(CorpusError, match="corpus: cannot write the corpus"):
+        write_corpus(tmp_path / "corpus", numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    assert (tmp_path / "corpus").read_text() == "something else"

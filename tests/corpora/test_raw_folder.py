@@ -1,0 +1,74 @@
+"""Raw files from a user's folder, which is read and left alone."""
+
+import gzip
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
+
+from ode_transformer.corpora import download
+from ode_transformer.corpora.download import obtain
+from ode_transformer.errors import UserError
+
+OTHER = CONTENT[::-1]
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    """Of which nothing is asked."""
+    with serving() as made:
+        yield made
+        assert made.requests == []
+
+
+def given(tmp_path: Path, **files: bytes) -> Path:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for name, content in files.items():
+        (raw / name.replace("_", ".")).write_bytes(content)
+    return raw
+
+
+def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    raw = given(tmp_path, a_tgz=CONTENT)
+    raw.chmod(0o555)
+    for _ in range(2):
+        assert obtain(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
+        monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+    assert [path.name for path in raw.iterdir()] == ["a.tgz"]
+
+
+def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: FileServer) -> None:
+    known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
+    raw = given(tmp_path, b=b"")
+    with pytest.raises(UserError) as error:
+        obtain(["a", "b", "n"], known, raw, tmp_path / "data")
+    missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
+    assert str(error.value) == f"--raw {raw}: missing there: {missing}"
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        obtain(["a"], known, tmp_path / "nowhere", tmp_path / "data")
+
+
+def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
+    raw = given(tmp_path, a_tgz=OTHER)
+    found = hashlib.sha256(OTHER).hexdigest()
+    with pytest.raises(UserError) as error:
+        obtain(["a"], {"a": source(server)}, raw, tmp_path / "data")
+    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
+    assert (raw / "a.tgz").read_bytes() == OTHER
+
+
+def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
+    """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
+    raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
+    compressed = source(server, file="t.en.gz", bytes=None)
+    plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
+    found = obtain(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
+    assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
+    assert "t.en: taken in the place of t.en.gz" in capsys.readouterr().err
+    for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
+        (raw / "u.de.gz").write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            obtain(["u"], {"u": plain}, raw, tmp_path / "data")

@@ -1,0 +1,237 @@
+"""Raw files of every kind, written here, read as the pairs they hold; and what is wrong with them in one line."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ode_transformer.corpora.raw_text import PairPart, TextPart, read_pairs, read_text
+from ode_transformer.errors import UserError
+
+# Characters at which other programs end a line; a line of Windows; one that is empty.
+ENGLISH = "one\u2028two\x85three\x0bfour\rfive\nsix\r\n\nseven".encode()
+GERMAN = b"eins & zwei\nsechs\n\nsieben\n"
+PAIRS = [("one\u2028two\x85three\x0bfour\rfive", "eins & zwei"), ("six", "sechs"), ("", ""), ("seven", "sieben")]
+MEMBERS = {"README": b"?", "training/a.de-en.en": ENGLISH, "training/a.de-en.de": GERMAN, "training/other": b"x" * 999}
+
+
+def tar(path: Path, members: dict[str, bytes], mode: str = "w", prefix: str = "") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(prefix + name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def pairs(path: Path, **part: Any) -> list[tuple[str, str]]:
+    return list(read_pairs({"a": path}, PairPart(file="a", **part)))
+
+
+SIDES = {"source": "training/a.de-en.en", "target": "training/a.de-en.de"}
+COMPRESSED = {name: gzip.compress(content) for name, content in MEMBERS.items()}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: tar(path, MEMBERS),
+        lambda path: tar(path, MEMBERS, "w:gz"),
+        lambda path: tar(path, MEMBERS, "w:bz2", prefix="./"),
+        lambda path: tar(path, dict(reversed(MEMBERS.items())), "w:gz"),
+        lambda path: tar(path, COMPRESSED),
+        lambda path: zipped(path, MEMBERS),
+        lambda path: zipped(path, COMPRESSED),
+    ],
+    ids=["tar", "tgz", "tar.bz2", "target first", "gz in tar", "zip", "gz in zip"],
+)
+def test_two_members_of_an_archive(tmp_path: Path, make) -> None:
+    assert pairs(make(tmp_path / "archive"), **SIDES) == PAIRS
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bytes])
+def test_two_files(tmp_path: Path, compress) -> None:
+    """Whatever they are called: a user may have decompressed them."""
+    (tmp_path / "a.en.gz").write_bytes(compress(ENGLISH))
+    (tmp_path / "a.de").write_bytes(compress(GERMAN))
+    files = {"en": tmp_path / "a.en.gz", "de": tmp_path / "a.de"}
+    part = PairPart(source_file="en", target_file="de")
+    assert part.files == ["en", "de"]
+    assert list(read_pairs(files, part)) == PAIRS
+
+
+def test_no_more_of_an_archive_is_read_than_is_needed(tmp_path: Path) -> None:
+    """The rest of this one is missing."""
+    path = tar(tmp_path / "a.tgz", MEMBERS | {"last": b"".join(b"%d\n" % number for number in range(99_999))}, "w:gz")
+    path.write_bytes(path.read_bytes()[:-2000])
+    assert pairs(path, **SIDES) == PAIRS
+    with pytest.raises(UserError, match="a.tgz: cannot be read to its end: Compressed file ended"):
+        pairs(path, source="training/a.de-en.en", target="last")
+
+
+NEWSTEST = """<srcset setid="newstest2013" srclang="any">
+<doc sysid="ref" docid="x" genre="news">
+<hl>
+<seg id="1">A &amp; B &lt;i&gt; &#8211; &quot;C&quot; AT&T &copy; </seg>
+</hl>
+<p>
+<seg id="2">One</seg> <seg id="3">two</seg>
+<seg id="4"> three
+
+four </seg>
+<seg id="5"></seg>
+</p></doc></srcset>
+"""
+
+
+def test_segments(tmp_path: Path) -> None:
+    path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
+    found = list(read_text({"dev": path}, TextPart(file="dev", member="t.en.sgm", format="segments")))
+    assert found == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
+    with pytest.raises(UserError, match="dev.tgz: t.de.sgm: nothing to be read in it"):
+        pairs(path, source="t.en.sgm", target="t.de.sgm", format="segments")
+
+
+@pytest.mark.parametrize("tail", ["", "<seg id='2'>b</seg>\n"])
+def test_a_segment_without_its_end(tmp_path: Path, tail: str) -> None:
+    path = tar(tmp_path / "dev.tar", {"t.sgm": b"<doc>\n<seg id='1'>a\nb\n" + tail.encode()})
+    with pytest.raises(UserError, match="dev.tar: t.sgm: line 2: <seg> without its end"):
+        list(read_text({"dev": path}, TextPart(file="dev", member="t.sgm", format="segments")))
+
+
+TRAIN = """<url>http://www.ted.com/{0}</url>
+<keywords>talks, {0}</keywords>
+<speaker>A. B.</speaker>
+<talkid>1</talkid>
+<title>Title {0}</title>
+<description>TED Talk: {0}</description>
+ Thank <b> you {0}
+<url>http://www.ted.com/2</url>
+Next’s {0}
+"""
+
+
+def test_tagged_lines_and_apostrophes(tmp_path: Path) -> None:
+    members = {f"de-en/train.tags.de-en.{language}": TRAIN.format(language).encode() for language in ("de", "en")}
+    path = tar(tmp_path / "de-en.tgz", members, "w:gz")
+    part = {"source": "de-en/train.tags.de-en.de", "target": "de-en/train.tags.de-en.en", "format": "tagged"}
+    lines = ["<speaker>A. B.</speaker>", "Title {}", "TED Talk: {}", "Thank <b> you {}", "Next’s {}"]
+    expected = [(line.format("de"), line.format("en")) for line in lines]
+    assert pairs(path, **part) == expected
+    assert pairs(path, **part, straight_apostrophes=True)[-1] == ("Next's de", "Next's en")
+
+
+TMX = """<?xml version="1.0" encoding="UTF-8" ?>
+<!DOCTYPE tmx SYSTEM "http://127.0.0.1:9/tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en"><seg>Good &amp; bad</seg></tuv><tuv xml:lang="ro"><seg>Bun și
+rău</seg></tuv></tu>
+<tu><tuv xml:lang="RO"><seg> Doi </seg></tuv><tuv lang="en"><seg>T<hi>w</hi>o</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def test_tmx(tmp_path: Path) -> None:
+    path = tmp_path / "en-ro.tmx.gz"
+    path.write_bytes(gzip.compress(TMX.encode()))
+    assert pairs(path, format="tmx", languages=["en", "ro"]) == [("Good & bad", "Bun și rău"), ("Two", "Doi")]
+    inside = zipped(tmp_path / "en-ro.zip", {"x/en-ro.tmx": TMX.encode()})
+    found = pairs(inside, format="tmx", languages=["ro", "en"], member="x/en-ro.tmx")
+    assert found == [("Bun și rău", "Good & bad"), ("Doi", "Two")]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (("RO", "bg"), "tmx: unit 2 is not in ro, but in bg, en"),
+        (("</body>", ""), "tmx: not to be read as XML: mismatched tag: line 7"),
+        (("Doi", "&doi;"), "tmx: not to be read as XML: undefined entity"),
+        (('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>'), "&doi;"),
+        (("și", "\ud800"), "tmx: not to be read as XML: not well-formed"),
+    ],
+)
+def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> None:
+    text = TMX.replace(*spoil)
+    if message == "&doi;":  # an entity that points to a file is no text
+        text, message = text.replace("Doi", "&doi;"), "tmx: not to be read as XML: undefined entity"
+    path = tmp_path / "tmx"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(UserError, match=message):
+        pairs(path, format="tmx", languages=["en", "ro"])
+
+
+def test_columns_of_several_members(tmp_path: Path) -> None:
+    rows = {f"data/{number:02}train.gz": f"id\t0.1\tcs {number}\ten {number}\n" for number in range(2)}
+    members = {name: gzip.compress(text.encode()) for name, text in rows.items()}
+    path = tar(tmp_path / "czeng.tar", members | {"data/00test.gz": gzip.compress(b"x")})
+    part = {"format": "tsv", "columns": [4, 3]}
+    assert pairs(path, **part, member="data/??train.gz") == [("en 0", "cs 0"), ("en 1", "cs 1")]
+    with pytest.raises(UserError, match="czeng.tar: data/00test.gz: line 1 has 1 columns, and 4 is asked for"):
+        pairs(path, **part, member="data/*")
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"en": b"a\nb\nc\n", "de": b"a\n"}, "sides of different length: {0}: en has 3, {0}: de has 1$"),
+        ({"en": b"a", "de": b"a\nb\nc\nd"}, "sides of different length: {0}: en has 1, {0}: de has 4$"),
+        ({"en": b"a\n", "de": b"\xc3\xa4\n\xe4\n"}, "{0}: de: line 2 is not UTF-8: byte 1 of it is 0xe4"),
+        ({"en": b"a\n", "a.de": b"a"}, "{0}: no de in it; there is a.de, en"),
+        ({"en": b"a\n", "de": b""}, "{0}: de: nothing to be read in it"),
+        ({}, "{0}: no en in it; there is nothing"),
+        (
+            {"en": b"a\n", "de": gzip.compress(bytes(9999))[:-9]},
+            "{0}: cannot be read to its end: Compressed file ended",
+        ),
+        ({"en": b"a\n", "de": gzip.compress(b"a\n" * 99)[:-6] + b"\0" * 6}, "{0}: cannot be read to its end: CRC"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
+    path = tar(tmp_path / "archive.tgz", members, "w:gz")
+    with pytest.raises(UserError, match=message.format(path)) as error:
+        pairs(path, source="en", target="de")
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_no_archive_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "page.tgz"
+    path.write_text("<html>")
+    with pytest.raises(UserError, match="page.tgz: cannot be read to its end: file could not be opened"):
+        pairs(path, **SIDES)
+    path.unlink()
+    with pytest.raises(UserError, match="page.tgz: no such file"):
+        pairs(path, **SIDES)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({}, "has to have file, or source_file and target_file"),
+        ({"source_file": "a"}, "has to have file, or"),
+        ({"file": "a", "source_file": "a", "target_file": "b"}, "file as well as"),
+        ({"file": "a", "source": "x"}, "has to name source and target"),
+        ({"file": "a", "source": "x", "target": "y", "member": "z"}, "member goes with the formats tmx and tsv"),
+        ({"file": "a", "source": "x", "target": "y", "languages": ["en", "de"]}, "languages go with"),
+        ({"file": "a", "format": "tmx"}, "languages go with"),
+        ({"file": "a", "format": "tmx", "languages": ["en"]}, "languages"),
+        ({"file": "a", "format": "tmx", "languages": ["en", "de"], "source": "x"}, "both sides in one file"),
+        ({"file": "a", "format": "tsv"}, "columns go with"),
+        ({"file": "a", "format": "tsv", "columns": [0, 1]}, "greater than 0"),
+        ({"file": "a", "format": "xml"}, "format"),
+        ({"file": "a", "source": "x", "target": "y", "lower": True}, "Extra inputs"),
+    ],
+)
+def test_a_part_that_makes_no_sense(part: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PairPart.model_validate(part)

@@ -1,0 +1,71 @@
+"""The catalogue of raw files: that it is read, that it is whole, that mistakes in it are named."""
+
+import fnmatch
+import re
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.corpora.sources import CATALOGUE, read_catalogue, table
+from ode_transformer.errors import UserError
+from ode_transformer.recipes.glue_tasks import TASKS
+
+ENTRY = "licence: free, urls: ['https://example.org/a']"
+SHA256 = "0" * 64
+
+
+def test_the_catalogue_has_what_the_tasks_of_glue_download() -> None:
+    assert {name for task in TASKS.values() for name in task.sources} == {
+        name for name in read_catalogue() if name.startswith("glue_")
+    }
+
+
+def test_only_these_have_no_published_checksum() -> None:
+    catalogue = read_catalogue()
+    assert {name for name, source in catalogue.items() if source.urls and not source.checksum} == {
+        "conll14_test",
+        "iwslt14_de_en",
+    }
+
+
+PAGE = (CATALOGUE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_data_ends_with_the_catalogue() -> None:
+    assert PAGE.endswith(f"\n\n{table(read_catalogue())}")
+
+
+def test_what_the_page_says_of_each_data_set_is_in_the_catalogue() -> None:
+    """Every source is named above the table, and only sources that there are."""
+    said = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(table(read_catalogue()))))
+    catalogue = set(read_catalogue())
+    matched = {pattern: set(fnmatch.filter(catalogue, pattern)) for pattern in said}
+    assert all(matched.values()), matched
+    assert set.union(*matched.values()) == catalogue
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{file: a, %s, size: 3}", "sources.yaml:2: a.size: unknown key"),
+        ("{%s}", "sources.yaml:1: a.file: is missing"),
+        ("{file: ../a, %s}", "sources.yaml:1: a: file '../a' is not a path within"),
+        ("{file: /a, %s}", "file '/a' is not a path within"),
+        ("{file: a, %s, sha256: abc, checksum_from: us}", "sources.yaml:2: a.sha256: 'abc'"),
+        (f"{{file: a, %s, sha256: '{SHA256}'}}", "a checksum and checksum_from go together"),
+        ("{file: a, %s, checksum_from: us}", "a checksum and checksum_from go together"),
+        (f"{{file: a, %s, sha256: '{SHA256}', md5: '{SHA256[:32]}', checksum_from: us}}", "has both sha256 and md5"),
+        ("{file: a, %s, obtain: ask}", "has to have either urls or obtain"),
+        ("{file: a, licence: free}", "has to have either urls or obtain"),
+        ("{file: a, licence: free, urls: ['ftp://example.org/a']}", "a.urls.0: 'ftp://example.org/a'"),
+        ("{file: a, %s, bytes: 0}", "sources.yaml:2: a.bytes: 0"),
+        ("{file: a, %s}\nb: {file: a, %s}", "a and b have the same file, a"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, entry: str, message: str) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text(f"a: {entry}\n".replace("%s, ", f"{ENTRY},\n  ").replace("%s", ENTRY))
+    with pytest.raises(UserError) as error:
+        read_catalogue(path)
+    assert message in str(error.value)
+    assert str(error.value).startswith(str(path))

@@ -1,0 +1,166 @@
+"""CNN/DailyMail: from stories and lists to a corpus."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
+
+from ode_transformer.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, build, sides, story_name
+from ode_transformer.errors import UserError
+from ode_transformer.evaluation.lines import read_lines
+
+STORY = """MADRID, Spain (CNN) -- Mr. Ruiz didn't  win.  He lost "badly."
+
+By A. Reporter
+He's said: "Never again!"
+
+@highlight
+
+Ruiz loses the vote
+
+
+@highlight
+
+He says: "Never again!"
+@highlight
+It's over."""
+
+
+def prepared(**options: object) -> tuple[str, str]:
+    return sides(STORY.split("\n"), SummarisationCorpus(**options))
+
+
+def test_a_story_by_hand() -> None:
+    source, target = prepared()
+    assert source == (
+        'madrid , spain ( cnn ) -- mr. ruiz didn \'t win . he lost " badly . " by a. reporter .'
+        ' he \'s said : " never again ! "'
+    )
+    assert target == 'ruiz loses the vote . he says : " never again ! " it \'s over .'
+
+
+def test_text_as_it_was() -> None:
+    source, target = prepared(lowercase=False, tokenise=False)
+    assert source == (
+        'MADRID, Spain (CNN) -- Mr. Ruiz didn\'t win. He lost "badly." By A. Reporter. He\'s said: "Never again!"'
+    )
+    assert target == 'Ruiz loses the vote. He says: "Never again!" It\'s over.'
+
+
+def test_datelines_and_length() -> None:
+    source, target = prepared(strip_dateline=True, source_tokens=7)
+    assert source == "mr. ruiz didn 't win . he"
+    assert target == prepared()[1]
+    assert sides(["(CNN)The day."], SummarisationCorpus(strip_dateline=True, tokenise=False))[0] == "the day."
+    assert sides(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [(["@highlight", "a"], ("", "a .")), (["a", ""], ("a .", "")), ([], ("", "")), (["a\u2028b\r"], ("a b .", ""))],
+)
+def test_parts_that_are_missing(lines: list[str], expected: tuple[str, str]) -> None:
+    assert sides(lines, SummarisationCorpus()) == expected
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Path]:
+    return write_raw(tmp_path)
+
+
+def corpus(folder: Path) -> dict[str, list[str]]:
+    return {path.name: read_lines(path) for path in folder.iterdir()}
+
+
+def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
+    assert set(raw) == set(SOURCES)
+    output = tmp_path / "corpus"
+    counts = build(raw, output, SummarisationCorpus(), 1)
+    assert counts == {"train": SPLITS["train"] - 1, "valid": SPLITS["val"], "test": SPLITS["test"], "left out": 1}
+    made = corpus(output)
+    assert set(made) == {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
+    for split in ("train", "valid", "test"):
+        sources, targets = made[f"{split}.source"], made[f"{split}.target"]
+        assert len(sources) == len(targets) == counts[split]
+        for source, target in zip(sources, targets, strict=True):
+            first, second, _ = target.split(" . ") if target.count(" . ") == 2 else (*target.split(" . "), "")
+            assert f"{first} {second.removeprefix('it happened ')}" in source
+            assert target.endswith(" .")
+            assert source == source.lower()
+            assert " photo : the square at noon ." in source
+
+
+def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Path) -> None:
+    build(raw, tmp_path / "one", SummarisationCorpus(), 1)
+    urls = raw["cnn_dm_test_urls"]
+    urls.write_text("".join(f"{line}\n" for line in reversed(urls.read_text().splitlines())))
+    build(raw, tmp_path / "other", SummarisationCorpus(), 1)
+    one, other = corpus(tmp_path / "one"), corpus(tmp_path / "other")
+    assert one["test.source"] == other["test.source"][::-1] != other["test.source"]
+    assert one["test.target"] == other["test.target"][::-1]
+    assert one["train.source"] == other["train.source"]
+
+
+def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
+    build(raw, tmp_path / "one", SummarisationCorpus(lowercase=False), 1)
+    for name in ("cnn_stories", "dailymail_stories"):
+        with tarfile.open(raw[name]) as archive:
+            members = [(member.name, archive.extractfile(member).read()) for member in archive]
+        stranger = (f"cnn/stories/{story_name('http://elsewhere')}", b"In no list.\n")
+        pack(raw[name], [stranger, *reversed(members), ("cnn/stories/README", b"\xff")])
+    build(raw, tmp_path / "other", SummarisationCorpus(lowercase=False), 2)
+    assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
+
+
+def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
+    build(raw, tmp_path / "corpus", SummarisationCorpus(source="article", target="summary", source_tokens=5), 1)
+    made = corpus(tmp_path / "corpus")
+    assert {len(line.split()) for line in made["test.article"]} == {5}
+    assert len(made["train.summary"]) == SPLITS["train"] - 1
+    with pytest.raises(ValidationError, match="source and target are both text"):
+        SummarisationCorpus(source="text", target="text")
+
+
+def spoil_list(raw: dict[str, Path]) -> None:
+    with open(raw["cnn_dm_val_urls"], "a") as file:
+        file.write("http://news.example/never.html\n")
+
+
+def empty_list(raw: dict[str, Path]) -> None:
+    raw["cnn_dm_test_urls"].write_text(f"{address(EMPTY)}\n")
+
+
+def cut_archive(raw: dict[str, Path]) -> None:
+    data = raw["dailymail_stories"].read_bytes()
+    raw["dailymail_stories"].write_bytes(data[: len(data) // 2])
+
+
+def no_archive(raw: dict[str, Path]) -> None:
+    raw["cnn_stories"].write_bytes(b"<html>Please log in</html>")
+
+
+def bad_bytes(raw: dict[str, Path]) -> None:
+    pack(raw["cnn_stories"], [(f"cnn/stories/{story_name(address(1))}", b"good\nb\xffd\n")])
+
+
+BROKEN = {
+    "a story that is nowhere": (spoil_list, r"all_val.txt: line 9: its story, [0-9a-f]{40}.story, is in none of the"),
+    "nothing left": (empty_list, "all_test.txt: no story for the test split"),
+    "a truncated archive": (cut_archive, "dailymail_stories.tgz: cannot be read to its end"),
+    "no archive": (no_archive, "cnn_stories.tgz: cannot be read to its end"),
+    "not UTF-8": (bad_bytes, r"cnn_stories.tgz: cnn/stories/[0-9a-f]{40}.story: line 2 is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: str, workers: int) -> None:
+    spoil(raw)
+    with pytest.raises(UserError, match=message):
+        build(raw, tmp_path / "corpus", SummarisationCorpus(), workers)
+    assert not (tmp_path / "corpus").exists()
+    assert not list(tmp_path.glob(".corpus*"))

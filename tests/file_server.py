@@ -1,0 +1,115 @@
+"""A server of files for tests of downloads, with the faults that servers have, and sources that name it."""
+
+import hashlib
+import random
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ode_transformer.corpora.sources import Source
+
+CONTENT = random.Random(0).randbytes(100_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
+
+
+@dataclass
+class FileServer:
+    """What is answered, and what has been asked.
+
+    :param files: content by name; every other name is not found
+    :param ranges: whether a part may be asked for
+    :param version: the ETag; none if empty
+    :param cuts: bytes after which the connection of the next answers ends, one after the other; None lets it be whole
+    :param hangs: whether a connection stays open, without a byte, where it would be cut
+    :param types: Content-Type by name
+    :param lengths: whether answers say how long they are
+    :param requests: method, name and the Range header of every request
+    """
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    ranges: bool = True
+    version: str = '"1"'
+    cuts: list[int | None] = field(default_factory=list)
+    hangs: bool = False
+    types: dict[str, str] = field(default_factory=dict)
+    lengths: bool = True
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    port: int = 0
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{name}"
+
+    @property
+    def fetched(self) -> list[tuple[str, str]]:
+        return [(name, asked) for method, name, asked in self.requests if method == "GET"]
+
+
+@contextmanager
+def serving() -> Iterator[FileServer]:
+    server, ended = FileServer(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:  # noqa: N802
+            self.answer(body=False)
+
+        def do_GET(self) -> None:  # noqa: N802
+            self.answer(body=True)
+
+        def answer(self, body: bool) -> None:
+            name, asked = self.path[1:], self.headers.get("Range", "")
+            server.requests.append((self.command, name, asked))
+            if name not in server.files:
+                self.send_error(404)
+                return
+            content, start = server.files[name], 0
+            same = self.headers.get("If-Range", server.version) == server.version
+            if (found := re.fullmatch(r"bytes=(\d+)-", asked)) and server.ranges and same:
+                start = int(found[1])
+                if start >= len(content):
+                    self.send_response(416)
+                    self.send_header("Content-Range", f"bytes */{len(content)}")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                self.send_response(206)
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            else:
+                self.send_response(200)
+            if server.lengths:
+                self.send_header("Content-Length", str(len(content) - start))
+            if server.version:
+                self.send_header("ETag", server.version)
+            if name in server.types:
+                self.send_header("Content-Type", server.types[name])
+            self.end_headers()
+            if body:
+                cut = server.cuts.pop(0) if server.cuts else None
+                self.wfile.write(content[start:] if cut is None else content[start:][:cut])
+                if cut is not None and server.hangs:
+                    ended.wait()
+            self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.port = http.server_port
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        ended.set()
+        http.shutdown()
+        http.server_close()
+
+
+def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
+    """An entry of the catalogue: ``CONTENT`` as a.tgz, at these names of the server."""
+    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
+    urls = [server.url(name) for name in names or ("a.tgz",)]
+    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})

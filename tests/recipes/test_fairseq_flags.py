@@ -1,0 +1,92 @@
+"""fairseq's parsers, asked about single flags and whole command lines."""
+
+import pytest
+
+from ode_transformer.errors import UserError
+from ode_transformer.recipes import fairseq_flags
+
+
+def problem(name: str, value: object, *words: str, program: str = "fairseq-train") -> str | None:
+    return fairseq_flags.problem(fairseq_flags.parser_of(program, words), name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dropout", 0.1),
+        ("lr", 4.94e-4),
+        ("adam-betas", "(0.9, 0.98)"),
+        ("share-all-embeddings", True),
+        ("label-smoothing", 0.0),
+        ("stop-min-lr", -1.0),
+        ("max-update", 50_000),
+        ("seed", 0),
+    ],
+)
+def test_flags_of_a_training(name: str, value: object) -> None:
+    words = ("--arch", "transformer", "--optimizer", "adam", "--criterion", "label_smoothed_cross_entropy")
+    assert problem(name, value, *words) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("droput", 0.1, "fairseq has no such flag here"),
+        ("dropout", 1.5, "1.5 is not a probability in [0, 1)"),
+        ("dropout", -0.1, "-0.1 is not a probability in [0, 1)"),
+        ("dropout", "much", "invalid float value: 'much'"),
+        ("dropout", True, "True: expected a value"),
+        ("share-all-embeddings", 1, "1: expected true or false"),
+        ("max-tokens", 0, "0 is not a whole number from 1 on"),
+        ("max-tokens", 0.5, "invalid int value: '0.5'"),
+        ("max-update", -5, "-5 is not a whole number from 1 on"),
+        ("warmup-updates", -1, "-1 is not a whole number from 0 on"),
+        ("lr", 0.0, "0.0 is not a positive number"),
+        ("ddp-backend", "carrier-pigeon", "invalid choice: 'carrier-pigeon'"),
+    ],
+)
+def test_what_no_training_can_do(name: str, value: object, message: str) -> None:
+    assert str(problem(name, value, "--arch", "transformer", "--lr-scheduler", "inverse_sqrt")).startswith(message)
+
+
+def test_a_word_brings_its_own_flags() -> None:
+    scheme = ("encoder-ode-scheme", "rk4")
+    assert problem(*scheme, "--arch", "ode_transformer_rk2_tiny") is None
+    assert problem(*scheme, "--arch", "transformer") == "fairseq has no such flag here"
+    assert (
+        problem("adam-betas", "(0.9, 0.98)", "--arch", "transformer", "--optimizer", "sgd")
+        == "fairseq has no such flag here"
+    )
+
+
+def test_flags_of_decoding() -> None:
+    assert problem("beam", 0, program="fairseq-generate") == "0 is not a whole number from 1 on"
+    assert problem("lenpen", 2.0, program="fairseq-generate") is None
+    assert problem("lenpen", 1000.0, program="fairseq-generate") is not None
+    assert problem("lr", 0.1, program="fairseq-generate") == "fairseq has no such flag here"
+    assert problem("tokens-per-sample", 512, "--task", "language_modeling", program="fairseq-eval-lm") is None
+
+
+def test_a_whole_command_line() -> None:
+    args = fairseq_flags.parse("fairseq-train", ["data", "--arch", "macaron_tiny", "--lr", "0.1", "--update-freq", "4"])
+    assert (args.data, args.lr, args.update_freq, args.encoder_embed_dim) == ("data", [0.1], [4], 128)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--max-tokens", "many"], "argument --max-tokens: invalid int value: 'many'"),
+        (["--optimizer", "luck"], "argument --optimizer: invalid choice: 'luck'"),
+    ],
+)
+def test_what_fairseq_refuses_is_said_in_its_words_alone(words: list[str], message: str, capsys) -> None:
+    with pytest.raises(UserError) as raised:
+        fairseq_flags.parse("fairseq-train", ["data", "--arch", "transformer", *words])
+    assert str(raised.value).startswith(message)
+    assert not capsys.readouterr().err
+
+
+def test_kinds_decide_which_flags_there_are() -> None:
+    flags = {"lr": 0.1, "arch": "transformer", "optimizer": "adam", "dropout": 0.1}
+    assert fairseq_flags.essential(flags) == ("--arch", "transformer", "--optimizer", "adam")

@@ -1,0 +1,38 @@
+"""Pieces of a corpus: which pairs are left out by their number, and what the text is then called."""
+
+from pathlib import Path
+
+import pytest
+from commands_for_tests import PAIRS
+
+from ode_transformer.recipes.preparation import Data
+from ode_transformer.recipes.recipe import find, read_recipe
+
+
+def data(folder: Path, hold_out: bool) -> Data:
+    """WMT'14 En-De in small: 30 merges; pairs of 1 to 60 pieces are kept, unless one side is 1.2 times as long."""
+    recipe = read_recipe(find("wmt14_en_de"))[0]
+    keep = recipe.corpus.keep.model_copy(update={"ratio": 1.2, "max": 60})
+    corpus = recipe.corpus.model_copy(update={"keep": keep} | ({"hold_out": 9, "valid": []} if hold_out else {}))
+    vocabulary = recipe.vocabulary.model_copy(update={"merges": 30})
+    made = Data(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), folder)
+    made.corpus.mkdir()
+    for split in ("train", "valid", "test"):
+        for side, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
+            (made.corpus / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
+    return made
+
+
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_pieces_choose_from_the_training_text(tmp_path: Path, hold_out: bool) -> None:
+    made = data(tmp_path, hold_out)
+    made._make_pieces(1)
+    lines = {path.name: path.read_text().splitlines() for path in made.pieces.glob("*.*")}
+    both = zip(lines["test.en"], lines["test.de"], strict=True)
+    lengths = [(len(one.split()), len(other.split())) for one, other in both]
+    kept = sum(max(pair) <= 60 and max(pair) <= 1.2 * min(pair) for pair in lengths)
+    assert 0 < kept < len(PAIRS)
+    counts = {split: len(lines[f"{split}.en"]) for split in ("train", "valid", "test")}
+    assert counts == {"train": kept, "valid": kept if hold_out else len(PAIRS), "test": len(PAIRS)}
+    assert lines["test.en"][0].replace("@@ ", "") == PAIRS[0][0]
+    assert made.text == made.pieces

@@ -1,0 +1,295 @@
+"""Every recipe with every architecture: the command that would train, as fairseq reads it, and the model it builds.
+
+Every pair of one task is possible, because all architectures take separate dictionaries as well as a joined one; what
+needs a joined one, --share-all-embeddings, may stand only in a recipe that joins.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from ast import literal_eval
+from collections.abc import Sequence
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
+
+from ode_transformer import commands
+from ode_transformer.models.bare import made_up_dictionary
+from ode_transformer.recipes import fairseq_flags
+from ode_transformer.recipes.architectures import ours
+from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.machine import Machine
+from ode_transformer.recipes.preparation import Data
+from ode_transformer.recipes.recipe import Expected, Recipe, find, names, read_recipe
+
+RECIPES = names()
+BASELINES = {  # fairseq's own
+    "translation": [
+        *("transformer_tiny", "transformer_iwslt_de_en"),
+        *("transformer_wmt_en_de", "transformer_vaswani_wmt_en_de_big"),
+    ],
+    "language_modeling": ["transformer_lm"],
+}
+ONE_GPU = Machine(1, "fp16")
+MACHINES = [Machine(0), *(Machine(gpus, "fp16") for gpus in (1, 2, 3, 4, 8)), Machine(8, "fp16", 2, 1, "host:29500")]
+
+
+@cache
+def recipe_of(name: str) -> Recipe:
+    return read_recipe(find(name))[0]
+
+
+@cache
+def suitable(task: str) -> list[str]:
+    return [*ours(task), *BASELINES[task]]
+
+
+def experiment(
+    name: str,
+    arch: str | None,
+    machine: Machine = ONE_GPU,
+    variant: str | None = None,
+    extra: Sequence[str] = (),
+) -> Experiment:
+    recipe = recipe_of(name).for_arch(arch, variant)
+    return Experiment(recipe, Data(recipe, Path(name)), machine, variant, extra=tuple(extra))
+
+
+def read(made: Experiment) -> Namespace:
+    """The command that trains, as fairseq understands it."""
+    words = list(map(str, made.train_command()))
+    assert words[: words.index("fairseq-train")] == made.machine.launcher()
+    return fairseq_flags.parse("fairseq-train", words[words.index("fairseq-train") + 1 :])
+
+
+def test_all_recipes_and_all_architectures() -> None:
+    assert len(RECIPES) >= 15
+    assert {arch.split("_")[0] for arch in suitable("translation")} == {
+        "ode",
+        "macaron",
+        "dlstm",
+        "reformer",
+        "transformer",
+    }
+
+
+# -- commands -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) -> None:
+    for arch in suitable(recipe_of(name).task):
+        made = experiment(name, arch)
+        recipe, args = made.recipe, read(made)
+        assert args.arch == arch
+        assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == made.batch.tokens
+        assert int(args.max_tokens_valid) >= 1024  # what validation refuses, no model takes
+        # fairseq ends where the rate is not above stop-min-lr, also before the first update.
+        start = args.warmup_init_lr if args.warmup_init_lr >= 0 else 0
+        assert args.stop_min_lr < start < args.lr[0] or (start == 0 and args.stop_min_lr < 0), arch
+        assert args.lr_scheduler == "inverse_sqrt"
+        assert args.warmup_updates < (args.max_update or math.inf)
+        assert args.max_update or args.max_epoch or args.stop_time_hours < math.inf
+        first, second = literal_eval(args.adam_betas)
+        assert 0.8 <= first < second < 1
+        assert not getattr(args, "share_all_embeddings", False) or recipe.vocabulary.joined, arch
+        kept = (args.keep_last_epochs, args.keep_interval_updates)
+        assert recipe.average.best or recipe.average.last in kept
+        for flag, value in recipe.train.items():
+            if isinstance(value, float) and flag != "lr":
+                assert getattr(args, flag.replace("-", "_")) == value, flag
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_tokens_of_an_update_are_the_recipes_on_every_machine(name: str) -> None:
+    for machine in MACHINES:
+        for arch in suitable(recipe_of(name).task):
+            made = experiment(name, arch, machine)
+            batch, most = made.batch, int(made.recipe.train["max-tokens"])
+            assert abs(batch.tokens - made.recipe.tokens_per_update) <= batch.update_freq * batch.processes / 2
+            assert batch.max_tokens <= most
+        args = read(made)
+        assert (args.distributed_world_size, args.cpu, args.fp16) == (
+            machine.processes,
+            not machine.gpus,
+            machine.gpus > 0,
+        )
+        assert (args.max_tokens, args.update_freq) == (batch.max_tokens, [batch.update_freq])
+
+
+# Tokens of an update, learning rate, warm-up, updates, epochs, dropout of residuals; beam, length penalty
+SCHEDULES = [  # Li et al. 2022, Table 8, with the batches of its text
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de", 65_536, 0.002, 16_000, 50_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk4_wmt_en_de_deep", 65_536, 0.002, 16_000, 50_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", 65_536, 0.002, 16_000, 100_000, 0, 0.3, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big_deep", 65_536, 0.002, 16_000, 100_000, 0, 0.3, 4, 0.6),
+    ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de_big", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt16_en_ro", "ode_transformer_rk2_wmt_en_de", 32_768, 0.002, 8_000, 17_000, 0, 0.1, 5, 1.3),
+    ("cnn_dm", "ode_transformer_rk4_wmt_en_de", 131_072, 0.002, 8_000, 50_000, 0, 0.1, 4, 2.0),
+    ("gec_conll14", "ode_transformer_rk4_wmt_en_de", 65_536, 0.0015, 4_000, 15_000, 0, 0.2, 6, 0.6),
+    # Lu et al. 2019 and its scripts
+    ("wmt14_en_de", "macaron_wmt_en_de", 32_768, 0.0015, 8_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "macaron_wmt_en_de_big", 262_144, 0.003, 8_000, 100_000, 0, 0.3, 4, 0.6),
+    ("iwslt14_de_en", "macaron_iwslt_de_en", 4_096, 0.0015, 8_000, 50_000, 0, 0.3, 5, 1.0),
+    # Xu et al. 2020 by way of Vaswani et al. 2017
+    ("wmt14_en_de", "dlstm_wmt_en_de", 25_000, 4.94e-4, 8_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "dlstm_wmt_en_de_big", 25_000, 3.49e-4, 8_000, 300_000, 0, 0.3, 4, 0.6),
+    ("wmt14_en_fr", "dlstm_wmt_en_de_big", 25_000, 3.49e-4, 8_000, 300_000, 0, 0.1, 4, 0.6),
+    ("wmt15_cs_en", "dlstm_wmt_en_de", 25_000, 4.94e-4, 8_000, 100_000, 0, 0.1, 4, 0.6),
+    # Li et al. 2020
+    ("iwslt14_de_en", "reformer_fast_iwslt_de_en", 32_768, 0.0007, 8_000, 50_000, 45, 0.1, 5, 1.0),
+    ("iwslt14_en_de", "reformer_base_iwslt_de_en", 32_768, 0.0007, 8_000, 50_000, 45, 0.1, 5, 1.0),
+    ("nist_zh_en", "reformer_base_nist_zh_en", 32_768, 0.0007, 8_000, 0, 15, 0.1, 5, 1.0),
+    ("nist_zh_en", "reformer_fast_nist_zh_en_scaled", 32_768, 0.0007, 8_000, 0, 15, 0.2, 5, 1.0),
+    # fairseq's own recipe for IWSLT'14; Li et al. 2022 on the Penn Treebank
+    ("iwslt14_de_en", "transformer_iwslt_de_en", 4_096, 0.0005, 4_000, 50_000, 0, 0.3, 5, 1.0),
+    ("ptb", "transformer_lm", 4_096, 0.0007, 2_000, 0, 20, 0.1, None, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "tokens", "rate", "warmup", "updates", "epochs", "dropout", "beam", "penalty"), SCHEDULES
+)
+def test_published_schedules(
+    name: str,
+    arch: str,
+    tokens: int,
+    rate: float,
+    warmup: int,
+    updates: int,
+    epochs: int,
+    dropout: float,
+    beam,
+    penalty,
+) -> None:
+    made = experiment(name, arch, Machine(8, "fp16"))
+    args, generate = read(made), made.recipe.generate
+    assert abs(made.batch.tokens - tokens) <= made.batch.update_freq * 4
+    assert (args.lr, args.warmup_updates, args.dropout) == ([rate], warmup, dropout)
+    assert (args.max_update, args.max_epoch) == (updates, epochs)
+    assert (generate.get("beam"), generate.get("lenpen")) == (beam, penalty)
+
+
+def test_variants_change_what_they_are_for() -> None:
+    for name in RECIPES:
+        for variant, patterns in recipe_of(name).variants.items():
+            arch = recipe_of(name).arch
+            if variant == "readme":  # of the big models
+                arch += "_big"
+            assert patterns
+            both = [experiment(name, arch), experiment(name, arch, variant=variant)]
+            assert both[0].run != both[1].run
+            plain, varied = (vars(read(made)) | made.recipe.generate for made in both)
+            different = {key for key, value in varied.items() if value != plain[key]}
+            assert different > {"save_dir", "tensorboard_logdir"}
+
+
+def test_a_recipes_own_size_is_for_its_default_architecture_alone() -> None:
+    for name in RECIPES:
+        recipe = recipe_of(name)
+        sizes = {flag.replace("-", "_"): value for flag, value in recipe.size.items()}
+        args, own = read(experiment(name, None)), Namespace()
+        assert {key: getattr(args, key) for key in sizes} == sizes
+        if recipe.task == "translation":
+            ARCH_CONFIG_REGISTRY[recipe.arch](own)
+            chosen = read(experiment(name, recipe.arch))
+            assert [getattr(chosen, key) for key in sizes] == [getattr(own, key) for key in sizes]
+
+
+# -- models -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def dictionary(size: int) -> Dictionary:
+    return made_up_dictionary(size)
+
+
+def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseqModel:
+    """The model that the command trains, without memory for it.
+
+    :param sizes: of both dictionaries; without them they are joined if the recipe says so
+    """
+    args = read(made)
+    source, target = map(dictionary, sizes or ((40, 40) if made.recipe.vocabulary.joined else (40, 50)))
+    task = SimpleNamespace(
+        source_dictionary=source, target_dictionary=target, dictionary=source, output_dictionary=target
+    )
+    with torch.device("meta"):
+        if made.recipe.task == "language_modeling":
+            return build_model(convert_namespace_to_omegaconf(args).model, task)
+        return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+
+
+def in_turn() -> list[tuple[str, str]]:
+    """Every architecture once, with the recipes in turn, and so every recipe several times."""
+    turn = cycle(name for name in RECIPES if recipe_of(name).task == "translation")
+    return [(next(turn), arch) for arch in suitable("translation")] + [("ptb", "transformer_lm")]
+
+
+def check(name: str, arch: str) -> None:
+    model = build(experiment(name, arch))
+    joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
+    if model.__class__.__name__ == "TransformerLanguageModel":
+        assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+        return
+    source, target, output = (
+        model.encoder.embed_tokens.weight,
+        model.decoder.embed_tokens.weight,
+        model.decoder.output_projection.weight,
+    )
+    all_shared, tied = train.get("share-all-embeddings", False), train.get("share-decoder-input-output-embed", False)
+    assert (source is target) == all_shared
+    assert (target is output) == (all_shared or tied)
+    assert target.shape[0] == (40 if joined else 50)
+
+
+@pytest.mark.parametrize(("name", "arch"), in_turn())
+def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, arch: str) -> None:
+    check(name, arch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_model_is_built(name: str) -> None:
+    for arch in suitable(recipe_of(name).task):
+        check(name, arch)
+
+
+# The usual preparation of IWSLT'14; of NIST only the rows of all three matrices together are known, from the counts.
+DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (37_534, 37_533)}
+RESULTS = [(name, entry) for name in RECIPES for entry in recipe_of(name).expected]
+
+
+def published(name: str, entry: Expected) -> Experiment:
+    return experiment(name, entry.arch, variant=entry.variant, extra=commands.flags(entry.flags))
+
+
+def title(value: object) -> str:
+    return f"{value.system} {value.arch}" if isinstance(value, Expected) else str(value)
+
+
+@pytest.mark.parametrize(("name", "entry"), [(n, e) for n, e in RESULTS if e.parameters is not None], ids=title)
+def test_published_counts_of_parameters(name: str, entry: Expected) -> None:
+    """As the papers print them: whole millions, the rest cut off."""
+    size = recipe_of(name).counts.get("dictionary", 0)
+    model = build(published(name, entry), DICTIONARIES.get(name, (size, size)))
+    assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_published_system_has_its_command(name: str) -> None:
+    runs = [published(name, entry).run for entry in recipe_of(name).expected]
+    assert len(set(runs)) == len(runs)
+    for entry in recipe_of(name).expected:
+        args = read(published(name, entry))
+        for flag, value in entry.flags.items():
+            assert getattr(args, flag.replace("-", "_")) == value

@@ -1,0 +1,87 @@
+"""Small raw files in the form of CNN/DailyMail's: two archives of stories and three lists of addresses."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ode_transformer.corpora.summarisation_corpus import story_name
+
+PLACES = ["Lyon", "Oslo", "Porto", "Turin", "Ghent", "Kyoto", "Quito", "Perth"]
+PEOPLE = ["The mayor", "A teacher", "The coach", "A nurse", "The pilot", "A farmer", "The judge", "A singer"]
+EVENTS = [
+    "opened the new bridge",
+    "won the final race",
+    "found a lost painting",
+    "closed the old harbour",
+    "planted two hundred trees",
+    "met the foreign minister",
+    "sold the family house",
+    "wrote a book about bees",
+]
+TIMES = ["on Monday", "last week", "in early March", "after a long winter", "before the vote", "during the storm"]
+FILLING = [
+    "The weather had been dry for weeks.",
+    "Nobody was hurt, the police said.",
+    "It cost less than anyone had thought.",
+    'Some neighbours were not amused: "Too loud," said one.',
+    "Trains to the coast were late again.",
+    "A film about it is planned.",
+    "Prices have doubled since 2004.",
+    "The U.S. embassy sent its best wishes.",
+    "Don't expect it to last, experts warn!",
+    "There is a small museum nearby.",
+    "Who will pay for all this?",
+    "The council will meet again in June.",
+    "Tickets are sold at the door.",
+    "Several shops stayed closed.",
+    "Her brother, a baker, was there too.",
+    "It was the third time in ten years.",
+    "The road is open again.",
+    "More than 1,500 people came.",
+]
+SPLITS = {"train": 44, "val": 8, "test": 8}
+EMPTY = 5  # number of the story without an article; it is for training
+
+
+def story(number: int) -> str:
+    """An article whose first lines say what its highlights do; one story has no article."""
+    chance = random.Random(number)
+    place, person, event, time = (chance.choice(words) for words in (PLACES, PEOPLE, EVENTS, TIMES))
+    head = f"{place} (CNN) -- " if number % 2 else ""
+    article = [f"{head}{person} of {place} {event} {time}.", *chance.sample(FILLING, 6), "Photo: the square at noon"]
+    highlights = [f"{person} of {place} {event}", f"It happened {time}"]
+    lines = ([] if number == EMPTY else article) + [line for text in highlights for line in ("@highlight", text)]
+    return "\n\n".join(lines) + "\n"
+
+
+def address(number: int) -> str:
+    return f"http://news.example/{'cnn' if number % 2 else 'mail'}/2009/{number:03d}.html"
+
+
+def pack(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
+    """Writes an archive with these files."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members:
+            information = tarfile.TarInfo(name)
+            information.size = len(data)
+            archive.addfile(information, io.BytesIO(data))
+
+
+def write_raw(folder: Path) -> dict[str, Path]:
+    """Writes the raw files of 60 stories; returns them by their names in the catalogue."""
+    numbers = list(range(sum(SPLITS.values())))
+    files = {name: folder / f"{name}.tgz" for name in ("cnn_stories", "dailymail_stories")}
+    for kind, remainder in (("cnn", 1), ("dailymail", 0)):
+        own = [number for number in numbers if number % 2 == remainder]
+        members = [(f"{kind}/stories/{story_name(address(number))}", story(number).encode()) for number in own]
+        pack(files[f"{kind}_stories"], sorted(members))
+    (folder / "cnn_dm").mkdir()
+    for split, size in SPLITS.items():
+        path = files[f"cnn_dm_{split}_urls"] = folder / "cnn_dm" / f"all_{split}.txt"
+        path.write_text("".join(f"{address(number)}\n" for number in numbers[:size]))
+        numbers = numbers[size:]
+    return files
