@@ -79,7 +79,10 @@ def place(directory: Path, files: dict[str, str], last: str) -> None:
 
 @contextmanager
 def staged(directory: Path) -> Iterator[Path]:
-    """A new folder to write into, which takes the place of ``directory`` once the block has ended without an error."""
+    """A new folder to write into, which takes the place of ``directory`` once the block has ended without an error.
+
+    :raises UserError: it could not be written, for example because the disk is full
+    """
     staging = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
     staging.mkdir(parents=True)
@@ -87,5 +90,9 @@ def staged(directory: Path) -> Iterator[Path]:
         yield staging
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(staging, directory)
+    except OSError as error:
+        if error.filename is not None:  # of another file, or names the one
+            raise
+        raise UserError(f"{directory}: could not be written ({error})") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from importlib import metadata
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
@@ -42,6 +43,11 @@ class Forked:
 
     def __exit__(self, *error: object) -> None:
         self.stdout.close()
+
+
+def inherit() -> None:
+    """Lets a fork of this process use the same server, though that is not its own child."""
+    forkserver._forkserver.ensure_running = lambda: None
 
 
 def carry_out(words: list[str], output: str) -> None:

@@ -86,6 +86,11 @@ def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "read_catalogue", lambda: catalogue)
 
 
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder and what is in it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 class Runner:
     """The scripts' command line for a small recipe and its raw files.
 

@@ -143,6 +143,8 @@ class Experiment:
             commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
             return
         same = self.identity(data)
+        if self.checkpoints.exists():
+            training.require_same(self.run, same)  # before what is recorded of them is given up
         Steps(self.run, data.digest)(
             "train",
             command,

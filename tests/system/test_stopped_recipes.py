@@ -1,0 +1,220 @@
+"""A recipe that is killed anywhere goes on with the same command to the same bytes, and makes anew what has to be."""
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+import torch
+import yaml
+from commands_for_tests import ENVIRONMENT, parameters
+from forked_commands import Forked, inherit, run_quickly
+from recipes_for_tests import Runner, publish, tree
+
+from ode_transformer import commands
+from ode_transformer.corpora.corpus import Splits
+
+NAME = "multi30k_en_de"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    run_quickly(monkeypatch)
+    return Runner(NAME, tmp_path, monkeypatch)
+
+
+def made(folder: Path) -> dict[str, bytes]:
+    """What preparation has made; logs tell the time."""
+    return {name: content for name, content in tree(folder).items() if not name.endswith((".log", ".verified", ".tmp"))}
+
+
+def killed(run: Runner, arrange: Callable[[pytest.MonkeyPatch], object]) -> None:
+    """Prepares in a process that is killed, as was arranged within it."""
+    if (process := os.fork()) == 0:
+        try:
+            inherit()
+            arrange(pytest.MonkeyPatch())
+            run("prepare")
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(function: Callable, moment: int, before: bool) -> Callable:
+    """A function in whose call of this number the process is killed, before or after its work."""
+    calls = 0
+
+    def called(*arguments, **named):
+        nonlocal calls
+        calls += 1
+        if calls == moment and before:
+            die()
+        result = function(*arguments, **named)
+        if calls == moment:
+            die()
+        return result
+
+    return called
+
+
+def amid_binarisation(patch: pytest.MonkeyPatch) -> None:
+    """One file is half there, the others of the target side not at all."""
+
+    class Torn(Forked):
+        def __enter__(self):
+            super().__enter__()
+            folder = Path(self.words[self.words.index("--destdir") + 1])
+            for file in folder.glob("*.de.*"):
+                file.unlink()
+            torn = folder / "train.en-de.en.bin"
+            torn.write_bytes(torn.read_bytes()[:50])
+            die()
+
+    patch.setattr(commands.subprocess, "Popen", Torn)
+
+
+def test_killed_amid_each_step(run: Runner) -> None:
+    assert run("prepare") == 0
+    whole = made(run.data)
+    lines = sum(json.loads(whole["counts.json"]).values())
+    for name, arrange in {
+        "corpus": lambda patch: patch.setattr(Splits, "add", dying(Splits.add, lines // 2, False)),
+        "pieces": lambda patch: patch.setattr(Splits, "add", dying(Splits.add, lines + lines // 2, False)),
+        "binarise": amid_binarisation,
+    }.items():
+        run.output = run.folder / name
+        run.data = run.output / NAME
+        killed(run, arrange)
+        assert made(run.data) != whole
+        assert run("prepare") == 0
+        assert made(run.data) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [True, False])
+def test_killed_at_each_change_of_a_name(run: Runner, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file and folder of a preparation gets its name when it is whole."""
+    changes = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda *names: changes.append(names[1]) or replace(*names))
+    assert run("prepare") == 0
+    monkeypatch.setattr(os, "replace", replace)
+    assert {Path(name).name for name in changes} >= {"corpus", "corpus.done", "pieces", "pieces.done", "binarise.done"}
+    whole = made(run.data)
+    for moment in range(1, len(changes) + 1):
+        run.output = run.folder / str(moment)
+        run.data = run.output / NAME
+        killed(run, lambda patch, moment=moment: patch.setattr(os, "replace", dying(os.replace, moment, before)))
+        assert run("prepare") == 0
+        assert made(run.data) == whole
+
+
+def steps_done(output: str) -> list[str]:
+    """Those that were not left out as done."""
+    return re.findall(r"^== ([\w ]+)$", output, re.MULTILINE)
+
+
+def test_only_what_depends_on_a_change_is_made_anew(run: Runner, monkeypatch, capsys) -> None:
+    def prepared() -> list[str]:
+        assert run("prepare") == 0
+        return steps_done(capsys.readouterr().out)
+
+    def recipe_with(**vocabulary: object) -> None:
+        recipe = yaml.safe_load(run.path.read_text(encoding="utf-8"))
+        recipe["vocabulary"] |= vocabulary
+        run.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
+
+    assert prepared() == ["corpus", "pieces", "binarise"]
+    assert prepared() == []
+    (run.raw / "another.tgz").write_bytes(b"of another recipe")
+    assert prepared() == []
+    recipe_with(merges=200)
+    assert prepared() == ["pieces", "binarise"]
+    assert (run.data / "pieces" / "bpecodes").read_text().count("\n") == 201
+    recipe_with(joined=False)
+    assert prepared() == ["pieces", "binarise"]  # one request has all of the vocabulary
+
+    before = made(run.data)
+    path = run.files["multi30k_test_2016_flickr_de"]
+    text = gzip.decompress(path.read_bytes()).decode()
+    path.write_bytes(gzip.compress(text.replace(".", " !", 1).encode()))
+    assert run("prepare") == 2
+    assert "sha256" in capsys.readouterr().err
+    assert made(run.data) == before
+    publish(run.files, monkeypatch)
+    assert prepared() == ["corpus", "pieces", "binarise"]
+    changed = {name for name, content in made(run.data).items() if before[name] != content}
+    assert {name for name in changed if name.startswith(("corpus", "pieces/"))} == {
+        *("corpus.done", "corpus/test.de", "corpus/raw.test.de", "pieces/test.de"),
+    }
+
+
+def test_a_part_of_the_data_that_is_gone_is_made_anew(run: Runner, capsys) -> None:
+    assert run("prepare") == 0
+    whole = made(run.data)
+    for path in (run.data / "pieces").iterdir():
+        path.unlink()
+    (run.data / "pieces").rmdir()
+    capsys.readouterr()
+    assert run("prepare") == 0
+    assert steps_done(capsys.readouterr().out) == ["pieces"]
+    assert made(run.data) == whole
+
+
+def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    run = Runner("ptb", tmp_path, monkeypatch)
+    assert run("reproduce", "--seeds", "1,2") == 0
+    output = capsys.readouterr().out
+    found = [json.loads(path.read_text()).values() for path in sorted(run.data.glob("*-seed-[12]/scores.json"))]
+    one, two = ([entry["value"] for entry in entries] for entries in found)
+    assert one != two
+    columns = list(zip(one, two, strict=True))
+    rows = {"seed 1": one, "seed 2": two, "mean": map(mean, columns), "standard deviation": map(stdev, columns)}
+    for title, numbers in rows.items():
+        assert f"\n| {title} | {' | '.join(f'{number:.2f}' for number in numbers)} |\n" in output
+    assert run("reproduce", "--seeds", "1,2") == 0
+    assert steps_done(capsys.readouterr().out) == []
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
+    """By the command line in processes of its own."""
+    assert run("prepare") == 0
+    recipe = yaml.safe_load(run.path.read_text(encoding="utf-8"))
+    recipe["train"]["max-update"] = 40
+    run.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
+    command = ["-m", "ode_transformer.recipes.runner", "train", run.path, "--output", run.output, "--gpus", 0]
+    here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    folder = run.data / "ode_transformer_rk2_tiny"
+
+    def start() -> subprocess.Popen[bytes]:
+        words = [sys.executable, *map(str, command)]
+        return subprocess.Popen(words, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
+
+    first = start()
+    while first.poll() is None and not list(folder.glob("checkpoints/checkpoint[0-9]*.pt")):
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL
+    assert start().wait() == 0
+    assert "Loaded checkpoint" in (folder / "train.log").read_text()
+    folder.rename(run.folder / "stopped")
+    assert run("train") == 0
+    resumed, straight = (
+        parameters(place / "checkpoints/checkpoint_last.pt") for place in (run.folder / "stopped", folder)
+    )
+    assert straight.keys() == resumed.keys()
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
