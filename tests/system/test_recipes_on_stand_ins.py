@@ -55,12 +55,16 @@ def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, cap
     assert binarised(run.data) == {split: {lines} for split, lines in counts.items() if split != "left out"}
 
     (folder,) = {path.parent for path in run.data.glob("*/scores.json")}
-    scores = {title: entry["value"] for title, entry in json.loads((folder / "scores.json").read_text()).items()}
+    entries = json.loads((folder / "scores.json").read_text())
+    scores = {title: entry["value"] for title, entry in entries.items()}
     titles = [recipe.score_title(t, split) for split in recipe.sets for entry in recipe.score for t in entry.names]
     assert list(scores) == titles
     assert all(math.isfinite(score) for score in scores.values())
     for title, score in scores.items():
         assert f"\n{title} {score:.2f} (" in printed
+    references = [1 + recipe.corpus.further_references(test) for test in recipe.sets.values() for _ in recipe.score]
+    for number, entry in zip(references, entries.values(), strict=False):
+        assert entry["metric"] != "BLEU" or f"nrefs:{number}|" in entry["signature"]
 
     (table,) = (path.read_text() for path in run.data.glob("*.md"))
     assert printed.endswith(f"\n{table}")
