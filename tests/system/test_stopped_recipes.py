@@ -114,19 +114,27 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [True, False])
-def test_killed_at_each_change_of_a_name(run: Runner, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [(NAME, True), (NAME, False), *((name, True) for name in ("wmt14_en_de", "cnn_dm", "gec_conll14", "ptb"))],
+)
+def test_killed_at_each_change_of_a_name(name: str, before: bool, tmp_path: Path, monkeypatch) -> None:
     """Every file and folder of a preparation gets its name when it is whole."""
+    run_quickly(monkeypatch)
+    run = Runner(name, tmp_path, monkeypatch)
     changes = []
     replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda *names: changes.append(names[1]) or replace(*names))
-    assert run("prepare") == 0
-    monkeypatch.setattr(os, "replace", replace)
-    assert {Path(name).name for name in changes} >= {"corpus", "corpus.done", "pieces", "pieces.done", "binarise.done"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *names: changes.append(Path(names[1]).name) or replace(*names))
+        assert run("prepare") == 0
+    assert set(changes) >= {"raw.json", "corpus", "counts.json", "corpus.done", "binarise.done"}
+    assert ("pieces" in changes) == (run.recipe.vocabulary.model is not None)
     whole = made(run.data)
-    for moment in range(1, len(changes) + 1):
+    for moment, change in enumerate(changes, start=1):
+        if change.endswith(".verified"):
+            continue
         run.output = run.folder / str(moment)
-        run.data = run.output / NAME
+        run.data = run.output / name
         killed(run, lambda patch, moment=moment: patch.setattr(os, "replace", dying(os.replace, moment, before)))
         assert run("prepare") == 0
         assert made(run.data) == whole
