@@ -25,11 +25,8 @@ SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2
 SHORT = {"max-len-a": 0, "max-len-b": 6}  # an untrained model does not find the end of a sentence
 
 
-def small(name: str, folder: Path, **changes: Any) -> Path:
-    """Writes a copy of a recipe whose numbers fit its stand-in; the rest is as it was.
-
-    :param changes: further keys, in place of the recipe's
-    """
+def small(name: str, folder: Path) -> Path:
+    """Writes a copy of a recipe whose numbers fit its stand-in; the rest is as it was."""
     recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))
     stacks = ("encoder", "decoder") if "task" not in recipe else ("decoder",)
     recipe["train"] |= {f"{stack}-{size}": number for stack in stacks for size, number in SIZES.items()}
@@ -47,7 +44,7 @@ def small(name: str, folder: Path, **changes: Any) -> Path:
     recipe["average"] |= {"last": 2} if "last" in recipe["average"] else {}
     recipe["average"] |= {"every": 1} if "every" in recipe["average"] else {}
     path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(recipe | changes, allow_unicode=True), encoding="utf-8")
+    path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
     return path
 
 
@@ -105,6 +102,12 @@ class Runner:
         self.files = write_raw(self.recipe, self.raw)
         self.data = self.output / name
         publish(self.files, monkeypatch)
+
+    def change(self, part: str, **values: Any) -> None:
+        """Other values for keys of a part of the recipe; ``_`` stands for a dash."""
+        recipe = yaml.safe_load(self.path.read_text(encoding="utf-8"))
+        recipe[part] |= {key.replace("_", "-"): value for key, value in values.items()}
+        self.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
 
     def __call__(self, action: str, *words: object) -> int:
         """Exit status of an action."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from forked_commands import run_quickly
 from recipes_for_tests import Runner, publish, tree
 from summarisation_stand_in import pack
@@ -139,9 +138,7 @@ def test_data_of_another_vocabulary(tmp_path: Path, monkeypatch, refused) -> Non
     run = Runner("multi30k_en_de", tmp_path, monkeypatch)
     assert run("prepare") == run("train") == 0
     before = tree(run.output)
-    recipe = yaml.safe_load(run.path.read_text())
-    recipe["vocabulary"]["merges"] = 100
-    run.path.write_text(yaml.safe_dump(recipe))
+    run.change("vocabulary", merges=100)
     for action in ("train", "evaluate"):
         line = refused(run(action))
         assert line.startswith(f"{action}: error: {run.data / 'pieces'}: made for a recipe with another pieces than ")

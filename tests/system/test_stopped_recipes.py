@@ -14,7 +14,6 @@ from statistics import mean, stdev
 
 import pytest
 import torch
-import yaml
 from commands_for_tests import ENVIRONMENT, parameters
 from forked_commands import Forked, inherit, run_quickly
 from recipes_for_tests import Runner, publish, tree
@@ -102,20 +101,40 @@ def test_killed_amid_each_step(run: Runner) -> None:
         assert made(run.data) == whole
 
 
+def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Splits, "add", interrupted)
+        assert run("prepare") == 130
+    assert capsys.readouterr().err == "prepare: interrupted; the same command goes on from here\n"
+    assert set(made(run.data)) == {"raw.json"}
+    assert run("prepare") == 0
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [True, False])
-def test_killed_at_each_change_of_a_name(run: Runner, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [(NAME, True), (NAME, False), *((name, True) for name in ("wmt14_en_de", "cnn_dm", "gec_conll14", "ptb"))],
+)
+def test_killed_at_each_change_of_a_name(name: str, before: bool, tmp_path: Path, monkeypatch) -> None:
     """Every file and folder of a preparation gets its name when it is whole."""
+    run_quickly(monkeypatch)
+    run = Runner(name, tmp_path, monkeypatch)
     changes = []
     replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda *names: changes.append(names[1]) or replace(*names))
-    assert run("prepare") == 0
-    monkeypatch.setattr(os, "replace", replace)
-    assert {Path(name).name for name in changes} >= {"corpus", "corpus.done", "pieces", "pieces.done", "binarise.done"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *names: changes.append(Path(names[1]).name) or replace(*names))
+        assert run("prepare") == 0
+    assert set(changes) >= {"raw.json", "corpus", "counts.json", "corpus.done", "binarise.done"}
+    assert ("pieces" in changes) == (run.recipe.vocabulary.model is not None)
     whole = made(run.data)
-    for moment in range(1, len(changes) + 1):
+    for moment, change in enumerate(changes, start=1):
+        if change.endswith(".verified"):
+            continue
         run.output = run.folder / str(moment)
-        run.data = run.output / NAME
+        run.data = run.output / name
         killed(run, lambda patch, moment=moment: patch.setattr(os, "replace", dying(os.replace, moment, before)))
         assert run("prepare") == 0
         assert made(run.data) == whole
@@ -131,19 +150,14 @@ def test_only_what_depends_on_a_change_is_made_anew(run: Runner, monkeypatch, ca
         assert run("prepare") == 0
         return steps_done(capsys.readouterr().out)
 
-    def recipe_with(**vocabulary: object) -> None:
-        recipe = yaml.safe_load(run.path.read_text(encoding="utf-8"))
-        recipe["vocabulary"] |= vocabulary
-        run.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
-
     assert prepared() == ["corpus", "pieces", "binarise"]
     assert prepared() == []
     (run.raw / "another.tgz").write_bytes(b"of another recipe")
     assert prepared() == []
-    recipe_with(merges=200)
+    run.change("vocabulary", merges=200)
     assert prepared() == ["pieces", "binarise"]
     assert (run.data / "pieces" / "bpecodes").read_text().count("\n") == 201
-    recipe_with(joined=False)
+    run.change("vocabulary", joined=False)
     assert prepared() == ["pieces", "binarise"]  # one request has all of the vocabulary
 
     before = made(run.data)
@@ -173,6 +187,7 @@ def test_a_part_of_the_data_that_is_gone_is_made_anew(run: Runner, capsys) -> No
     assert made(run.data) == whole
 
 
+@pytest.mark.slow
 def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     run_quickly(monkeypatch)
     run = Runner("ptb", tmp_path, monkeypatch)
@@ -193,9 +208,7 @@ def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
 def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
     """By the command line in processes of its own."""
     assert run("prepare") == 0
-    recipe = yaml.safe_load(run.path.read_text(encoding="utf-8"))
-    recipe["train"]["max-update"] = 40
-    run.path.write_text(yaml.safe_dump(recipe, allow_unicode=True), encoding="utf-8")
+    run.change("train", max_update=40)
     command = ["-m", "ode_transformer.recipes.runner", "train", run.path, "--output", run.output, "--gpus", 0]
     here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
     folder = run.data / "ode_transformer_rk2_tiny"
