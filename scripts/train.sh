@@ -16,7 +16,8 @@ usage: bash scripts/train.sh RECIPE [--arch NAME] [--seed S] [--minutes M] [--gp
   --gpus N        of this machine (default: all; 0: the processor). Tokens of an update stay those of the recipe
   --precision     default: fp16 where the GPU has cores for it
   --max-tokens N  that one GPU takes at a time, if the number in the recipe does not fit
-  --nodes N       machines that train together, started by hand; under srun the machines are those of Slurm
+  --nodes N       machines that train together, each started by hand with its --node-rank, and one --output that all
+                  of them see; under srun, one task on each, the machines are those of Slurm
   --output DIR    folder for everything (default: experiments)
   --dry-run       print the command, and run nothing
   --              what follows goes to fairseq-train and overrides the recipe

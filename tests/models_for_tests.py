@@ -60,3 +60,24 @@ def teacher_forced(target: torch.Tensor) -> torch.Tensor:
     shifted[:, 0] = EOS
     shifted[shifted.eq(EOS) & (torch.arange(target.size(1)) > 0)] = PAD
     return shifted
+
+
+RENAMED = {
+    "self_attn.layer_norm": "self_attn_layer_norm",
+    "self_attn.function": "self_attn",
+    "encoder_attn.layer_norm": "encoder_attn_layer_norm",
+    "encoder_attn.function": "encoder_attn",
+    "ffn.layer_norm": "final_layer_norm",
+    "ffn.function.": "",
+}
+
+
+def fairseqs_names(model) -> dict[str, torch.Tensor]:
+    """The state of a model of ours as fairseq's own transformer names it."""
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        for old, new in RENAMED.items():
+            name = name.replace(old, new)
+        if not name.endswith("_extra_state"):  # what the parameters are for, which fairseq does not keep
+            weights[name] = tensor
+    return weights

@@ -160,7 +160,10 @@ def size_of(args: argparse.Namespace) -> Size:
 
     :raises UserError: Eq. 8 cannot describe it
     """
-    if not hasattr(args, "decoder_ffn_embed_dim"):
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
+
+    both = issubclass(ARCH_MODEL_REGISTRY[args.arch], FairseqEncoderDecoderModel)
+    if not both or not hasattr(args, "decoder_ffn_embed_dim"):
         raise UserError(f"--arch {args.arch}: not an architecture with an encoder and a decoder")
     names = [name for name in ("encoder", "decoder") if getattr(args, f"{name}_layers")]
     widths = {(getattr(args, f"{name}_embed_dim"), getattr(args, f"{name}_ffn_embed_dim")) for name in names}

@@ -72,10 +72,7 @@ class Merges(Checked):
     remove: ClassVar[str | None] = "subword_nmt"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learns the merges from the source's and the target's training text.
-
-        :raises UserError: there are not so many to learn
-        """
+        """Learns the merges, or as many as there are, from the source's and the target's training text."""
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
         words: Counter[str] = Counter()
         for text in chosen:

@@ -4,7 +4,8 @@ import ode_transformer.checkpoints  # noqa: F401  (fairseq's own loading needs t
 import ode_transformer.tasks.joint_translation  # noqa: F401
 from ode_transformer.models import dlstm, macaron  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
+from ode_transformer.models.language_model import ODELanguageModel
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 
-__all__ = ["ODEBertModel", "ODETransformerModel", "ReformerModel"]
+__all__ = ["ODEBertModel", "ODELanguageModel", "ODETransformerModel", "ReformerModel"]

@@ -69,11 +69,8 @@ class ODEBertModel(RobertaModel):
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete(args)
-        refuse_task(args, task, reads_one_text=True)
-        for name, off in _NOT_SUPPORTED.items():
-            if getattr(args, name, off) not in (off, None):
-                raise ValueError(f"--{name.replace('_', '-')} is not supported by --arch {args.arch}")
-        check(args, STACKS)
+        refuse_task(args, task, "masked_lm")
+        check(args, STACKS, _NOT_SUPPORTED)
         args.ode_options_saved = True  # as in ODETransformerModel
         return cls(args, ODEBertEncoder(args, task.source_dictionary))
 

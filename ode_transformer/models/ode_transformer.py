@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from fairseq.models import register_model, register_model_architecture
@@ -72,7 +73,7 @@ class ODETransformerModel(TransformerModel):
         """
         args.ode_trained = getattr(args, "ode_options_saved", False)
         complete(args)
-        refuse_task(args, task, reads_one_text=False)
+        refuse_task(args, task, "translation")
         cls.check(args)
         args.ode_options_saved = True  # a checkpoint keeps the options: here it says that they come from one
         return super().build_model(args, task)
@@ -128,14 +129,17 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         parser.add_argument(name, help=extra, **kind)
 
 
-def check(args: argparse.Namespace, stacks: tuple[str, ...] = STACKS) -> None:
+def check(
+    args: argparse.Namespace, stacks: tuple[str, ...] = STACKS, not_supported: Mapping[str, Any] | None = None
+) -> None:
     """Whether the options go together in the stacks that a model has.
 
+    :param not_supported: further options that the model does not carry out, with the value that means "off"
     :raises ValueError: in one line, if they do not
     """
-    for name, off in _NOT_SUPPORTED.items():
+    for name, off in (_NOT_SUPPORTED | dict(not_supported or {})).items():
         if getattr(args, name, off) not in (off, None):
-            raise ValueError(f"--{name.replace('_', '-')} is not supported by ode_transformer architectures")
+            raise ValueError(f"--{name.replace('_', '-')} is not supported by --arch {args.arch}")
     for stack in stacks:
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise ValueError(f"--post-norm and --{stack}-normalize-before contradict each other")

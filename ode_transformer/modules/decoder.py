@@ -16,6 +16,7 @@ from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_patt
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     """Embeds the target's prefix and moves it through the layers by the scheme of the options.
 
+    With ``no_encoder_attn`` it is a language model's: its layers read no encoder's output, and none is given.
     Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
     back on stages of the same number.
     """
@@ -35,12 +36,12 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
-        return build_layer(cfg, "decoder")
+        return build_layer(cfg, "decoder", memory=not no_encoder_attn)
 
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]],
+        encoder_out: dict[str, list[Tensor]] | None,
         incremental_state: dict[str, Any] | None = None,
         full_context_alignment: bool = False,
         alignment_layer: int | None = None,
@@ -49,14 +50,13 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         """Features of the target positions, of the last one alone when decoding step by step.
 
         :param prev_output_tokens: [B, T]
-        :param encoder_out: what the encoder returned
+        :param encoder_out: what the encoder returned; None in a language model
         :param incremental_state: fairseq's decoding cache, updated in place
         :param full_context_alignment: let positions see later ones
         :param alignment_layer: whose attention over the source is returned, the last by default
         :param alignment_heads: average only so many heads
         :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
         """
-        memory = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
         y0 = self._embed(prev_output_tokens, incremental_state)
         keys, queries = prev_output_tokens.size(1), y0.size(1)
         device = prev_output_tokens.device
@@ -69,10 +69,13 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             causal=not full_context_alignment,
             clip=self.cfg.max_relative_positions,
         )
-        source_padding = encoder_out["encoder_padding_mask"]
-        source_pattern = attention_pattern(
-            queries, memory.size(1), device, padding_mask=source_padding[0] if source_padding else None
-        )
+        memory = source_pattern = None
+        if encoder_out is not None:
+            memory = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
+            source_padding = encoder_out["encoder_padding_mask"]
+            source_pattern = attention_pattern(
+                queries, memory.size(1), device, padding_mask=source_padding[0] if source_padding else None
+            )
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         weights: list[Tensor] = []

@@ -45,33 +45,34 @@ def _cross_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Mod
     )
 
 
-# What makes up diffusion and convection in the layers of a stack: name and function of each sub-layer.
-FIELDS: dict[str, dict[str, tuple[tuple[str, Function], ...]]] = {
-    "encoder": {"diffusion": (("self_attn", _self_attention),), "convection": (("ffn", _feed_forward),)},
-    "decoder": {
-        "diffusion": (("self_attn", _self_attention), ("encoder_attn", _cross_attention)),
-        "convection": (("ffn", _feed_forward),),
-    },
+# What makes up diffusion and convection in a layer, without and with a memory to read: name and function of each
+# sub-layer.
+_PLAIN: dict[str, tuple[tuple[str, Function], ...]] = {
+    "diffusion": (("self_attn", _self_attention),),
+    "convection": (("ffn", _feed_forward),),
 }
+FIELDS = {False: _PLAIN, True: _PLAIN | {"diffusion": (*_PLAIN["diffusion"], ("encoder_attn", _cross_attention))}}
 
 
-def sublayers(splitting: Splitting, stack: str) -> dict[str, tuple[Function, float]]:
+def sublayers(splitting: Splitting, memory: bool) -> dict[str, tuple[Function, float]]:
     """The sub-layers of a layer in the order in which they act: name, function, share of a step.
 
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
+
+    :param memory: the layer attends to another stack's output, too
     """
     acting = [field for field, _ in splitting.parts]
     made = {}
     for number, (field, share) in enumerate(splitting.parts):
         half = "" if acting.count(field) == 1 else "_up" if field in acting[:number] else "_down"
-        made |= {name + half: (function, share) for name, function in FIELDS[stack][field]}
+        made |= {name + half: (function, share) for name, function in FIELDS[memory][field]}
     return made
 
 
-def build_layer(cfg: TransformerConfig, stack: str) -> Layer:
-    """One layer of the stack 'encoder' or 'decoder'."""
+def build_layer(cfg: TransformerConfig, stack: str, memory: bool = False) -> Layer:
+    """One layer of the stack 'encoder' or 'decoder', which may read a memory."""
     sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
-    parts = sublayers(SPLITTINGS[choice.splitting], stack)
+    parts = sublayers(SPLITTINGS[choice.splitting], memory)
 
     def sublayer(name: str) -> SubLayer:
         function, share = parts[name]

@@ -186,6 +186,10 @@ def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
         (["--arch", "macaron_tin", "--gradients", "1", "1"], "--arch macaron_tin: no architecture of this name"),
         (["--arch", "transformer_lm", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
         (["--arch", "ode_bert_tiny", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
+        (
+            ["--arch", "ode_transformer_lm_rk2", "--gradients", "1", "1"],
+            "not an architecture with an encoder and a dec",
+        ),
         (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-layers", "x"], "invalid int value"),
         (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-layers", "0"], "at least one layer"),
         (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-ffn-embed-dim", "8"], "equally wide"),

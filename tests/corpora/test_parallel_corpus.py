@@ -71,7 +71,7 @@ def test_pairs_are_left_out_of_the_training_text_alone(raw: Raw) -> None:
 
 @pytest.mark.parametrize(("unit", "held_out"), [("words", [3, 6, 9]), ("pieces", [2, 5, 8])])
 def test_where_pairs_are_held_out(raw: Raw, unit: str, held_out: list[int]) -> None:
-    """Every third of what words choose, as fairseq prepares IWSLT'14; of all, if pieces choose, as WMT'14."""
+    """Every third of those that words choose, as fairseq prepares IWSLT'14; of all, if pieces choose later, as WMT."""
     raw.write("train", [UNEQUAL, *SHORT])
     raw.build(keep=keep(unit), valid=[], hold_out=3)
     assert raw.lines("valid.en") == [f"Ziel {number}" for number in held_out]

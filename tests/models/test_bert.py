@@ -209,9 +209,9 @@ def test_a_task_of_another_kind() -> None:
 @pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])
 def test_tasks_that_read_one_text(kind: type) -> None:
     args = Namespace(arch="any", task="this")
-    refuse_task(args, task_of(kind), reads_one_text=True)
+    refuse_task(args, task_of(kind), "masked_lm")
     with pytest.raises(ValueError, match="--task this does not go with --arch any"):
-        refuse_task(args, task_of(kind), reads_one_text=False)
+        refuse_task(args, task_of(kind), "translation")
 
 
 def test_post_norm_and_recomputed_activations() -> None:

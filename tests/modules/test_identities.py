@@ -2,20 +2,12 @@
 
 import pytest
 import torch
-from models_for_tests import PAD, SMALL, batch, build_model, small_model, teacher_forced
+from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
 from ode_transformer.nn import attention_pattern
 from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
-RENAMED = {
-    "self_attn.layer_norm": "self_attn_layer_norm",
-    "self_attn.function": "self_attn",
-    "encoder_attn.layer_norm": "encoder_attn_layer_norm",
-    "encoder_attn.function": "encoder_attn",
-    "ffn.layer_norm": "final_layer_norm",
-    "ffn.function.": "",
-}
 
 
 def encode(encoder, source) -> torch.Tensor:
@@ -26,17 +18,6 @@ def encode(encoder, source) -> torch.Tensor:
 def trait(module) -> dict[str, torch.Tensor]:
     """What the parameters of a module are trained for: given to parameters of another one on purpose."""
     return {name: tensor for name, tensor in module.state_dict().items() if name.endswith("_extra_state")}
-
-
-def fairseqs_names(model) -> dict[str, torch.Tensor]:
-    """The state of a model of ours as fairseq's own transformer names it."""
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        for old, new in RENAMED.items():
-            name = name.replace(old, new)
-        if not name.endswith("_extra_state"):  # what the parameters are for, which fairseq does not keep
-            weights[name] = tensor
-    return weights
 
 
 STOCK = SMALL | {"encoder_normalize_before": True, "decoder_normalize_before": True}

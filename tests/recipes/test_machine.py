@@ -166,6 +166,7 @@ def test_fairseq_starts_a_process_for_each_gpu_of_one_machine(on, monkeypatch) -
 def test_one_process_needs_no_others(on, machine: Machine, monkeypatch) -> None:
     cfg = distributed(machine, on, {}, monkeypatch)
     assert (cfg.distributed_world_size, cfg.distributed_init_method) == (1, None)
+    assert machine.flags()["cpu"] is (machine.gpus == 0)
 
 
 @pytest.mark.parametrize("slurm", [{}, SLURM])

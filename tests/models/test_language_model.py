@@ -1,0 +1,203 @@
+"""Language models of one stack: counts, what a position sees, decoding step by step, identity with fairseq's own."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+import pytest
+import torch
+from cover_for_tests import pairwise
+from fairseq.models.transformer_lm import base_lm_architecture
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
+from fairseq.tasks.translation import TranslationTask
+from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
+
+from ode_transformer.models import ODELanguageModel, ODETransformerModel
+from ode_transformer.models.bare import bare_model
+from ode_transformer.models.language_model import _NOT_SUPPORTED, STACKS
+from ode_transformer.models.ode_transformer import METHODS, check, complete
+from ode_transformer.models.tasks import refuse_task
+from ode_transformer.nn import FUNCTIONS, HISTORIES, SCHEMES, SCOPES, STAGE_PARAMETERS
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+
+ARCH = "ode_transformer_lm_euler"
+D, K, HEADS = 512, 8, 8
+LAYER = 3_152_384  # 4(d² + d) of an attention, 2df + f + d of a feed-forward network, 4d of two normalisations
+
+
+def language_model(**parts: Any) -> Any:
+    return small_model(**({"arch": ARCH} | parts))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("method", METHODS)
+def test_parameters(method: str, layers: int) -> None:
+    def count(**options: Any) -> int:
+        options |= {"share_decoder_input_output_embed": True, "decoder_layers": layers}
+        model = build_model(f"ode_transformer_lm_{method}", 10_000, **options)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    plain = 10_000 * D + layers * LAYER + 2 * D  # embeddings, tied with the output; layers; the last normalisation
+    history, relative = (layers + 1) ** 2 + layers * 2 * D, layers * (2 * K + 1) * D // HEADS
+    gates = layers * (2 * D + 1) if method == "rk2" else 0
+    assert count() == plain + history + relative + gates
+    assert count(decoder_layer_history="none", max_relative_positions=0) == plain + gates
+
+
+def test_architectures() -> None:
+    for method, options in METHODS.items():
+        args = Namespace(arch=f"ode_transformer_lm_{method}")
+        model = bare_model(args, 30)
+        assert [len(model.decoder.layers), *model.decoder.layers[0]] == [1, "self_attn", "ffn"]
+        assert args.decoder_ode_scheme == options["encoder_ode_scheme"]
+        assert args.ode_coefficients == options.get("ode_coefficients", "tableau")
+        assert (args.decoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads) == (512, 2048, 8)
+        assert args.dropout == args.attention_dropout == args.activation_dropout == 0.1
+        assert args.decoder_normalize_before
+        assert (args.decoder_layer_history, args.max_relative_positions) == ("dlcl", 8)
+        assert model.max_positions() == 1024
+
+
+def test_samples_limit_the_positions_unless_the_user_does() -> None:
+    assert language_model(tokens_per_sample=20).max_positions() == 20
+    assert language_model(tokens_per_sample=20, max_target_positions=30).max_positions() == 30
+
+
+AXES = {
+    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "dlstm"],
+    "ode_coefficients": list(COEFFICIENTS),
+    "ode_share_coefficients": [False, True],
+    "ode_function": FUNCTIONS,
+    "ode_function_scope": SCOPES,
+    "ode_steps": [1, 2],
+    "ode_stage_parameters": STAGE_PARAMETERS,
+    "decoder_layer_history": HISTORIES,
+    "max_relative_positions": [0, 3],
+    "relative_values": [False, True],
+    "post_norm": [False, True],
+    "layer_splitting": list(SPLITTINGS),
+}
+
+
+def allowed(parts: dict[str, Any]) -> bool:
+    args = Namespace(**parts)
+    complete(args)
+    try:
+        check(args, STACKS, _NOT_SUPPORTED)
+    except ValueError:
+        return False
+    return True
+
+
+PARTS = pairwise(AXES, allowed) + [{"decoder_ode_scheme": scheme} for scheme in SCHEMES]
+every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda parts: "-".join(map(str, parts.values())))
+
+
+@torch.no_grad()
+def run(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    return model(tokens, src_lengths=tokens.ne(PAD).sum(1))[0]
+
+
+@every_choice
+def test_no_position_sees_a_later_one_or_padding_or_another_row(parts: dict[str, Any]) -> None:
+    model, tokens = language_model(**parts), teacher_forced(batch([6, 3, 4]))
+    out = run(model, tokens)
+    changed = tokens.clone()
+    changed[:, 2:] = torch.where(changed[:, 2:] == PAD, PAD, 9)
+    later = run(model, changed)
+    assert torch.equal(later[:, :2], out[:, :2])
+    assert not torch.allclose(later[:, 2], out[:, 2])
+    order = torch.tensor([2, 0, 1])
+    torch.testing.assert_close(run(model, tokens[order]), out[order])
+    for row, length in enumerate((6, 3, 4)):
+        torch.testing.assert_close(run(model, tokens[row : row + 1, :length])[0], out[row, :length])
+    left = torch.cat([torch.full((1, 2), PAD), tokens[:1]], dim=1)
+    torch.testing.assert_close(run(model, left)[:, 2:], out[:1])
+
+
+@every_choice
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts: dict[str, Any]) -> None:
+    model, tokens = language_model(**parts), torch.full((3, 1), EOS)
+    generator, incremental_state = torch.Generator().manual_seed(5), {}
+    with torch.no_grad():
+        for _ in range(6):
+            logits = model.decoder(tokens, incremental_state=incremental_state)[0]
+            assert logits.shape == (3, 1, 30)
+            torch.testing.assert_close(logits[:, 0], run(model, tokens)[:, -1])
+            rows = torch.randint(0, 3, (3,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (3, 1), generator=generator)], dim=1)
+
+
+@every_choice
+def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts: dict[str, Any]) -> None:
+    tokens, gradients = teacher_forced(batch([6, 3, 4])), []
+    for recompute in (False, True):
+        model = language_model(checkpoint_activations=recompute, dropout=0.3, **parts).train()
+        torch.manual_seed(7)
+        model(tokens)[0][tokens.ne(PAD)].square().mean().backward()
+        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(recomputed, plain)
+
+
+@pytest.mark.parametrize("more", [{}, {"share_decoder_input_output_embed": True, "no_scale_embedding": True}])
+def test_euler_is_fairseqs_own_language_model(more: dict[str, Any]) -> None:
+    """Pre-norm, the same weights; then step by step, too."""
+    options = {name: value for name, value in SMALL.items() if name.startswith("decoder") or "dropout" in name} | more
+    ours = language_model(decoder_layer_history="none", **more | {"max_relative_positions": 0})
+    args = Namespace(arch="transformer_lm", **options)
+    base_lm_architecture(args)
+    theirs = bare_model(args, 30).double().eval()
+    theirs.load_state_dict(fairseqs_names(ours))
+    tokens = teacher_forced(batch([6, 3, 4]))
+    written = tokens.ne(PAD)
+    torch.testing.assert_close(run(ours, tokens)[written], run(theirs, tokens)[written], rtol=0, atol=1e-5)
+    states: tuple[dict, dict] = {}, {}
+    with torch.no_grad():
+        for length in range(1, 4):
+            out, expected = (
+                model.decoder(tokens[:, :length], incremental_state=state)[0]
+                for model, state in zip((ours, theirs), states, strict=True)
+            )
+            torch.testing.assert_close(out, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ode_coefficients": "gate"}, "--decoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
+        ({"post_norm": True}, "--decoder-ode-scheme euler: post-norm"),
+        ({"decoder_layers": 0}, "--decoder-layers 0: a stack has at least one layer"),
+        ({"decoder_layerdrop": 0.1}, "--decoder-ode-scheme euler: LayerDrop"),
+        ({"decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, f"--dlstm-merge is not supported by --arch {ARCH}"),
+        ({"adaptive_input": True}, f"--adaptive-input is not supported by --arch {ARCH}"),
+        *(({name: True}, f"--{name.replace('_', '-')} is not supp") for name in _NOT_SUPPORTED if "dlstm" not in name),
+        ({"arch": "ode_transformer_lm_rk2", "decoder_ode_scheme": "dlstm"}, "coefficients 'tableau' is all it takes"),
+    ],
+)
+def test_options_that_make_no_model(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        language_model(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("flag", ["--encoder-ode-scheme", "--encoder-layer-history", "--encoder-layers"])
+def test_there_is_no_encoder_to_choose_anything_for(flag: str) -> None:
+    parser = ArgumentParser()
+    ODELanguageModel.add_args(parser)
+    assert parser.parse_known_args([flag, "rk2"])[1] == [flag, "rk2"]
+
+
+def test_tasks() -> None:
+    def task(kind: type) -> Any:
+        return kind.__new__(kind)
+
+    args = Namespace(arch=ARCH, task="this")
+    for kind in (LanguageModelingTask, MultilingualLanguageModelingTask):
+        refuse_task(args, task(kind), "language_modeling")
+        with pytest.raises(ValueError, match=f"--task this does not go with --arch {ARCH}, .* --task translation"):
+            ODETransformerModel.build_model(Namespace(**vars(args)), task(kind))
+    with pytest.raises(ValueError, match=f"--task this does not go with --arch {ARCH}, .* --task language_modeling"):
+        ODELanguageModel.build_model(Namespace(**vars(args)), task(TranslationTask))

@@ -1,0 +1,234 @@
+"""The commands of an experiment, the names of its runs, and what makes it the same training."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ode_transformer.errors import UserError
+from ode_transformer.recipes import experiment as experiments
+from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.machine import Machine
+from ode_transformer.recipes.preparation import Data
+from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.steps import Steps
+
+Words = list[str]
+
+
+def made(name: str, folder: Path = Path("data"), arch: str | None = None, **more: Any) -> Experiment:
+    recipe = read_recipe(find(name))[0].for_arch(arch, more.get("variant"))
+    return Experiment(recipe, Data(recipe, folder), **({"machine": Machine(1, "fp16")} | more))
+
+
+def value(command: list[str | Path], flag: str) -> str:
+    return str(command[command.index(flag) + 1])
+
+
+# -- commands -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags"),
+    [
+        (Machine(0), ["--cpu"]),
+        (Machine(1), []),
+        (Machine(8, "fp16"), ["--fp16"]),
+        (Machine(8, "bf16", 2, 1, "host:1"), ["--bf16"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])
+def test_decoding_takes_one_gpu_however_many_train(name: str, machine: Machine, flags: Words) -> None:
+    command = made(name, machine=machine).decode_command("test")
+    assert value(command, "--distributed-world-size") == "1"
+    assert [flag for flag in ("--cpu", "--fp16", "--bf16") if flag in command] == flags
+
+
+def test_commands_of_a_translation() -> None:
+    run = made("wmt14_en_de")
+    assert [command[0] for command in run.evaluation_commands()] == [
+        *("ode-transformer", "fairseq-generate", "ode-transformer", "ode-transformer")
+    ]
+    average, decode, tokens, raw = run.evaluation_commands()
+    assert (value(average, "--last"), value(average, "--by")) == ("5", "epoch")
+    assert [value(decode, flag) for flag in ("--remove-bpe", "--beam", "--lenpen")] == ["subword_nmt", "4", "0.6"]
+    references = [value(score, "--references") for score in (tokens, raw)]
+    assert references == ["data/corpus/test.de", "data/corpus/raw.test.de"]
+    assert "--compound-split" in tokens
+    assert value(raw, "--detokenize") == "de"
+
+
+def test_commands_of_a_language_model() -> None:
+    run = made("ptb")
+    average, valid, test, *scores = run.evaluation_commands()
+    assert str(average[2]).endswith("checkpoints/checkpoint_best.pt")
+    assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
+    assert valid[0] == "fairseq-eval-lm"
+    assert not {"--remove-bpe", "--source-lang"} & set(valid)
+    assert [value(score, "--eval-lm-log") for score in scores] == [str(run.log_of("valid")), str(run.log_of("test"))]
+
+
+def test_commands_of_a_correction() -> None:
+    assert value(made("gec_conll14").evaluation_commands()[-1], "--gold") == "data/corpus/test.m2"
+
+
+def test_references_of_several_translators(tmp_path: Path) -> None:
+    run = made("nist_zh_en", tmp_path)
+    run.data.corpus.mkdir()
+    for name in ("test.en", "tokens1.test.en", "tokens2.test.en", "tokens1.test1.en"):
+        (run.data.corpus / name).touch()
+    command = run.score_command(run.recipe.score[0], "test")
+    start = command.index("--references") + 1
+    assert [path.name for path in command[start : start + 3]] == ["test.en", "tokens1.test.en", "tokens2.test.en"]
+    assert command[start + 3] == "--json"
+
+
+def test_a_validation_set_out_of_the_training_text_has_its_references_in_the_log() -> None:
+    run = made("iwslt14_de_en")
+    assert "--references" not in run.score_command(run.recipe.score[0], "valid")
+    assert "--references" in run.score_command(run.recipe.score[0], "test")
+
+
+@pytest.mark.parametrize(
+    ("there", "until", "count"),
+    [(range(1, 13), None, 10), (range(1, 13), 4, 4), (range(1, 4), None, 3)],
+)
+def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: int, capsys) -> None:
+    run = made("multi30k_en_de", tmp_path)
+    run.checkpoints.mkdir(parents=True)
+    for number in there:
+        (run.checkpoints / f"checkpoint{number}.pt").touch()
+    assert value(run.average_command(until), "--last") == str(count)
+    assert ("of the 10 epoch checkpoints" in capsys.readouterr().out) == (count < 10)
+
+
+def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
+    run = made("multi30k_en_de", tmp_path)
+    run.checkpoints.mkdir(parents=True)
+    with pytest.raises(UserError, match="no checkpoint of an epoch; train first, or for longer"):
+        run.average_command()
+    (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
+    assert str(run.average_command()[2]).endswith("checkpoint_last.pt")
+
+
+# -- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_runs() -> None:
+    names = [
+        made("iwslt14_de_en").run,
+        made("iwslt14_de_en", arch="macaron_iwslt_de_en").run,
+        made("iwslt14_de_en", variant="released").run,
+        made("iwslt14_de_en", seed=3).run,
+        made("iwslt14_de_en", extra=("--dropout", "0.2")).run,
+    ]
+    assert [path.name for path in names] == [
+        "reformer_fast_iwslt_de_en",
+        "macaron_iwslt_de_en",
+        "reformer_fast_iwslt_de_en-variant-released",
+        "reformer_fast_iwslt_de_en-seed-3",
+        "reformer_fast_iwslt_de_en-dropout-0.2",
+    ]
+
+
+@pytest.mark.parametrize("more", [{"machine": Machine(8, "fp16")}, {"minutes": 5.0}, {"max_tokens": 1000}])
+def test_another_machine_or_more_minutes_are_the_same_run(more: dict[str, Any]) -> None:
+    assert made("iwslt14_de_en", **more).run == made("iwslt14_de_en").run
+
+
+@pytest.fixture
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Words]:
+    """Trains with a stand-in for fairseq that leaves a checkpoint; returns its command."""
+    calls: list[Words] = []
+    checkpoints = made("multi30k_en_de", tmp_path).checkpoints
+
+    def run(command: list[str | Path], log: Path, progress: object = None, append: bool = False) -> None:
+        assert log.parent.is_dir()
+        calls.append([*map(str, command), f"append={append}", log.name])
+        if log.name == "train.log":  # the first machine's processes save
+            checkpoints.mkdir(exist_ok=True)
+
+    monkeypatch.setattr(experiments.commands, "run", run)
+    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
+
+    def start(**more: Any) -> Words:
+        experiment = made("multi30k_en_de", tmp_path, **more)
+        assert experiment.checkpoints == checkpoints
+        calls.clear()
+        experiment.train()
+        return calls[0] if calls else []
+
+    return start
+
+
+def test_a_finished_training_is_not_begun_again(train) -> None:
+    assert train()[-2:] == ["append=False", "train.log"]
+    assert train() == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"machine": Machine(8, "fp16")},
+        {"machine": Machine(0)},
+        {"machine": Machine(8, "bf16", 2, 0, "host:1")},
+        {"minutes": 90.0},
+        {"max_tokens": 512},
+    ],
+)
+def test_another_machine_or_more_minutes_go_on_from_the_checkpoints(train, more: dict[str, Any]) -> None:
+    train()
+    assert train(**more)[-2] == "append=True"
+
+
+def test_another_recipe_is_another_training(train, monkeypatch) -> None:
+    train()
+    recipe = read_recipe(find("multi30k_en_de"))[0]
+    for change in ({"tokens_per_update": 4096}, {"train": recipe.train | {"dropout": 0.2}}):
+        changed = recipe.model_copy(update=change)
+        monkeypatch.setattr("test_experiment.read_recipe", lambda path, changed=changed: (changed, None))
+        with pytest.raises(UserError, match="of a training with other flags or data; remove"):
+            train()
+
+
+def test_other_data_are_another_training(train, monkeypatch) -> None:
+    train()
+    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "other"))
+    with pytest.raises(UserError, match="of a training with other flags or data; remove"):
+        train()
+
+
+def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -> None:
+    second = Machine(8, "fp16", 2, 1, "host:1")
+    command = train(machine=second)
+    assert command[-1] == "train.node1.log"
+    assert not list(tmp_path.rglob("train.begun"))
+    assert train(machine=replace(second, rank=0))[-1] == "train.log"
+
+
+def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
+    run = made("iwslt14_de_en", tmp_path)
+    run.data.corpus.mkdir()
+    for split in ("train", "valid", "test"):
+        (run.data.corpus / f"{split}.de").touch()
+    run.data.pieces.mkdir()
+    (run.data.pieces / "bpecodes").touch()
+    run.checkpoints.mkdir(parents=True)
+    (run.checkpoints / "checkpoint_best.pt").touch()
+    ran: list[str] = []
+
+    def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False) -> None:
+        ran.append(str(command[0]))
+        if "score" in command:
+            progress(json.dumps({"value": 30.0 + len(ran), "detail": "d", "signature": "s"}))
+
+    monkeypatch.setattr(experiments.commands, "run", stand_in)
+    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
+    scores = run.evaluate()
+    assert scores == {"BLEU valid": 33.0, "BLEU test": 35.0}
+    assert json.loads((run.run / "scores.json").read_text()) == scores
+    assert (run.model.parent / "bpecodes").is_file()  # beside the model, for translation
+    assert ran == ["ode-transformer", *["fairseq-generate", "ode-transformer"] * 2]

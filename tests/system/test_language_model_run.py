@@ -1,0 +1,109 @@
+"""A language model from its text to a perplexity and to continuations, by fairseq's own commands."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from commands_for_tests import USER_DIR, lines_of, parameters, run, succeed
+from ptb_stand_in import SENTENCES, sentences
+
+from ode_transformer.cli import main
+
+pytestmark = pytest.mark.slow
+
+SAMPLES = ("--sample-break-mode", "none", "--tokens-per-sample", 32, "--num-workers", 0)
+PREFIX = 3  # words
+
+
+def training(data: Path, save_dir: Path, updates: int) -> tuple[object, ...]:
+    return (
+        *(data, "--user-dir", USER_DIR, "--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", *SAMPLES),
+        *("--decoder-embed-dim", 32, "--decoder-ffn-embed-dim", 48, "--decoder-attention-heads", 2, "--cpu"),
+        *("--share-decoder-input-output-embed", "--optimizer", "adam", "--lr", 0.005, "--seed", 1),
+        *("--batch-size", 4, "--required-batch-size-multiple", 1, "--data-buffer-size", 0),
+        *("--update-epoch-batch-itr", True, "--max-update", updates, "--save-dir", save_dir, "--log-format", "json"),
+    )
+
+
+def evaluated(data: Path, model: Path, log: Path, *options: object) -> float:
+    """The perplexity that fairseq-eval-lm finds for the validation text."""
+    common = (data, "--user-dir", USER_DIR, "--path", model, "--gen-subset", "valid", "--cpu", "--batch-size", 4)
+    done = run("eval-lm", *common, *SAMPLES, "--required-batch-size-multiple", 1, *options)
+    assert done.returncode == 0, done.stderr
+    log.write_text(done.stdout + done.stderr)
+    found = re.search(r"Perplexity: ([\d.]+)", log.read_text())
+    assert found
+    return float(found[1])
+
+
+def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in SENTENCES:
+        (tmp_path / split).write_text("".join(f"{line.strip()}\n" for line in sentences(split)))
+    prefixes = [word for split in SENTENCES for word in (f"--{split}pref", tmp_path / split)]
+    data, saved = tmp_path / "data", tmp_path / "saved"
+    succeed("preprocess", "--only-source", *prefixes, "--destdir", data)
+
+    # Trained at one go, or stopped within the second epoch and resumed: the same model, to the last bit.
+    log = succeed("train", *training(data, saved, 40))
+    for updates in (15, 40):
+        succeed("train", *training(data, tmp_path / "resumed", updates))
+    whole, resumed = (parameters(folder / "checkpoint_last.pt") for folder in (saved, tmp_path / "resumed"))
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
+
+    # The perplexity is that of the training's own validation, also of a checkpoint that was written anew.
+    assert main(["average", str(saved / "checkpoint_last.pt"), "--output", str(tmp_path / "model.pt")]) == 0
+    validations = [json.loads(found) for found in re.findall(r"\{.*\"valid_ppl\".*\}", log)]
+    perplexities = [
+        evaluated(data, model, tmp_path / "eval.log") for model in (saved / "checkpoint_last.pt", tmp_path / "model.pt")
+    ]
+    assert perplexities[0] == perplexities[1] == pytest.approx(float(validations[-1]["valid_ppl"]), abs=0.011)
+    words = len((tmp_path / "valid").read_text().split())
+    assert 1 < perplexities[0] < len((data / "dict.txt").read_text().splitlines())
+    assert math.isfinite(perplexities[0])
+    scoring = ["score", "--metric", "perplexity", "--eval-lm-log", str(tmp_path / "eval.log")]
+    assert main([*scoring, "--references", str(tmp_path / "valid")]) == 0
+    assert f"{words + SENTENCES['valid']} words with the ends of sentence" in capsys.readouterr().out
+
+    # Continuations begin as the text that they continue.
+    search = (
+        "--beam",
+        3,
+        "--prefix-size",
+        PREFIX,
+        "--max-len-b",
+        20,
+        "--batch-size",
+        4,
+        "--required-batch-size-multiple",
+        1,
+    )
+    output = succeed(
+        "generate",
+        *(data, "--user-dir", USER_DIR, "--task", "language_modeling", "--path", tmp_path / "model.pt", "--cpu"),
+        *("--gen-subset", "test", "--sample-break-mode", "complete", "--tokens-per-sample", 1, *search),
+    )
+    texts, continued = lines_of(output, "S"), lines_of(output, "H")
+    assert len(texts) == len(continued) == SENTENCES["test"]  # a sample of whole sentences has at least one
+    for number, (text,) in texts.items():
+        made = continued[number][1].split()
+        assert made[:PREFIX] == text.split()[:PREFIX]
+        assert len(made) > PREFIX
+
+
+def test_options_that_make_no_language_model(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dict.txt").write_text("the 2\n")
+    for options, said in {
+        ("--encoder-ode-scheme", "rk4"): "unrecognized arguments: --encoder-ode-scheme rk4",
+        ("--adaptive-input",): "--adaptive-input is not supported by --arch ode_transformer_lm_rk2",
+        ("--decoder-ode-scheme", "euler"): "--decoder-ode-scheme euler: coefficients 'gate' weigh at least two stages",
+    }.items():
+        done = run("train", *training(tmp_path / "data", tmp_path / "saved", 1), *options)
+        assert done.returncode != 0
+        assert said in done.stderr.rstrip().splitlines()[-1]
+    assert not list((tmp_path / "saved").glob("**/*"))
