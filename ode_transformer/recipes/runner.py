@@ -194,6 +194,16 @@ def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, Scor
     return experiment.evaluate()
 
 
+def grouped(words: Sequence[str]) -> set[tuple[str, ...]]:
+    """Flags with their values, whatever their order."""
+    groups: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return {tuple(group) for group in groups}
+
+
 def beside_published(
     recipe: Recipe, variant: str | None, extra: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
@@ -211,7 +221,8 @@ def beside_published(
         rows.append(["mean", *map(mean, columns)])
         rows.append(["standard deviation", *map(stdev, columns)])
     for entry in recipe.expected:
-        if (entry.arch, entry.variant, commands.flags(entry.flags)) == (recipe.arch, variant, list(extra)):
+        system = entry.arch, entry.variant, grouped(commands.flags(entry.flags))
+        if system == (recipe.arch, variant, grouped(extra)):
             rows.append([f"{entry.table}: {entry.system}", *(entry.scores.get(title) for title in titles)])
     cells = [[f"{c:.2f}" if isinstance(c, float) else "" if c is None else c for c in row] for row in rows]
     lines = [f"| {recipe.title} | {' | '.join(titles)} |", "|---" + "|---:" * len(titles) + "|"]

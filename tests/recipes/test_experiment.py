@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.recipes import experiment as experiments
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.recipes.training import BEGUN
 from ode_transformer.steps import Steps
 
 Words = list[str]
@@ -63,27 +65,24 @@ def test_commands_of_a_translation() -> None:
 
 def test_commands_of_a_language_model() -> None:
     run = made("ptb")
-    average, valid, test, *scores = run.evaluation_commands()
+    average, valid, score_valid, test, score_test = run.evaluation_commands()
     assert str(average[2]).endswith("checkpoints/checkpoint_best.pt")
     assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
     assert valid[0] == "fairseq-eval-lm"
     assert not {"--remove-bpe", "--source-lang"} & set(valid)
-    assert [value(score, "--eval-lm-log") for score in scores] == [str(run.log_of("valid")), str(run.log_of("test"))]
+    assert value(score_valid, "--eval-lm-log") == str(run.log_of("valid"))
+    assert value(score_test, "--references") == "data/corpus/test.txt"
 
 
 def test_commands_of_a_correction() -> None:
     assert value(made("gec_conll14").evaluation_commands()[-1], "--gold") == "data/corpus/test.m2"
 
 
-def test_references_of_several_translators(tmp_path: Path) -> None:
-    run = made("nist_zh_en", tmp_path)
-    run.data.corpus.mkdir()
-    for name in ("test.en", "tokens1.test.en", "tokens2.test.en", "tokens1.test1.en"):
-        (run.data.corpus / name).touch()
+def test_references_of_several_translators() -> None:
+    run = made("nist_zh_en")
     command = run.score_command(run.recipe.score[0], "test")
     start = command.index("--references") + 1
-    assert [path.name for path in command[start : start + 3]] == ["test.en", "tokens1.test.en", "tokens2.test.en"]
-    assert command[start + 3] == "--json"
+    assert [Path(path).name for path in command[start:-1]] == ["test.en", *(f"tokens{n}.test.en" for n in (1, 2, 3))]
 
 
 def test_a_validation_set_out_of_the_training_text_has_its_references_in_the_log() -> None:
@@ -223,12 +222,15 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False) -> None:
         ran.append(str(command[0]))
         if "score" in command:
-            progress(json.dumps({"value": 30.0 + len(ran), "detail": "d", "signature": "s"}))
+            score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
+            progress(json.dumps(score))
 
     monkeypatch.setattr(experiments.commands, "run", stand_in)
     monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
+    (run.run / BEGUN).write_text(run.identity(run.data.prepared()))
     scores = run.evaluate()
-    assert scores == {"BLEU valid": 33.0, "BLEU test": 35.0}
-    assert json.loads((run.run / "scores.json").read_text()) == scores
+    assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 33.0, "BLEU test": 35.0}
+    written = json.loads((run.run / "scores.json").read_text())
+    assert {title: Score(**entry) for title, entry in written.items()} == scores
     assert (run.model.parent / "bpecodes").is_file()  # beside the model, for translation
     assert ran == ["ode-transformer", *["fairseq-generate", "ode-transformer"] * 2]

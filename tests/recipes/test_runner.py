@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.recipes import recipe, runner
 from ode_transformer.recipes.recipe import find, read_recipe
 
@@ -45,7 +46,7 @@ def value(command: list[str], flag: str) -> str:
     ("words", "message"),
     [
         (["train", "multi31k"], "train: error: multi31k: no such recipe; there are cnn_dm, gec_conll14"),
-        (["train", "sources"], "train: error: sources: no such recipe"),  # in the same folder, but none
+        (["train", "sources"], "train: error: sources: the catalogue of raw files; recipes are"),
         (["prepare", "none.yaml"], "prepare: error: none.yaml: no such recipe"),
         (
             ["train", "multi30k_en_de", "--arch", "nobody"],
@@ -75,7 +76,7 @@ def value(command: list[str], flag: str) -> str:
         (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; scripts/prepare.sh makes it"),
         (
             ["evaluate", "ptb"],
-            "experiments/ptb/transformer_lm/checkpoints: not there; scripts/train.sh",
+            "experiments/ptb/ode_transformer_lm_rk2/checkpoints: not there; scripts/train.sh",
         ),
     ],
 )
@@ -94,8 +95,8 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
         ("  beam: 5", "  lr: 0.1", "generate.lr: fairseq has no such flag here"),
         ("arch: ode_transformer_rk2_tiny", "arch: ode_tiny", "arch ode_tiny: no architecture for translation"),
         ("arch: ode", "colour: red\narch: ode", "colour: unknown key; known are arch, architectures"),
-        ("counts:", "architectures: {mac: {}}\ncounts:", "architectures.mac: no architecture for translation has such"),
-        ("counts:", "architectures: {mac*: {train: {lr: 0}}}\ncounts:", "architectures.mac*.train.lr: 0 is not a posi"),
+        ('  "reformer*"', '  mac: {}\n  "reformer*"', "architectures.mac: no architecture for translation has such"),
+        ('  "reformer*"', '  mac*: {train: {lr: 0}}\n  "reformer*"', "architectures.mac*.train.lr: 0 is not a posi"),
         ("counts:", "variants: {v: {mac*: {train: {x: 0}}}}\ncounts:", "variants.v.mac*.train.x: fairseq has no such"),
         ("counts:", "size: {encoder-layers: many}\ncounts:", "size.encoder-layers: invalid int value: 'many'"),
     ],
@@ -117,9 +118,8 @@ def test_every_recipe_can_be_rehearsed(capsys) -> None:
     for name in recipe.names():
         programs = [command[0] for command in printed(capsys, "reproduce", name)]
         own, tests = read_recipe(find(name))[0], len(read_recipe(find(name))[0].sets)
-        scores = tests * len(own.score)
         assert programs[:3] == ["fairseq-preprocess", "fairseq-train", "ode-transformer"]
-        assert programs[3:] == [own.decoder] * tests + ["ode-transformer"] * scores
+        assert programs[3:] == [own.decoder, *["ode-transformer"] * len(own.score)] * tests
 
 
 def test_seeds_are_trainings_of_their_own(capsys) -> None:
@@ -175,9 +175,23 @@ def test_slurms_machines_train_and_do_nothing_else(capsys, monkeypatch) -> None:
     assert line == "reproduce: error: Slurm has started this on 2 machines: only training takes several"
 
 
+def bleu(value: float) -> dict[str, Score]:
+    return {"BLEU": Score("BLEU", value, "signature", "detail", 1000)}
+
+
+def test_flags_of_published_results_have_no_order() -> None:
+    own = read_recipe(find("ptb"))[0].for_arch("ode_transformer_lm_rk2")
+    titles = {f"Perplexity {split}": bleu(120.0)["BLEU"] for split in ("valid", "test")}
+    for extra in (
+        ["--decoder-layers", "2", "--ode-coefficients", "ones"],
+        ["--ode-coefficients", "ones", "--decoder-layers", "2"],
+    ):
+        assert "| 123.90 |" in runner.beside_published(own, None, extra, {None: titles})
+
+
 def test_results_beside_the_published_ones() -> None:
     own = read_recipe(find("multi30k_en_de"))[0].for_arch("transformer_tiny")
-    table = runner.beside_published(own, None, [], {1: {"BLEU": 40.0}, 2: {"BLEU": 42.0}})
+    table = runner.beside_published(own, None, [], {1: bleu(40.0), 2: bleu(42.0)})
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]] == [
         ["seed 1", "40.00"],
         ["seed 2", "42.00"],
@@ -186,4 +200,4 @@ def test_results_beside_the_published_ones() -> None:
         ["Wu et al. 2021: Transformer-Tiny, text only", "41.02"],
     ]
     # Other flags are not the published system.
-    assert "Wu et al." not in runner.beside_published(own, None, ["--dropout", "0.2"], {None: {"BLEU": 40.0}})
+    assert "Wu et al." not in runner.beside_published(own, None, ["--dropout", "0.2"], {None: bleu(40.0)})
