@@ -40,6 +40,8 @@ setup(
         "sacrebleu",
         "subword-nmt",  # fairseq's --bpe subword_nmt, which the papers' data sets use
         "PyYAML",
+        "joblib",
+        "regex",
         "pydantic",  # recipes are checked as they are read
         "sacremoses",
         "rouge-score",

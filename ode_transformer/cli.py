@@ -16,7 +16,7 @@ COMMANDS = {
     "average": ("ode_transformer.evaluation.averaging", "average the parameters of several checkpoints"),
     "score": (
         "ode_transformer.evaluation.scores",
-        "BLEU, chrF, ROUGE, perplexity, phoneme and word error rate of a system's output",
+        "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
     ),
     "translate": ("ode_transformer.evaluation.translate", "translate text, line by line"),
     "coefficients": ("ode_transformer.analysis.coefficients", "the stage weights of a trained model, layer by layer"),

@@ -10,6 +10,8 @@ from joblib import Parallel, delayed
 
 from ode_transformer.progress import Pace
 
+CHUNKS_AT_ONCE = 8  # for each worker
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -30,11 +32,13 @@ def by_chunks(
     """
     rest, pace, done = iter(items), Pace(what), 0
     chunks = iter(lambda: list(islice(rest, size)), [])
-    work = (delayed(_counted)(function, chunk) for chunk in chunks)
-    for count, results in Parallel(n_jobs=workers, return_as="generator")(work):
-        yield from results
-        done += count
-        pace.tell(done)
+    with Parallel(n_jobs=workers) as pool:
+        # A wave at a time: the text may be larger than memory, and its consumer slower than the workers.
+        while wave := list(islice(chunks, CHUNKS_AT_ONCE * workers)):
+            for count, results in pool(delayed(_counted)(function, chunk) for chunk in wave):
+                yield from results
+                done += count
+                pace.tell(done)
 
 
 def _counted(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:

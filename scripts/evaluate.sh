@@ -5,11 +5,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 usage() {
     cat <<'HELP'
-usage: bash scripts/evaluate.sh RECIPE [--arch NAME] [--seed S] [--average N] [--gpus N] [--precision fp32|fp16|bf16]
+usage: bash scripts/evaluate.sh RECIPE [--arch NAME] [--variant NAME] [--seed S] [--average N] [--gpus N] [--precision fp32|fp16|bf16]
                                 [--output DIR] [--dry-run] [-- FLAGS OF fairseq-train]
 
   RECIPE          a data set of configs/
-  --arch, --seed  of the training, and what followed -- there: together they name its folder
+  --arch, --variant, --seed    of the training, and what followed -- there: together they name its folder
   --average N     so many of the last checkpoints instead of those of the recipe
   --gpus, --precision    to decode on (default: all GPUs, in fp16 where they have cores for it)
   --output DIR    folder for everything (default: experiments)

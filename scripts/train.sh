@@ -5,12 +5,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 usage() {
     cat <<'HELP'
-usage: bash scripts/train.sh RECIPE [--arch NAME] [--seed S] [--minutes M] [--gpus N] [--precision fp32|fp16|bf16]
+usage: bash scripts/train.sh RECIPE [--arch NAME] [--variant NAME] [--seed S] [--minutes M] [--gpus N] [--precision fp32|fp16|bf16]
                              [--max-tokens N] [--nodes N --node-rank R --master HOST:PORT] [--output DIR] [--dry-run]
                              [-- FLAGS OF fairseq-train]
 
   RECIPE          a data set of configs/, prepared by scripts/prepare.sh
   --arch NAME     registered architecture (default: the one of the recipe)
+  --variant NAME  of the recipe, where a paper and its code differ
   --seed S        of the training
   --minutes M     stop after these; more of them go on from there
   --gpus N        of this machine (default: all; 0: the processor). Tokens of an update stay those of the recipe

@@ -10,7 +10,7 @@ from typing import Self, TextIO
 
 from pydantic import model_validator
 
-from ode_transformer.corpora.download import obtain
+from ode_transformer.corpora.download import fingerprint, obtain
 from ode_transformer.corpora.sources import read_catalogue
 from ode_transformer.schema import Checked
 
@@ -53,6 +53,14 @@ class CorpusKind(Checked):
         :raises UserError: one is missing, or not what it should be
         """
         return obtain(self.sources, read_catalogue(), raw, folder)
+
+    def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
+        """What tells raw files from others of the same names: name and checksum, or size and time of change.
+
+        :param folder: of downloads, with the records of checksums
+        """
+        catalogue = read_catalogue()
+        return [[name, *fingerprint(path, catalogue[name], folder)] for name, path in sorted(files.items())]
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """Makes the corpus folder, whole or not at all; returns how many lines each split has.

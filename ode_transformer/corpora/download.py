@@ -48,6 +48,16 @@ def obtain(names: Iterable[str], catalogue: Mapping[str, Source], raw: Path | No
     return paths
 
 
+def fingerprint(path: Path, source: Source, folder: Path) -> list[object]:
+    """The checksum of a file if it has been verified, else its size and time of change."""
+    record = _recorded(source, folder)
+    checksum = record.get("checksum")
+    if checksum and record == _state(path, tuple(checksum)):
+        return list(checksum)
+    known = path.stat()
+    return [known.st_size, known.st_mtime_ns]
+
+
 def forget(source: Source, folder: Path) -> None:
     """Removes a download, and what is known of it, so that it is fetched anew."""
     (folder / source.file).unlink(missing_ok=True)
@@ -68,11 +78,10 @@ def _given(sources: Mapping[str, Source], raw: Path) -> dict[str, Path]:
 
 
 def lies_in(raw: Path, source: Source) -> Path | None:
-    """Where a source is in a user's folder: compressed by gzip or not, in a folder of its own or not."""
+    """Where a source is in a user's folder, compressed by gzip or not."""
     file = source.file
     twin = file.removesuffix(".gz") if file.endswith(".gz") else f"{file}.gz"
-    names = (file, twin, Path(file).name, Path(twin).name)
-    return next((raw / name for name in names if (raw / name).is_file()), None)
+    return next((raw / name for name in (file, twin) if (raw / name).is_file()), None)
 
 
 def _is_right(source: Source, folder: Path) -> bool:

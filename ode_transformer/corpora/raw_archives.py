@@ -36,6 +36,10 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except _BROKEN as error:
         raise UserError(f"{path}: cannot be read to its end: {error}") from error
+    except OSError as error:  # of bz2, which has no error of its own; those of the system name a file
+        if error.filename is not None or error.errno is not None:
+            raise
+        raise UserError(f"{path}: cannot be read to its end: {error}") from error
 
 
 def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]]]:

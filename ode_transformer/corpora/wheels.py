@@ -38,6 +38,10 @@ class WheelCorpus(CorpusKind):
         Steps(folder)(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
         return {"wheels": wheels}
 
+    def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
+        """Names and sizes of the wheels, whose versions are in their names."""
+        return [[path.name, path.stat().st_size] for path in sorted(files["wheels"].glob("*.whl"))]
+
 
 def download(requirements: Path, wheels: Path) -> None:
     """

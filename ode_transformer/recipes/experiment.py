@@ -88,7 +88,7 @@ class Experiment:
 
     @property
     def described_batch(self) -> str:
-        own = {"--max-tokens", "--update-freq", "--batch-size"} & set(self.extra)
+        own = {"--max-tokens", "--update-freq", "--batch-size"} & {word.partition("=")[0] for word in self.extra}
         return f"batches as {', '.join(sorted(own))} after -- makes them" if own else str(self.batch)
 
     def train_options(self) -> dict[str, Any]:
@@ -124,8 +124,8 @@ class Experiment:
         :param data: the steps that made them
         """
         flags = self.train_options()
-        passing = {"stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"}
-        passing |= {"keep-last-epochs", "keep-interval-updates"}
+        passing = {"user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"}
+        passing |= {"no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"}
         for name in passing | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)
         return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.extra])
@@ -143,14 +143,20 @@ class Experiment:
             commands.run(command, self.run / f"train.node{self.machine.rank}.log", progress)
             return
         same = self.identity(data)
-        if self.checkpoints.exists():
+        if training.has_begun(self.checkpoints):
             training.require_same(self.run, same)  # before what is recorded of them is given up
         Steps(self.run, data.digest)(
             "train",
-            command,
+            [same, self.train_options()["stop-time-hours"]],
             self.checkpoints,
-            lambda: training.train(command, self.run, self.checkpoints, same, progress),
+            lambda: training.train(command, self.run, self.checkpoints, same, progress, self._updates(command)),
         )
+
+    @staticmethod
+    def _updates(command: list[str | Path]) -> int | None:
+        """Where the training ends, if it ends by updates."""
+        places = [place for place, word in enumerate(command) if word == "--max-update"]
+        return int(command[places[-1] + 1]) if places else None
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ PRECISIONS = ("fp32", "fp16", "bf16")
 FP16_SINCE = (7, 0)
 BF16_SINCE = (8, 0)
 SLURM_PORT = 12355
-# fairseq refuses sentences that are longer than what one process takes at a time.
+# Of a process at a time: longer sentences are left out of training.
 FEWEST_TOKENS = 250
 
 
@@ -87,6 +87,7 @@ def detect(
     rank: int = 0,
     master: str | None = None,
     tokens: int | None = None,
+    longest: int = FEWEST_TOKENS,
     pretend: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Machine:
@@ -95,6 +96,7 @@ def detect(
     :param gpus: fewer than there are, or 0
     :param precision: instead of fp16 where all GPUs have cores for it, else fp32
     :param tokens: of an update; so few are not divided over all the GPUs
+    :param longest: sentence or sample that has to fit into a process: fairseq leaves longer ones out
     :param pretend: it need not be this machine: nothing will run
     :param environment: in which Slurm says how many nodes it has started
     :raises UserError: it does not have what is asked for
@@ -131,7 +133,7 @@ def detect(
         raise UserError(f"--precision {precision}: on the processor fairseq trains in fp32 only")
     if precision == "bf16" and oldest < BF16_SINCE:
         raise UserError(f"--precision bf16: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for it")
-    if tokens is not None and count * nodes > (fitting := max(1, tokens // FEWEST_TOKENS)):
+    if tokens is not None and count * nodes > (fitting := max(1, tokens // longest)):
         if by_slurm:
             raise UserError(f"{count * nodes} GPUs: an update has {tokens:,} tokens, too few; ask Slurm for {fitting}")
         count = max(1, fitting // nodes)

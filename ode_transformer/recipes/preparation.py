@@ -63,9 +63,11 @@ class Data:
         :param workers: processes for what is slow
         :raises UserError: a raw file is missing or wrong, or a command failed
         """
+        if raw is None and (done := self._all_done()):
+            return done  # even if the raw files are there no more
         files = self.recipe.corpus.obtain(raw, downloads)
         self.folder.mkdir(parents=True, exist_ok=True)
-        described = [[name, path.name, *_state_of(path)] for name, path in sorted(files.items())]
+        described = self.recipe.corpus.describe(files, downloads)
         write_text(self._described, json.dumps(described))
         make = {
             "corpus": lambda: self._make_corpus(files, workers),
@@ -93,6 +95,14 @@ class Data:
                 )
             steps.pass_over(name, request)
         return steps
+
+    def _all_done(self) -> Steps | None:
+        try:
+            done = self.prepared()
+        except UserError:
+            return None
+        done.say(f"{self.folder}: prepared already")
+        return done
 
     @property
     def _described(self) -> Path:
@@ -182,9 +192,3 @@ class Data:
                 beside = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
             lines.append(f"  {name:<12}{count:>12,}{beside}")
         return "\n".join([f"{self.folder}:", *lines])
-
-
-def _state_of(path: Path) -> list[int]:
-    """Changes if a file, or a file of a folder, is changed."""
-    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-    return [number for file in files for number in (file.stat().st_size, file.stat().st_mtime_ns)]

@@ -28,6 +28,7 @@ from ode_transformer.recipes.experiment import PACKAGE, Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.recipes.runner import check_command
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def parse(argv: Sequence[str] | None) -> Request:
     data = Data(recipe, args.output / "-".join(recipe.corpus.languages))
     found = machine.detect(tokens=recipe.tokens_per_update)
     experiment = Experiment(recipe, data, found, minutes=minutes, extra=tuple(extra))
+    check_command(experiment)
     return Request(experiment, args.output, args.wheels, measure_at)
 
 

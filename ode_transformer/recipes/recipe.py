@@ -224,6 +224,10 @@ def read_recipe(path: Path) -> tuple[Recipe, Document]:
         if unknown := sorted(set(entry.scores) - set(titles)):
             key = ("expected", number, "scores", unknown[0])
             raise document.error(key, f"no score has this name; there are {', '.join(titles)}")
+    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in recipe.score):
+        raise document.error(
+            ("score_valid",), "the references of the validation set are tokens: no score against others"
+        )
     if "max-tokens" not in recipe.train:
         raise document.error(("train",), "max-tokens is missing: what one GPU takes at a time")
     return recipe, document

@@ -91,7 +91,8 @@ def check_arch(arch: str, task: str, place: str) -> None:
 
 # Flags of fairseq-train that the runner itself sets, so that no recipe does.
 RUNNERS = {"user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"}
-RUNNERS |= {"stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16"}
+RUNNERS |= {"stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16", "max-tokens-valid"}
+RUNNERS |= {"path", "gen-subset", "remove-bpe", "required-batch-size-multiple"}
 # Those of them that nobody may override, because evaluation counts on them.
 FIXED = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
 
@@ -141,6 +142,7 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
         given.get("node_rank", 0),
         given.get("master"),
         recipe.tokens_per_update,
+        max(machine.FEWEST_TOKENS, int(recipe.train.get("tokens-per-sample", 0))),
         args.dry_run,
     )
     if found.nodes > 1 and "nodes" not in given:

@@ -52,7 +52,7 @@ def train(
     :param updates: where training ends; fairseq, when it goes on from there, would make one more
     :raises UserError: there are checkpoints of another training, which may have taken days
     """
-    resume = checkpoints.exists()
+    resume = has_begun(checkpoints)
     if resume:
         require_same(run, same)
     write_text(run / BEGUN, same)
@@ -61,13 +61,18 @@ def train(
         commands.run(command, run / "train.log", progress, append=resume)
 
 
+def has_begun(checkpoints: Path) -> bool:
+    """Whether something has been saved; fairseq makes the folder before the first update."""
+    return any(checkpoints.glob("*.pt"))
+
+
 def require_same(run: Path, same: str) -> None:
     """
     :raises UserError: the checkpoints of a run are of another training
     """
     begun = run / BEGUN
     if not begun.exists() or begun.read_text() != same:
-        raise UserError(f"{run}: of a training with other flags or data; remove it to train anew")
+        raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
 
 
 def mended(checkpoints: Path) -> int:

@@ -52,10 +52,16 @@ def test_architecture_and_scheme(words: list[str], arch: str, flags: tuple[str, 
 
 
 def test_many_flags_give_folders_of_short_and_different_names() -> None:
-    flags = [word for number in range(60) for word in (f"--flag-{number}", "1")]
+    flags = [word for number in range(60) for word in ("--dropout", f"0.{number}")]
     names = {request("--", *flags, "--seed", str(seed)).experiment.run.name for seed in (1, 2)}
     assert len(names) == 2
     assert all(len(name) < 120 for name in names)
+
+
+@pytest.mark.parametrize("flags", [["--no-such-flag", "1"], ["--save-dir", "here"]])
+def test_flags_that_training_cannot_have(flags: list[str]) -> None:
+    with pytest.raises(UserError, match=flags[0]):
+        request("--", *flags)
 
 
 def test_measure_at_sets_the_minutes() -> None:

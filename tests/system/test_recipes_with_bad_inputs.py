@@ -148,7 +148,7 @@ def test_data_of_another_vocabulary(tmp_path: Path, monkeypatch, refused) -> Non
     folder = run.data / "ode_transformer_rk2_tiny"
     for action in ("train", "evaluate"):
         line = refused(run(action))
-        assert line.startswith(f"{action}: error: {folder}: of a training with other flags or data; ")
+        assert line.startswith(f"{action}: error: {folder}: of a training with other flags or data, ")
         assert tree(run.output) == before
     shutil.rmtree(folder)
     assert run("train") == run("evaluate") == 0
