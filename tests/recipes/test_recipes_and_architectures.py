@@ -253,7 +253,7 @@ def in_turn() -> list[tuple[str, str]]:
 def check(name: str, arch: str) -> None:
     model = build(experiment(name, arch))
     joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
-    if model.__class__.__name__ == "TransformerLanguageModel":
+    if not hasattr(model, "encoder"):  # a language model
         assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
         return
     source, target, output = (
