@@ -186,7 +186,9 @@ class Experiment:
         there = [number for number in numbered_checkpoints(self.checkpoints, average.by) if number <= (until or number)]
         if not there and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
-        if len(there) < average.last:
+        if not there:
+            print(f"{self.checkpoints}: none of an {average.by} yet: the last checkpoint stands alone")
+        elif len(there) < average.last:
             print(f"{self.checkpoints}: {len(there)} of the {average.last} {average.by} checkpoints to be averaged")
         return min(len(there), average.last)
 
