@@ -117,3 +117,11 @@ def test_glue_has_a_script_of_its_own() -> None:
 def test_a_recipe_that_is_not_there(name: str) -> None:
     with pytest.raises(UserError, match=f"{name}: no such recipe; there are cnn_dm, gec_conll14, .*, or the path"):
         find(name)
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_cuts_the_source_in_training_cuts_it_in_decoding(name: str) -> None:
+    """fairseq reads these flags from each command line, not from a checkpoint, and refuses what is too long."""
+    recipe, _ = read_recipe(find(name))
+    for flag in ("truncate-source", "max-source-positions"):
+        assert recipe.train.get(flag) == recipe.generate.get(flag)
