@@ -13,6 +13,8 @@ from typing import Any
 
 from ode_transformer.errors import UserError
 
+PACKAGE = Path(__file__).resolve().parent  # what --user-dir is told
+
 
 def divide_words(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """The words of a command line before the first ``--``, and those after it, which are for fairseq-train.

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ode_transformer.errors import UserError
 
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+
 
 class Checked(BaseModel):
     """A part of such a file: no unknown keys, no values of another type, never changed after it is read."""

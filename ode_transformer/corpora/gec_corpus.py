@@ -16,7 +16,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora.corpus import TwoSidedCorpus
+from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
@@ -77,24 +77,20 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
     :param workers: not used: reading takes a minute
     :raises UserError: a raw file is not what it should be, or leaves a split empty
     """
-    splits = {"train": _train(files, options), "valid": _valid(files, options)}
-    counts: Counter[str] = Counter()
-    with staged(output) as folder:
+    with staged(output) as folder, Splits(folder, options.languages) as splits:
         _copy_test(files, folder / "test.m2")
-        splits["test"] = _test(folder / "test.m2", files[TEST])
-        for split, pairs in splits.items():
-            with (
-                open(folder / f"{split}.{options.source}", "w", encoding="utf-8", newline="\n") as source,
-                open(folder / f"{split}.{options.target}", "w", encoding="utf-8", newline="\n") as target,
-            ):
-                for before, after in pairs:
-                    source.write(f"{before}\n")
-                    target.write(f"{after}\n")
-                    counts[split] += 1
-            if not counts[split]:
+        parts = {
+            "train": _train(files, options),
+            "valid": _valid(files, options),
+            "test": _test(folder / "test.m2", files[TEST]),
+        }
+        for split, pairs in parts.items():
+            for pair in pairs:
+                splits.add(split, pair)
+            if not splits.counts[split]:
                 named = ", ".join(str(files[name]) for name in options.sources)
                 raise UserError(f"{named}: no sentence for the {split} split")
-    return dict(counts)
+    return dict(splits.counts)
 
 
 def _train(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:

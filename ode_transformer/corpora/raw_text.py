@@ -27,26 +27,12 @@ from ode_transformer.schema import Checked
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", str, Pair)
-# One text to a side: lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
-TextFormat = Literal["lines", "segments", "tagged"]
 
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-f]+);", re.IGNORECASE)
 _DESCRIBING = re.compile(r"<(url|talkid|keywords)>")
 _SPOKEN = re.compile(r"</?(title|description)>")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-
-
-class TextPart(Checked):
-    """Where one text is.
-
-    :param file: name of a source
-    :param member: its name in an archive; ``*`` and ``?`` for several, which follow each other
-    """
-
-    file: str
-    member: str | None = None
-    format: TextFormat = "lines"
 
 
 class PairPart(Checked):
@@ -97,15 +83,6 @@ class PairPart(Checked):
     def files(self) -> list[str]:
         """Names of the sources that it is read from."""
         return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
-
-
-def read_text(files: Mapping[str, Path], part: TextPart) -> Iterator[str]:
-    """The lines or segments of a text.
-
-    :param files: where each source is
-    :raises UserError: a member is missing; the file is broken, empty or not in UTF-8
-    """
-    return _read(files[part.file], part.member, _TEXTS[part.format])
 
 
 def read_pairs(files: Mapping[str, Path], part: PairPart) -> Iterator[Pair]:
@@ -223,6 +200,7 @@ def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
         yield fields[source], fields[target]
 
 
+# One text to a side: lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
 _TEXTS: dict[str, Callable[[IO[bytes], str], Iterator[str]]] = {
     "lines": stream_lines,
     "segments": _segments,

@@ -12,9 +12,9 @@ from typing import Annotated
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from ode_transformer.errors import UserError
-from ode_transformer.schema import Checked, read_yaml
+from ode_transformer.schema import CONFIGS, Checked, read_yaml
 
-CATALOGUE = Path(__file__).resolve().parents[2] / "configs" / "sources.yaml"
+CATALOGUE = CONFIGS / "sources.yaml"
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
 

@@ -26,7 +26,7 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import Field
 
-from ode_transformer.corpora.corpus import TwoSidedCorpus
+from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.errors import UserError
@@ -81,9 +81,7 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
     """
     lists = {split: [story_name(line) for line in read_lines(files[name])] for split, name in LISTS.items()}
     wanted = {name for names in lists.values() for name in names}
-    counts: dict[str, int] = {}
-    missing = 0
-    with staged(output) as folder:
+    with staged(output) as folder, Splits(folder, options.languages) as splits:
         texts = folder / "texts"
         with open(texts, "wb") as file:
             places = _collect(_stories(files, wanted), file, options, workers)
@@ -93,13 +91,17 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
                     if name not in places:
                         list_name = files[LISTS[split]]
                         raise UserError(f"{list_name}: line {number}: its story, {name}, is in none of the archives")
-                counts[split] = _write(split, folder, options, file, [places[name] for name in names])
-                missing += len(names) - counts[split]
-                if not counts[split]:
+                for source, target in _texts(file, [places[name] for name in names]):
+                    if source and target:
+                        splits.add(split, (source, target))
+                    else:
+                        splits.counts["left out"] += 1
+                if not splits.counts[split]:
                     raise UserError(f"{files[LISTS[split]]}: no story for the {split} split")
         texts.unlink()
-    say(f"{missing:,} stories without an article or highlights left out")
-    return counts | {"left out": missing}
+    left_out = splits.counts.pop("left out", 0)
+    say(f"{left_out:,} stories without an article or highlights left out")
+    return {**splits.counts, "left out": left_out}
 
 
 def story_name(address: str) -> str:
@@ -124,21 +126,11 @@ def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationCor
     return places
 
 
-def _write(split: str, folder: Path, options: SummarisationCorpus, texts: BinaryIO, places: list[int]) -> int:
-    """Writes the stories at these places that are not empty; returns how many."""
-    count = 0
-    with (
-        open(folder / f"{split}.{options.source}", "wb") as source_file,
-        open(folder / f"{split}.{options.target}", "wb") as target_file,
-    ):
-        for place in places:
-            texts.seek(place)
-            source, target = texts.readline(), texts.readline()
-            if source.strip() and target.strip():
-                source_file.write(source)
-                target_file.write(target)
-                count += 1
-    return count
+def _texts(file: BinaryIO, places: list[int]) -> Iterator[tuple[str, str]]:
+    """Source and target of the stories at these places."""
+    for place in places:
+        file.seek(place)
+        yield file.readline().decode().strip(), file.readline().decode().strip()
 
 
 def prepare(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:

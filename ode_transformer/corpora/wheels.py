@@ -11,9 +11,8 @@ from pathlib import Path
 from ode_transformer import commands
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.errors import UserError
+from ode_transformer.schema import CONFIGS
 from ode_transformer.steps import Steps
-
-REQUIREMENTS = Path(__file__).resolve().parents[2] / "configs"
 
 
 class WheelCorpus(CorpusKind):
@@ -31,7 +30,7 @@ class WheelCorpus(CorpusKind):
         """The folder with the wheels, as ``wheels``."""
         if raw is not None:
             return {"wheels": raw}
-        requirements = REQUIREMENTS / self.packages
+        requirements = CONFIGS / self.packages
         wheels = folder / requirements.stem
         folder.mkdir(parents=True, exist_ok=True)
         pins = requirements.read_text(encoding="utf-8")

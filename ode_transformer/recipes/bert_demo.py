@@ -29,10 +29,10 @@ from ode_transformer.recipes import finetuning, pretraining_text, sentence_data,
 from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.sentence_data import Labelled
-from ode_transformer.schema import Checked, read_yaml
+from ode_transformer.schema import CONFIGS, Checked, read_yaml
 from ode_transformer.steps import Steps
 
-CONFIG = finetuning.PACKAGE.parent / "configs" / "bert_demo.yaml"
+CONFIG = CONFIGS / "bert_demo.yaml"
 TEXT = Path("quickstart/en-de/corpus/train.en")
 CLASSES = ("original", "shuffled")
 MIN_WORDS = 4

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer import commands
+from ode_transformer.commands import PACKAGE
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.metric import Score
@@ -27,8 +28,6 @@ from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.steps import Steps
-
-PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)

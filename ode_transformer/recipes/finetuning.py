@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ode_transformer.checkpoints import load_checkpoint
+from ode_transformer.commands import PACKAGE
 from ode_transformer.errors import UserError
 
-PACKAGE = Path(__file__).resolve().parents[1]
 MODEL = "ode_bert"
 WARMUP_SHARE = 0.1
 _OF_THE_TASK = {"max_positions", "load_checkpoint_heads"}

@@ -28,9 +28,10 @@ from ode_transformer.recipes.glue_grid import check_flags, grid_of, read_config
 from ode_transformer.recipes.glue_tasks import TASKS, GlueTask, read_table, submission_text
 from ode_transformer.recipes.pretraining_text import encoder
 from ode_transformer.recipes.sentence_data import Labelled
+from ode_transformer.schema import CONFIGS
 from ode_transformer.steps import Steps
 
-CONFIG = finetuning.PACKAGE.parent / "configs" / "glue.yaml"
+CONFIG = CONFIGS / "glue.yaml"
 
 
 def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: Path) -> None:

@@ -170,9 +170,7 @@ class Data:
 
     def language_flags(self) -> dict[str, str]:
         """Flags of fairseq's commands that name the languages."""
-        return (
-            dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if len(self.languages) == 2 else {}
-        )
+        return dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if self.parallel else {}
 
     def sizes(self) -> dict[str, int]:
         """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ode_transformer import commands
 from ode_transformer.analysis import curves
+from ode_transformer.commands import PACKAGE
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.generate_log import read_generate_log
 from ode_transformer.evaluation.lines import read_lines
@@ -23,12 +24,12 @@ from ode_transformer.evaluation.translation_scores import bleu
 from ode_transformer.files import place
 from ode_transformer.nn import SCHEMES
 from ode_transformer.recipes import machine
-from ode_transformer.recipes.architectures import architectures, ours
-from ode_transformer.recipes.experiment import PACKAGE, Experiment
+from ode_transformer.recipes.architectures import architectures
+from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe
-from ode_transformer.recipes.runner import check_command
+from ode_transformer.recipes.runner import check_arch, check_command
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ def parse(argv: Sequence[str] | None) -> Request:
     if args.scheme and args.scheme not in SCHEMES:
         raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(SCHEMES)}")
     known = architectures(recipe.task)
-    if args.arch and args.arch not in known:
-        raise UserError(f"--arch {args.arch}: no architecture of this name; ours are {', '.join(ours(recipe.task))}")
+    if args.arch:
+        check_arch(args.arch, recipe.task, f"--arch {args.arch}")
     arch = args.arch or recipe.arch
     if args.scheme and not args.arch:
         # The papers' methods are architectures; any other scheme is a flag with its tableau's coefficients.

@@ -13,9 +13,7 @@ from ode_transformer.corpora.corpus import test_split
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.errors import UserError
-from ode_transformer.schema import Checked, Document
-
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+from ode_transformer.schema import CONFIGS, Checked, Document
 
 Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
 Count = Annotated[int, Field(gt=0)]

@@ -25,13 +25,13 @@ from ode_transformer import commands
 from ode_transformer.analysis import scaling
 from ode_transformer.analysis.scaling import Size, Step
 from ode_transformer.arguments import positive_int
+from ode_transformer.commands import PACKAGE
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.teacher_forcing import cross_entropy, teacher_forced
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.files import place
 from ode_transformer.recipes import quickstart, training
-from ode_transformer.recipes.experiment import PACKAGE
 from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.progress import progress
 from ode_transformer.steps import Steps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ode_transformer.corpora.raw_text import PairPart, TextPart, read_pairs, read_text
+from ode_transformer.corpora.raw_text import PairPart, read_pairs
 from ode_transformer.errors import UserError
 
 # Characters at which other programs end a line; a line of Windows; one that is empty.
@@ -97,8 +97,8 @@ four </seg>
 
 def test_segments(tmp_path: Path) -> None:
     path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
-    found = list(read_text({"dev": path}, TextPart(file="dev", member="t.en.sgm", format="segments")))
-    assert found == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
+    found = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
+    assert [source for source, _ in found] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
     with pytest.raises(UserError, match="dev.tgz: t.de.sgm: nothing to be read in it"):
         pairs(path, source="t.en.sgm", target="t.de.sgm", format="segments")
 
@@ -107,7 +107,7 @@ def test_segments(tmp_path: Path) -> None:
 def test_a_segment_without_its_end(tmp_path: Path, tail: str) -> None:
     path = tar(tmp_path / "dev.tar", {"t.sgm": b"<doc>\n<seg id='1'>a\nb\n" + tail.encode()})
     with pytest.raises(UserError, match="dev.tar: t.sgm: line 2: <seg> without its end"):
-        list(read_text({"dev": path}, TextPart(file="dev", member="t.sgm", format="segments")))
+        pairs(path, source="t.sgm", target="t.sgm", format="segments")
 
 
 TRAIN = """<url>http://www.ted.com/{0}</url>
