@@ -1,19 +1,9 @@
-"""Prints what ``speed.py`` has measured as Markdown, and says where it ran."""
+"""Prints what ``speed.py`` has measured as Markdown."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
-import shlex
-import subprocess
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any
-
-import torch
-from measuring import Setting
 
 _BEYOND = "Memory of one forward and backward pass beyond parameters, gradients and Adam's moments:"
 MEMORY_NOTES = {
@@ -71,31 +61,3 @@ def _billions(count: int | None) -> str:
 
 def _mebibytes(size: int | None) -> str:
     return "–" if size is None else f"{size / 2**20:,.1f}"
-
-
-def provenance(setting: Setting, argv: Sequence[str]) -> dict[str, str]:
-    """What ran where, when and how."""
-    root = Path(__file__).resolve().parent
-    git = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        commit = "unknown"
-    return {
-        "torch": torch.__version__,
-        "fairseq": importlib.metadata.version("ve-fairseq"),
-        "device": torch.cuda.get_device_name() if setting.device == "cuda" else _processor(),
-        "threads": str(torch.get_num_threads()),
-        "commit": commit,
-        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "command": shlex.join(["python", "benchmarks/speed.py", *argv]),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

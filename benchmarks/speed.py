@@ -30,10 +30,11 @@ from typing import Any
 
 import torch
 from measuring import DTYPES, Setting, Subject, make_batch
-from reporting import MEMORY_NOTES, comparison_table, provenance, system_table
+from reporting import MEMORY_NOTES, comparison_table, system_table
 
 from ode_transformer.arguments import positive_int, probability
 from ode_transformer.models.bare import made_up_dictionary
+from ode_transformer.provenance import provenance
 
 MEASURES = ("train", "decode", "memory")
 
@@ -298,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     setting, comparisons, systems = settle(parser, args)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    ran = provenance(setting, argv)
+    ran = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
     what = MEASURES if args.what == "all" else (args.what,)
     target_tokens = make_batch(setting, made_up_dictionary(setting.vocabulary))["ntokens"]
     results = measure(setting, systems, what, args.warmup, args.repetitions)

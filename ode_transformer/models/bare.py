@@ -5,8 +5,16 @@ from __future__ import annotations
 import argparse
 from types import SimpleNamespace
 
+import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    BaseFairseqModel,
+    FairseqEncoderDecoderModel,
+)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def bare_model(args: argparse.Namespace, source: int, target: int | None = None) -> BaseFairseqModel:
@@ -30,3 +38,21 @@ def made_up_dictionary(size: int) -> Dictionary:
     for number in range(size - len(made)):
         made.add_symbol(f"w{number}")
     return made
+
+
+# Words of each text of the batch that `operations` counts: about a sentence.
+WORDS = 25
+
+
+@torch.no_grad()
+def operations(model: BaseFairseqModel) -> int:
+    """Floating-point operations of the matrix products in a forward pass over one sentence, or one pair of them."""
+    tokens = torch.full((1, WORDS), 4)  # the first word of a made-up dictionary
+    texts = {"src_tokens": tokens, "src_lengths": torch.tensor([WORDS])}
+    if isinstance(model, FairseqEncoderDecoderModel):
+        texts["prev_output_tokens"] = tokens
+    model.eval()
+    # As plain products, because the counter does not know the fused attention of a CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(**texts)
+    return counter.get_total_flops()

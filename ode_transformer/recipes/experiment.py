@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -146,10 +146,14 @@ class Experiment:
             training.require_same(self.run, same)  # before what is recorded of them is given up
         Steps(self.run, data.digest)(
             "train",
-            [same, self.train_options()["stop-time-hours"]],
+            self._training(data),
             self.checkpoints,
             lambda: training.train(command, self.run, self.checkpoints, same, progress, self._updates(command)),
         )
+
+    def _training(self, data: Steps) -> Any:
+        """What the step of training is asked to do."""
+        return [self.identity(data), self.train_options()["stop-time-hours"]]
 
     @staticmethod
     def _updates(command: list[str | Path]) -> int | None:
@@ -246,21 +250,54 @@ class Experiment:
         self.model.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model.parent)
-        steps = Steps(self.run, data.digest)
-        average = self.average_command(until)
-        there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
-        steps("average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log"))
-        scores: dict[str, Score] = {}
         for split, name in self.recipe.sets.items():
             if split not in self.data.splits():
                 print(f"{name}: left out, the data have no {split} split")
-                continue
-            decode, log = self.decode_command(split), self.log_of(split)
-            steps(f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log))
-            scores |= self.score(split)
-        described = {title: asdict(score) for title, score in scores.items()}
-        write_text(self.run / "scores.json", json.dumps(described, indent=1) + "\n")
+        steps = Steps(self.run, data.digest)
+        for step in self._evaluation(until):
+            steps(*step)
+        scores = self._scored()
+        for score in scores.values():
+            print(score)
         return scores
+
+    def evaluated(self) -> dict[str, Score] | None:
+        """The scores, by name, if the training has ended and its evaluation is complete; None otherwise."""
+        try:
+            data = self.data.prepared()
+            if not Steps(self.run, data.digest).has_done("train", self._training(data), self.checkpoints):
+                return None
+            steps = Steps(self.run, data.digest)
+            for name, request, result, _ in self._evaluation():
+                if not steps.has_done(name, request, result):
+                    return None
+                steps.pass_over(name, request)
+        except UserError:
+            return None
+        return self._scored()
+
+    def _evaluation(self, until: int | None = None) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
+        """The steps of evaluation: name, what it is asked to do, what it leaves, and what does it."""
+        average = self.average_command(until)
+        there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
+        yield "average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log")
+        splits = [split for split in self.recipe.sets if split in self.data.splits()]
+        for split in splits:
+            decode, log = self.decode_command(split), self.log_of(split)
+            yield f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log)
+        asked = {split: [self.score_command(scoring, split) for scoring in self.recipe.score] for split in splits}
+        yield "score", [asked, self.recipe.sets], self.scores, lambda: self._write_scores(splits)
+
+    @property
+    def scores(self) -> Path:
+        return self.run / "scores.json"
+
+    def _scored(self) -> dict[str, Score]:
+        return {title: Score(**entry) for title, entry in json.loads(self.scores.read_text()).items()}
+
+    def _write_scores(self, splits: Sequence[str]) -> None:
+        found = {title: asdict(score) for split in splits for title, score in self.score(split).items()}
+        write_text(self.scores, json.dumps(found, indent=1) + "\n")
 
     def score(self, split: str) -> dict[str, Score]:
         """The recipe's scores of a decoded set, by name.
@@ -278,5 +315,4 @@ class Experiment:
             for name, score in zip(scoring.names, found, strict=True):
                 title = self.recipe.score_title(name, split)
                 scores[title] = replace(score, metric=title)
-                print(scores[title])
         return scores

@@ -20,7 +20,7 @@ from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
-from ode_transformer.recipes.recipe import Recipe, find, flags_of, names, read_recipe
+from ode_transformer.recipes.recipe import Expected, Recipe, find, flags_of, names, read_recipe
 from ode_transformer.schema import Document
 
 ACTIONS = {
@@ -156,12 +156,17 @@ def experiments(args: argparse.Namespace, recipe: Recipe, data: Data, extra: Seq
     return made
 
 
+def words_of(experiment: Experiment) -> list[str]:
+    """What fairseq-train is told."""
+    command = list(map(str, experiment.train_command()))
+    return command[command.index("fairseq-train") + 1 :]
+
+
 def check_command(experiment: Experiment) -> None:
     """
     :raises UserError: fairseq-train refuses the user's flags, or they override what has to stay
     """
-    command = list(map(str, experiment.train_command()))
-    words = command[command.index("fairseq-train") + 1 :]
+    words = words_of(experiment)
     given = fairseq_flags.parse("fairseq-train", words)
     if experiment.extra:
         own = fairseq_flags.parse("fairseq-train", words[: -len(experiment.extra)])
@@ -206,6 +211,16 @@ def grouped(words: Sequence[str]) -> set[tuple[str, ...]]:
     return {tuple(group) for group in groups}
 
 
+def published(recipe: Recipe, variant: str | None, extra: Sequence[str]) -> list[Expected]:
+    """The published results of a recipe's architecture with these flags of fairseq-train."""
+    system = recipe.arch, variant, grouped(extra)
+    return [
+        entry
+        for entry in recipe.expected
+        if (entry.arch, entry.variant, grouped(commands.flags(entry.flags))) == system
+    ]
+
+
 def beside_published(
     recipe: Recipe, variant: str | None, extra: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
@@ -222,10 +237,8 @@ def beside_published(
         columns = [[entry[title].value for entry in scores.values()] for title in titles]
         rows.append(["mean", *map(mean, columns)])
         rows.append(["standard deviation", *map(stdev, columns)])
-    for entry in recipe.expected:
-        system = entry.arch, entry.variant, grouped(commands.flags(entry.flags))
-        if system == (recipe.arch, variant, grouped(extra)):
-            rows.append([f"{entry.table}: {entry.system}", *(entry.scores.get(title) for title in titles)])
+    for entry in published(recipe, variant, extra):
+        rows.append([f"{entry.table}: {entry.system}", *(entry.scores.get(title) for title in titles)])
     cells = [[f"{c:.2f}" if isinstance(c, float) else "" if c is None else c for c in row] for row in rows]
     lines = [f"| {recipe.title} | {' | '.join(titles)} |", "|---" + "|---:" * len(titles) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])

@@ -1,0 +1,217 @@
+"""What the runs of a study found: a line for each run as CSV, a line for each system as Markdown, and a plot."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from scipy import stats
+
+from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.files import replacing, write_text
+from ode_transformer.recipes.study import Cell, Study
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and what it scored.
+
+    :param parameters: of the model
+    :param operations: of a forward pass, see ``models.bare.operations``
+    :param updates: of the training
+    :param minutes: that it took
+    :param scores: by name
+    """
+
+    cell: Cell
+    seed: int
+    parameters: int
+    operations: int
+    updates: int
+    minutes: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A paper's score of a system.
+
+    :param value: of the axis in the paper
+    """
+
+    title: str
+    score: float
+    value: int | None
+
+
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half the width of the 95% confidence interval of the mean, by Student's t; None for a single value."""
+    if len(values) < 2:
+        return None
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+
+
+def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
+    """How far the mean lies from the baseline's, and the 95% confidence interval of that, by Welch's t.
+
+    There is no interval where either has a single value, or neither varies.
+    """
+    between = mean(values) - mean(baseline)
+    if min(len(values), len(baseline)) < 2 or not (stdev(values) or stdev(baseline)):
+        return between, None
+    interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
+    return between, (float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs of a study at one place that have ended.
+
+    :param published: key of a cell -> what the paper has
+    """
+
+    study: Study
+    place: str
+    runs: Sequence[Run]
+    published: Mapping[tuple[str, int], Published]
+
+    @property
+    def titles(self) -> list[str]:
+        """Of the scores."""
+        return list(dict.fromkeys(title for run in self.runs for title in run.scores))
+
+    def of(self, cell: Cell) -> list[Run]:
+        return [run for run in self.runs if run.cell == cell]
+
+    def scores(self, cell: Cell, title: str) -> list[float]:
+        return [run.scores[title] for run in self.of(cell) if title in run.scores]
+
+    def baseline(self, cell: Cell) -> Cell:
+        """What a system is compared with."""
+        return Cell(self.study.systems[0], cell.value, cell.number)
+
+    def csv(self) -> str:
+        lines = io.StringIO()
+        table = csv.writer(lines, lineterminator="\n")
+        axis = [self.study.axis.name] if self.study.axis else []
+        names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
+        table.writerow(["system", "control", *axis, *names])
+        for run in self.runs:
+            cell = [run.cell.system.name, run.cell.system.control or "", *([run.cell.value] if axis else [])]
+            sizes = [run.seed, run.parameters, run.operations, run.updates, round(run.minutes, 2)]
+            table.writerow([*cell, *sizes, *(run.scores.get(title, "") for title in self.titles)])
+        return lines.getvalue()
+
+    def markdown(self) -> str:
+        """Mean ± standard deviation over seeds, the difference to the baseline, and the published score."""
+        axis = [self.study.axis.name] if self.study.axis else []
+        published = list(dict.fromkeys(entry.title for entry in self.published.values()))
+        heads = ["parameters", "compute", "seeds"]
+        for title in self.titles:
+            heads += [title, "difference [95%]"]
+        heads += [f"published {title}" for title in published]
+        lines = [f"| {' | '.join(['system', *axis, *heads])} |", "|---" + "|---:" * (len(axis) + len(heads)) + "|"]
+        unit = next((run.operations for run in self.runs if run.cell.system == self.study.systems[0]), None)
+        for cell in self.study.cells(self.place):
+            lines.append(f"| {' | '.join(self._row(cell, unit, published))} |")
+        return "\n".join(lines)
+
+    def _row(self, cell: Cell, unit: int | None, published: Sequence[str]) -> list[str]:
+        runs, control = self.of(cell), cell.system.control
+        row = [cell.system.name + (f" (control: equal {control})" if control else "")]
+        if self.study.axis:
+            row.append(str(cell.value))
+        if runs:
+            row += [f"{runs[0].parameters:,}", f"{runs[0].operations / unit:.2f}" if unit else "", str(len(runs))]
+        else:
+            row += ["", "", "0"]
+        for title in self.titles:
+            row += self._measured(cell, title)
+        entry = self.published.get(cell.key)
+        shown = "" if entry is None else f"{entry.score:.2f}"
+        if entry is not None and entry.value != cell.value:
+            shown += f" at {entry.value}"
+        return [*row, *(shown if entry is not None and entry.title == title else "" for title in published)]
+
+    def _measured(self, cell: Cell, title: str) -> list[str]:
+        values, baseline = self.scores(cell, title), self.scores(self.baseline(cell), title)
+        if not values:
+            return ["", ""]
+        shown = f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+        if not baseline or cell == self.baseline(cell):
+            return [shown, ""]
+        between, interval = difference(values, baseline)
+        return [shown, f"{between:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")]
+
+    def plot(self, path: Path) -> None:
+        """A panel for each score: means and their 95% confidence intervals, as a PNG."""
+        titles = self.titles
+        height = 4.0 if self.study.axis else 1.2 + 0.3 * len(list(self.study.cells(self.place)))
+        figure = new_figure(max(6.0, 4.5 * len(titles)), height)
+        panels = figure.subplots(1, len(titles), squeeze=False)[0]
+        for axes, title in zip(panels, titles, strict=True):
+            (self._lines if self.study.axis else self._dots)(axes, title)
+            axes.grid(alpha=0.3)
+        if self.study.axis:
+            panels[-1].legend(fontsize="small")
+        with replacing(path) as file:
+            figure.savefig(file, format="png", dpi=120)
+
+    def _lines(self, axes, title: str) -> None:
+        """A line for each system, along the axis of the study."""
+        assert self.study.axis is not None
+        for system in self.study.systems:
+            cells = [c for c in self.study.cells(self.place) if c.system == system and self.scores(c, title)]
+            sized = self.study.axis.plot == "parameters"
+            across = [self.of(cell)[0].parameters if sized else cell.value for cell in cells]
+            found = [self.scores(cell, title) for cell in cells]
+            errors = [half_interval(values) or 0.0 for values in found]
+            style = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
+            axes.errorbar(
+                across, list(map(mean, found)), errors, marker="o", capsize=3, label=plain_label(system.name), **style
+            )
+        axes.set_xlabel("parameters" if sized else self.study.axis.name)
+        axes.set_ylabel(title)
+
+    def _dots(self, axes, title: str) -> None:
+        """A line of the plot for each system; controls are hollow."""
+        cells = [cell for cell in self.study.cells(self.place) if self.scores(cell, title)]
+        for height, cell in enumerate(reversed(cells)):
+            values = self.scores(cell, title)
+            style = {"markerfacecolor": "none"} if cell.system.control else {}
+            axes.errorbar(
+                mean(values), height, xerr=half_interval(values) or 0.0, marker="o", capsize=3, color="C0", **style
+            )
+        axes.set_yticks(range(len(cells)), [plain_label(str(cell)) for cell in reversed(cells)])
+        axes.set_xlabel(title)
+
+    def write(self, folder: Path, ran: Mapping[str, str]) -> str:
+        """Writes ``results.md``, ``results.csv`` and ``results.png``; returns the first.
+
+        :param ran: what the table was made with, see ``provenance``
+        """
+        study, place = self.study, self.study.places[self.place]
+        about = [
+            f"# {study.title}",
+            f"{study.source}. Here: {place.recipe}{place.variant and f', {place.variant}' or ''}.",
+        ]
+        about += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
+        about.append(self.markdown())
+        about.append(
+            "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence interval; "
+            "compute: operations of the matrix products in a forward pass over a sentence, the first system's being 1."
+        )
+        about.append("; ".join(f"{name}: {value}" for name, value in ran.items()))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "results.csv", self.csv())
+        if self.runs:
+            self.plot(folder / "results.png")
+        text = "\n\n".join(about) + "\n"
+        write_text(folder / "results.md", text)
+        return text
