@@ -44,7 +44,6 @@ def made_up_dictionary(size: int) -> Dictionary:
 WORDS = 25
 
 
-@torch.no_grad()
 def operations(model: BaseFairseqModel) -> int:
     """Floating-point operations of the matrix products in a forward pass over one sentence, or one pair of them."""
     tokens = torch.full((1, WORDS), 4)  # the first word of a made-up dictionary

@@ -197,15 +197,14 @@ class Results:
         :param ran: what the table was made with, see ``provenance``
         """
         study, place = self.study, self.study.places[self.place]
-        about = [
-            f"# {study.title}",
-            f"{study.source}. Here: {place.recipe}{place.variant and f', {place.variant}' or ''}.",
-        ]
+        variant = f", variant {place.variant}" if place.variant else ""
+        about = [f"# {study.title}", f"{study.source}. Here: {place.recipe}{variant}."]
         about += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
         about.append(self.markdown())
         about.append(
-            "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence interval; "
-            "compute: operations of the matrix products in a forward pass over a sentence, the first system's being 1."
+            "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence "
+            "interval; compute: operations of the matrix products in a forward pass over a sentence, the first "
+            "system's being 1."
         )
         about.append("; ".join(f"{name}: {value}" for name, value in ran.items()))
         folder.mkdir(parents=True, exist_ok=True)

@@ -227,6 +227,7 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
 
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False) -> None:
         ran.append(str(command[0]))
+        (run.model if "average" in command else log).touch()
         if "score" in command:
             score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
             progress(json.dumps(score))
@@ -235,8 +236,10 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
     (run.run / BEGUN).write_text(run.identity(run.data.prepared()))
     scores = run.evaluate()
-    assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 33.0, "BLEU test": 35.0}
+    assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}
     written = json.loads((run.run / "scores.json").read_text())
     assert {title: Score(**entry) for title, entry in written.items()} == scores
     assert (run.model.parent / "bpecodes").is_file()  # beside the model, for translation
-    assert ran == ["ode-transformer", *["fairseq-generate", "ode-transformer"] * 2]
+    assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
+    assert run.evaluate() == scores
+    assert len(ran) == 5  # nothing is done twice

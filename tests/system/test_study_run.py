@@ -1,0 +1,125 @@
+"""A study of small models: trained by the real commands, killed half-way, and told in the same table as without."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from commands_for_tests import ENVIRONMENT
+from forked_commands import run_quickly
+from recipes_for_tests import Runner
+
+from ode_transformer.recipes import study_runner
+
+SYSTEMS = [
+    {"name": "Residual", "arch": "ode_transformer_euler_tiny"},
+    {"name": "RK2", "arch": "ode_transformer_rk2_tiny", "flags": {"ode-coefficients": "tableau"}},
+    {"name": "twice", "arch": "ode_transformer_euler_tiny", "depth": 2, "control": "compute"},
+]
+
+
+class StudyOf:
+    """A study of a small recipe."""
+
+    def __init__(self, run: Runner) -> None:
+        self.run, self.path = run, run.folder / "toy.yaml"
+        self.write(SYSTEMS)
+
+    def write(self, systems: list[dict]) -> None:
+        study = {
+            **{"title": "Toy", "source": "nowhere", "seeds": [1, 2], "systems": systems},
+            "places": {"here": {"recipe": str(self.run.path)}},
+        }
+        self.path.write_text(yaml.safe_dump(study))
+
+    def words(self, *more: object) -> list[str]:
+        return list(map(str, [self.path, "--output", self.run.output, "--workers", 1, "--gpus", 0, *more]))
+
+    def __call__(self, *more: object) -> int:
+        return study_runner.main(self.words("--raw", self.run.raw, *more))
+
+    @property
+    def results(self) -> Path:
+        return self.run.output / "studies" / "toy-here"
+
+    def table(self) -> str:
+        """Without the line that says when and how."""
+        return "\n\n".join((self.results / "results.md").read_text().split("\n\n")[:-1])
+
+    def numbers(self) -> list[dict[str, str]]:
+        """Without the time that it took."""
+        with open(self.results / "results.csv", newline="") as file:
+            return [{key: value for key, value in row.items() if key != "minutes"} for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyOf:
+    run_quickly(monkeypatch)
+    return StudyOf(Runner("multi30k_en_de", tmp_path, monkeypatch))
+
+
+def killed_when(study: StudyOf, there: Callable[[], bool]) -> None:
+    """Starts the study, of data that are prepared, in a process of its own; kills it and all that it has started."""
+    here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "ode_transformer.recipes.study_runner", *study.words()]
+    process = subprocess.Popen(command, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and not there():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_killed_half_way(study: StudyOf, capsys) -> None:
+    study.run.change("train", max_update=20)
+    assert study.run("prepare") == 0
+    data = study.run.data
+
+    def second_is_training() -> bool:
+        return any(data.glob("ode_transformer_rk2_tiny-seed-1*/checkpoints/checkpoint[0-9]*.pt"))
+
+    killed_when(study, second_is_training)
+    assert not study.results.exists()
+    assert study() == 0
+    resumed, numbers = study.table(), study.numbers()
+    assert len(numbers) == 6
+    assert {row["updates"] for row in numbers} == {"20"}
+    data.rename(study.run.folder / "stopped")
+    assert study() == 0
+    assert (study.table(), study.numbers()) == (resumed, numbers)
+    assert (study.results / "results.png").stat().st_size > 10_000
+    capsys.readouterr()
+    assert study() == 0
+    output = capsys.readouterr().out
+    assert "== train: already done" in output
+    assert "\n+ " not in output.partition("=== Residual, seed 1")[2]  # no command is run again
+
+
+@pytest.mark.slow
+def test_what_fails_does_not_stop_the_others(study: StudyOf, capsys) -> None:
+    """A system whose batches are too small for any sentence; the others are trained and told."""
+    study.write([*SYSTEMS[:1], {**SYSTEMS[1], "flags": {"max-tokens": 1}}, SYSTEMS[2]])
+    assert study("--seeds", 1) == 2
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[-1].startswith(
+        "study: error: 1 runs failed; the first: RK2, seed 1: fairseq-train"
+    )
+    assert [row["system"] for row in study.numbers()] == ["Residual", "twice"]
+    assert "| RK2 |  |  | 0 |" in study.table()
+
+
+@pytest.mark.slow
+def test_a_part_and_then_the_table(study: StudyOf, capsys) -> None:
+    assert study("--seeds", 2, "--systems", "Res*") == 0
+    assert [(row["system"], row["seed"]) for row in study.numbers()] == [("Residual", "2")]
+    trained = [path.name for path in study.run.data.glob("*/scores.json")]
+    (study.results / "results.md").unlink()
+    assert study("--table") == 0
+    assert len(study.numbers()) == 1
+    assert [path.name for path in study.run.data.glob("*/scores.json")] == trained
