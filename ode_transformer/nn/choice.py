@@ -220,24 +220,18 @@ def _refused_runge_kutta(choice: DepthChoice) -> str | None:
 
 
 def _refused_recurrence(choice: DepthChoice, recurrence: Recurrence) -> str | None:
-    scheme = f"scheme '{choice.scheme}'"
-    reason = _refused_unless_plain(
-        choice,
-        ("coefficients", "share_coefficients", "function", "steps"),
-        f"{scheme} is an equation in what whole blocks add, with no stages to weigh",
-    )
+    parts = ("coefficients", "share_coefficients", "function", "steps")
+    reason = _refused_unless_plain(choice, parts, "the scheme is an equation in what blocks add, without stage weights")
     if reason is not None:
         return reason
     if not choice.normalize_before:
-        return f"post-norm layers are not y + F(y), and {scheme} is made of F: use pre-norm (normalize-before)"
-    if recurrence.each_sublayer and choice.scope not in ("san+ffn", "san/ffn"):
-        return f"{scheme} steps every sub-layer; scope '{choice.scope}' would leave some out"
-    if recurrence.remembers and choice.scope not in ("san+ffn", "san/ffn"):
-        return f"{scheme} would lose what blocks add that it does not step: its scope is 'san+ffn' or 'san/ffn'"
+        return "post-norm layers are not y + F(y), and the scheme is made of F: use pre-norm (normalize-before)"
+    if (recurrence.remembers or recurrence.each_sublayer) and choice.scope not in ("san+ffn", "san/ffn"):
+        return "the scheme has to step all that layers add: its scope is 'san+ffn' or 'san/ffn'"
     if recurrence.remembers and choice.history != "none":
         return (
-            f"{scheme} remembers earlier layers itself, and layer history '{choice.history}' would change what they "
-            f"are: pass --encoder-layer-history none, or --decoder-layer-history none if it is the decoder's"
+            "the scheme reads earlier layers itself, which a layer history would replace: pass "
+            "--encoder-layer-history none for an encoder, --decoder-layer-history none for a decoder"
         )
     return None
 
