@@ -66,7 +66,7 @@ class TwoStepScheme(RecurrenceScheme, ABC):
 
     @abstractmethod
     def following(self, field: VectorField, y: Tensor, before: Tensor, block: int) -> Tensor:
-        """y_{t+1}, where t is ``block`` > 0."""
+        """y_{t+1}, where t is ``block``."""
 
     def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
         """y_t and y_{t−1}."""
@@ -91,12 +91,15 @@ class Leapfrog(TwoStepScheme):
 class Multistep(TwoStepScheme):
     """y_{t+1} = k_t y_t + (1 − k_t) y_{t−1} + F(y_t), a trained number for each block, all 1 at the start.
 
-    The first block has a number, too, which nothing depends on: with y_{−1} = y_0 its equation is Euler's for every k.
+    The first block has a number, too, which nothing depends on: with y_{−1} = y_0 the equation is Euler's for every k.
     """
 
     def __init__(self, blocks: int, dim: int) -> None:
         super().__init__()
         self.k = nn.Parameter(torch.ones(blocks))
+
+    def first(self, field: VectorField, y: Tensor) -> Tensor:
+        return self.following(field, y, y, 0)  # so that every stack trains its k, with a gradient of 0 here
 
     def following(self, field: VectorField, y: Tensor, before: Tensor, block: int) -> Tensor:
         k = self.k[block]
