@@ -1,4 +1,8 @@
-"""What the coefficients of a trained model are: the weights of each layer's stages, averaged over real positions."""
+"""What the coefficients of a trained model are: the weights of each layer's stages, averaged over real positions.
+
+And, which depend on no position, those of schemes that combine earlier layers: k of ``multistep``, W of
+``dlcl-increments``.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,16 @@ from torch import Tensor, nn
 from ode_transformer.arguments import positive_int
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.trained_model import load_trained_model
-from ode_transformer.numerics import RungeKutta
+from ode_transformer.numerics import RecurrenceScheme, RungeKutta
 
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Mean and deviation over positions of γ_i in one block.
+    """Mean and deviation over positions of γ_i in one block; over channels of what a recurrence weighs by.
 
     :param block: such as ``encoder layer 1``; ``encoder layer 1 ffn`` where sub-layers are stepped one by one
-    :param mean: one number for each stage
-    :param deviation: likewise; 0 where the weights do not depend on the position
+    :param mean: one number for each stage; for each weight of a recurrence's equation
+    :param deviation: likewise; 0 where all are equal
     """
 
     block: str
@@ -34,7 +38,7 @@ class StageWeights:
 
 @torch.no_grad()
 def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -> list[StageWeights]:
-    """Runs the batches through the model and collects the weights of all stacks that have several stages.
+    """Runs the batches through the model and collects the weights of all stacks that have any.
 
     :param model: encoder–decoder model in evaluation mode
     :param batches: keyword arguments of ``model.forward``
@@ -73,11 +77,20 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     result = []
     for stack in blocks:
         for block, name in enumerate(blocks[stack]):
-            if (stack, block) in seen:
-                weights = torch.cat(seen[stack, block], dim=1)
+            weights = (
+                torch.cat(seen[stack, block], dim=1) if (stack, block) in seen else trained_weights(model, stack, block)
+            )
+            if len(weights):
                 mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
                 result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
+
+
+def trained_weights(model: Any, stack: str, block: int) -> Tensor:
+    """Those of a recurrence's equation, [weights, channels or 1]; no row if there are none."""
+    scheme = getattr(model, stack).scheme
+    weights = scheme.weights(block) if isinstance(scheme, RecurrenceScheme) else ()
+    return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
 
 
 def block_names(stack: str, part: Any) -> list[str]:
@@ -91,7 +104,7 @@ def block_names(stack: str, part: Any) -> list[str]:
 
 
 def table(rows: list[StageWeights]) -> str:
-    """One line for each layer; a line that says so if no stack has several stages."""
+    """One line for each layer; a line that says so if no stack has weights."""
     if not rows:
         return "every layer has one stage, there is nothing to weigh"
     lines = []
@@ -124,7 +137,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print mean ± deviation of each stage's weight, layer by layer."""
+    """Print mean ± deviation of each weight, layer by layer."""
     logging.disable(logging.INFO)  # fairseq tells how it loads; asked for is the table
     print(table(measure(args.path, args.data, args.split, args.sentences)))
     return 0

@@ -23,12 +23,12 @@ from ode_transformer.nn import (
     LSTMChoice,
     refusal,
 )
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, TABLEAUS
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, TABLEAUS
 
 Part = Mapping[str, Any]
 
 # What stands in the header or margin of a table, and the choice that it makes.
-SCHEMES: dict[str, Part] = {f"`{name}`": {"scheme": name} for name in (*(t.name for t in TABLEAUS), LSTM)}
+SCHEMES: dict[str, Part] = {f"`{name}`": {"scheme": name} for name in (*(t.name for t in TABLEAUS), *RECURRENCES, LSTM)}
 WEIGHTS: dict[str, Part] = {f"`{name}`": {"coefficients": name} for name in COEFFICIENTS}
 OTHERS: dict[str, Part] = {
     **{f"function `{name}`": {"function": name} for name in FUNCTIONS},
@@ -55,7 +55,8 @@ KINDS: dict[str, Part] = {
     "several (`rk4`)": {"scheme": "rk4"},
     "several, learned": {"scheme": "rk4", "coefficients": "gate"},
     "`repeat`": {"scheme": "repeat"},
-    f"`{LSTM}`": {"scheme": LSTM},
+    "`leapfrog`, `multistep`, `dlcl-increments`": {"scheme": "leapfrog"},
+    **{f"`{name}`": {"scheme": name} for name in ("multistep-released", "polynet", "polynet-released", LSTM)},
 }
 
 
@@ -100,10 +101,11 @@ def page() -> str:
         "",
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
-        "Coefficients and separate stage parameters concern stacks whose scheme has several stages: beside such an",
-        "encoder, a decoder that stays with `euler` takes neither. Likewise hidden, merge, share and first cell",
-        "concern the stacks that have a depth-wise LSTM. What has no row here goes together freely, but that a",
-        "Reformer's layers have no splitting `strang`, and without a PreNet its encoder has nothing to step.",
+        "Separate stage parameters concern stacks whose scheme has several stages, coefficients those whose scheme",
+        "weighs them: beside such an encoder, a decoder that stays with `euler` takes neither. Likewise hidden, merge,",
+        "share and first cell concern the stacks that have a depth-wise LSTM. What has no row here goes together",
+        "freely, but that a Reformer's layers have no splitting `strang`, and without a PreNet its encoder has nothing",
+        "to step.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,8 @@ x is all that the layer reads of the layers before it, at one position, and y al
 
 - plain layers: y_{l−1} and y_l;
 - a layer history: the combination that the layer reads, and what it makes of it before that is normalised and combined;
+- ``dlcl-increments``: y_l, and the increments of the layer's blocks before they are weighed and summed;
+- schemes that read y_{l−1}: y_l and y_{l−1}, so that W is 2d × 2d;
 - a depth-wise LSTM: output and cell, so that W is 2d × 2d;
 - a Reformer's joint layers: all of this at each cell of the grid.
 

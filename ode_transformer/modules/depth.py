@@ -132,8 +132,8 @@ class DepthStack(nn.Module):
     def through_depth(self, y0: Tensor, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
 
-        ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, in the
-        layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.carried``).
+        ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
+        m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.carried``).
 
         :param y0: [B, T, C]
         :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
@@ -144,7 +144,7 @@ class DepthStack(nn.Module):
             blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
             if index in self.replacements:
                 carried = self.scheme.carried(depth_state)
-                made = self.replacements[index](torch.cat(carried, dim=-1)).chunk(len(carried), dim=-1)
+                made = self.replacements[index](torch.cat(carried, dim=-1)).split(depth_state.y.size(-1), dim=-1)
                 return self.scheme.replaced(made, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 

@@ -19,8 +19,11 @@ from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups, kind
 from ode_transformer.numerics import (
     LEARNED,
+    RECURRENCES,
     SPLITTINGS,
+    ButcherTableau,
     DepthScheme,
+    Recurrence,
     RungeKutta,
     build_coefficients,
     coefficients_refusal,
@@ -28,7 +31,8 @@ from ode_transformer.numerics import (
     scheme_names,
 )
 
-SCHEMES = (*scheme_names(), LSTM)
+# Every name of a scheme: Butcher tableaus with their aliases, recurrences, the depth-wise LSTM.
+SCHEMES = (*scheme_names(), *RECURRENCES, LSTM)
 STAGE_PARAMETERS = ("shared", "separate")
 
 
@@ -36,7 +40,7 @@ STAGE_PARAMETERS = ("shared", "separate")
 class DepthChoice:
     """How one stack of layers is moved through.
 
-    :param scheme: one of ``SCHEMES``: name of a tableau, or the depth-wise LSTM
+    :param scheme: one of ``SCHEMES``: name of a tableau or of a recurrence, or the depth-wise LSTM
     :param coefficients: key of ``COEFFICIENTS``
     :param share_coefficients: one set for the stack instead of one for each block
     :param function: one of ``FUNCTIONS``: what the scheme takes for F
@@ -68,9 +72,14 @@ class DepthChoice:
     relative_values: bool = False
 
     @property
+    def rule(self) -> ButcherTableau | Recurrence | None:
+        """What the table of tableaus or that of recurrences says of the scheme; None for the depth-wise LSTM."""
+        return None if self.is_lstm else RECURRENCES.get(self.scheme) or get_tableau(self.scheme)
+
+    @property
     def learned(self) -> bool:
-        """The coefficients are trained, and belong to the scheme that they were trained with."""
-        return self.coefficients in LEARNED
+        """Coefficients or weights are trained, and belong to the scheme that they were trained with."""
+        return _learned(self.scheme, self.coefficients)
 
     @property
     def copies(self) -> int:
@@ -83,22 +92,40 @@ class DepthChoice:
 
     @property
     def normalizes(self) -> bool:
-        """Sub-layers have a layer normalisation; those of an LSTM have no sum with a residual to normalise."""
+        """Sub-layers have a layer normalisation.
+
+        Those of an LSTM have no sum with a residual to normalise, and some recurrences normalise by themselves.
+        """
+        if isinstance(self.rule, Recurrence):
+            return not self.rule.normalizes
         return self.normalize_before or not self.is_lstm
 
     @property
     def stages(self) -> int:
-        return 1 if self.is_lstm else get_tableau(self.scheme).stages
+        return 1 if self.rule is None else self.rule.stages
 
-    def for_its_scheme(self, stages: bool = True, lstm: bool = True) -> DepthChoice:
+    @property
+    def weighs(self) -> bool:
+        """There are stages that coefficients can weigh."""
+        return isinstance(self.rule, ButcherTableau) and self.stages > 1
+
+    @property
+    def blocks(self) -> str:
+        """The scope that the scheme steps: some recurrences leave no choice."""
+        return "san/ffn" if isinstance(self.rule, Recurrence) and self.rule.each_sublayer else self.scope
+
+    def for_its_scheme(self, weights: bool = True, stages: bool = True, lstm: bool = True) -> DepthChoice:
         """Without what concerns other schemes.
 
+        :param weights: leave out what weighs stages, where the scheme has none to weigh
         :param stages: leave out what concerns several stages, where the scheme has one
         :param lstm: leave out what concerns the depth-wise LSTM, where the scheme is another
         """
         choice = self
+        if weights and not self.weighs:
+            choice = replace(choice, coefficients="tableau", share_coefficients=False)
         if stages and self.stages == 1:
-            choice = replace(choice, coefficients="tableau", share_coefficients=False, stage_parameters="shared")
+            choice = replace(choice, stage_parameters="shared")
         if lstm and not self.is_lstm:
             choice = replace(choice, lstm=LSTMChoice())
         return choice
@@ -108,12 +135,13 @@ class DepthChoice:
 
         For the residual layer, one Euler step, scopes are the same, and in pre-norm functions are, too.
         """
-        residual = self.stages == self.steps == 1
+        rule = self.rule
+        residual = self.stages == self.steps == 1 and not isinstance(rule, Recurrence)
         trait = {
-            "scheme": self.scheme if self.is_lstm else get_tableau(self.scheme).name,
+            "scheme": self.scheme if rule is None else rule.name,
             "coefficients": self.coefficients,
             "function": "increment" if residual and self.normalize_before else self.function,
-            "scope": "san+ffn" if residual else self.scope,
+            "scope": "san+ffn" if residual else self.blocks,
             "steps": str(self.steps),
             "stage_parameters": self.stage_parameters,
             "splitting": self.splitting,
@@ -130,7 +158,11 @@ class DepthChoice:
             return [((name,), True) for name in names if kind(name) != "ffn"]
         if self.function == "layer-output" and self.stages == 1:
             return [(tuple(names), False)]
-        return groups(self.scope, names)
+        return groups(self.blocks, names)
+
+
+def _learned(scheme: str, coefficients: str) -> bool:
+    return coefficients in LEARNED or (scheme in RECURRENCES and RECURRENCES[scheme].trained)
 
 
 def refusal(choice: DepthChoice) -> str | None:
@@ -154,7 +186,12 @@ def refusal(choice: DepthChoice) -> str | None:
     ):
         if value not in known:
             return f"unknown {what} {value!r}; known are {', '.join(known)}"
-    reason = _refused_lstm(choice) if choice.is_lstm else _refused_runge_kutta(choice)
+    if choice.is_lstm:
+        reason = _refused_lstm(choice)
+    elif isinstance(choice.rule, Recurrence):
+        reason = _refused_recurrence(choice, choice.rule) or _refused_residual(choice)
+    else:
+        reason = _refused_runge_kutta(choice) or _refused_residual(choice)
     if reason is not None:
         return reason
     if choice.layerdrop:
@@ -173,39 +210,66 @@ def _refused_runge_kutta(choice: DepthChoice) -> str | None:
         return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
     if choice.steps < 1:
         return f"the number of steps must be at least 1, not {choice.steps}"
-    if choice.stage_parameters == "separate" and tableau.stages < 2:
-        return f"separate stage parameters need at least two stages; scheme '{choice.scheme}' has one"
     if choice.function == "layer-output" and tableau.order == 0:
         return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
     if choice.function == "layer-output" and choice.steps > 1:
         return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
     if choice.function == "increment" and not choice.normalize_before:
         return "post-norm layers are not y + F(y): use pre-norm (normalize-before) or the function 'layer-output'"
+    return None
+
+
+def _refused_recurrence(choice: DepthChoice, recurrence: Recurrence) -> str | None:
+    parts = ("coefficients", "share_coefficients", "function", "steps")
+    reason = _refused_unless_plain(choice, parts, "the scheme is an equation in what blocks add, without stage weights")
+    if reason is not None:
+        return reason
+    if not choice.normalize_before:
+        return "post-norm layers are not y + F(y), and the scheme is made of F: use pre-norm (normalize-before)"
+    if (recurrence.remembers or recurrence.each_sublayer) and choice.scope not in ("san+ffn", "san/ffn"):
+        return "the scheme has to step all that layers add: its scope is 'san+ffn' or 'san/ffn'"
+    if recurrence.remembers and choice.history != "none":
+        return (
+            "the scheme reads earlier layers itself, which a layer history would replace: pass "
+            "--encoder-layer-history none for an encoder, --decoder-layer-history none for a decoder"
+        )
+    return None
+
+
+def _refused_residual(choice: DepthChoice) -> str | None:
+    """What all schemes but the depth-wise LSTM refuse."""
+    if choice.stage_parameters == "separate" and choice.stages < 2:
+        return f"separate stage parameters need at least two stages; scheme '{choice.scheme}' has one"
     if choice.lstm != LSTMChoice():
         return f"the parts of a depth-wise LSTM go with scheme '{LSTM}' alone"
     return None
 
 
 def _refused_lstm(choice: DepthChoice) -> str | None:
+    parts = ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting")
+    return _refused_unless_plain(choice, parts, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
+
+
+def _refused_unless_plain(choice: DepthChoice, parts: Sequence[str], why: str) -> str | None:
+    """Refuses any other value of ``parts`` than the default."""
     plain = DepthChoice()
-    for part in ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting"):
+    for part in parts:
         only = getattr(plain, part)
         if getattr(choice, part) != only:
-            name = part.replace("_", " ")
-            return f"scheme '{LSTM}' steps no F and has no feed-forward networks: {name} '{only}' is all it takes"
+            return f"{why}: {part.replace('_', ' ')} '{only}' is all it takes"
     return None
 
 
 def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     """The first of several stacks whose parts do not go together, and why; None if there is none.
 
-    The stacks share their options. What concerns several stages, or the depth-wise LSTM, is meant for the stacks that
-    have them, if any has.
+    The stacks share their options. What weighs stages, what concerns several stages, or the depth-wise LSTM, is meant
+    for the stacks that have them, if any has.
     """
     known = [choice for choice in choices.values() if choice.scheme in SCHEMES]
-    several, lstm = any(choice.stages > 1 for choice in known), any(choice.is_lstm for choice in known)
+    concerned = [any(has) for has in zip(*((c.weighs, c.stages > 1, c.is_lstm) for c in known), strict=True)]
     for stack, choice in choices.items():
-        reason = refusal(choice.for_its_scheme(several, lstm) if choice.scheme in SCHEMES else choice)
+        reason = refusal(choice.for_its_scheme(*concerned) if choice.scheme in SCHEMES else choice)
         if reason is not None:
             return stack, reason
     return None
@@ -221,7 +285,7 @@ def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str |
     if not changed:
         return None
     line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"
-    if trained["coefficients"] in LEARNED or wanted.learned:
+    if _learned(trained["scheme"], trained["coefficients"]) or wanted.learned:
         return line, "learned coefficients belong to the scheme that they were trained with"
     if "scheme" in changed and LSTM in (trained["scheme"], wanted.scheme):
         return line, "a depth-wise LSTM and layers with residuals have different parameters"
@@ -256,6 +320,8 @@ def build_scheme(
     scheme: DepthScheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks, dim, sizes or HiddenSizes())
+    elif isinstance(choice.rule, Recurrence):
+        scheme = choice.rule.build(layers * blocks, dim)
     else:
         tableau = get_tableau(choice.scheme)
         sets = 1 if choice.share_coefficients or not choice.learned else layers * blocks

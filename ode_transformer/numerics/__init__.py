@@ -2,6 +2,7 @@
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta
+from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, RecurrenceScheme
 from ode_transformer.numerics.runge_kutta import VectorField, Weight, add_weighted, runge_kutta_step, stage_increments
 from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
 from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
@@ -9,6 +10,7 @@ from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_table
 __all__ = [
     "COEFFICIENTS",
     "LEARNED",
+    "RECURRENCES",
     "SPLITTINGS",
     "TABLEAUS",
     "Block",
@@ -17,6 +19,8 @@ __all__ = [
     "DepthScheme",
     "DepthState",
     "Flow",
+    "Recurrence",
+    "RecurrenceScheme",
     "RungeKutta",
     "Splitting",
     "VectorField",

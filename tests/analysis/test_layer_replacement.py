@@ -16,6 +16,7 @@ from ode_transformer.analysis.layer_replacement import (
     replaced,
     sums_of_batch,
 )
+from ode_transformer.numerics import RECURRENCES
 
 BOTH = ("encoder", "decoder")
 
@@ -35,6 +36,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "repeat": both(ode_scheme="repeat"),
     "dlstm": both(ode_scheme="dlstm", layer_history="none"),
     "dlstm with history": {"dlstm_share": "none", **both(ode_scheme="dlstm", layer_history="dlcl")},
+    **{name: both(ode_scheme=name, layer_history="none") for name in RECURRENCES},
+    "dlcl-increments, sub-layers": {
+        "ode_function_scope": "san/ffn",
+        **both(ode_scheme="dlcl-increments", layer_history="none"),
+    },
+    "polynet with history": both(ode_scheme="polynet", layer_history="dlcl"),
     "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
     "post-norm": {"post_norm": True, "ode_function": "layer-output"},
     "post-norm without history": {
@@ -105,8 +112,21 @@ def test_a_layer_is_given_what_it_reads(kind: dict[str, Any]) -> None:
     for number in (1, 2, 3):
         recording = Recording(model, LayerPlace("encoder", number))
         torch.testing.assert_close(recording.given[..., :16], read[number - 1].transpose(0, 1))
-        if model.encoder.choice.history == "none":
+        if model.encoder.choice.history == "none" and model.encoder.choice.scheme != "dlcl-increments":
             torch.testing.assert_close(recording.made[..., :16], read[number].transpose(0, 1))
+
+
+@pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
+def test_a_layer_makes_increments_where_a_scheme_sums_them(scope: str) -> None:
+    model = model_of({"ode_function_scope": scope} | both(ode_scheme="dlcl-increments", layer_history="none"))
+    first, second = (Recording(model, LayerPlace("encoder", number)) for number in (1, 2))
+    weight = model.encoder.scheme.weight
+    with torch.no_grad():
+        increments = first.made.split(16, dim=-1)
+        assert len(increments) == (1 if scope == "san+ffn" else 2)
+        row = weight[len(increments) - 1]
+        expected = first.given + sum(w * f for w, f in zip(row, increments, strict=False))
+        torch.testing.assert_close(second.given, expected)
 
 
 @pytest.mark.parametrize("history", ["dense", "dlcl"])
@@ -124,10 +144,11 @@ def test_what_a_layer_makes_is_normalised_and_combined_afterwards(history: str) 
 @every_kind
 def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerPlace) -> None:
     model = model_of(kind)
-    width = Recording(model, place).given.size(-1)
+    recording = Recording(model, place)
+    width, made = recording.given.size(-1), recording.made.size(-1)
     generator = torch.Generator().manual_seed(3)
-    weight = torch.randn(width, width, generator=generator) / width**0.5
-    layer = linear_layer(weight, torch.randn(width, generator=generator), next(model.parameters()))
+    weight = torch.randn(made, width, generator=generator) / width**0.5
+    layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
     with torch.no_grad(), replaced(model, place, layer):
         encoder_out = model.encoder(SOURCE, None)
         tokens = torch.full((4, 1), EOS)

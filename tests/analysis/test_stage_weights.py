@@ -91,6 +91,30 @@ def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:
     assert "nothing to weigh" in table(collect(small_model()))
 
 
+def test_the_weights_of_recurrences_are_their_parameters() -> None:
+    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none", "ode_function_scope": "san/ffn"}
+    model = small_model(encoder_ode_scheme="multistep", decoder_ode_scheme="dlcl-increments", **plain)
+    rows = {row.block: row for row in collect(model)}
+    names = [f"encoder layer {n} {name}" for n in (1, 2) for name in ("self_attn", "ffn")][1:]  # the first needs no k
+    names += [f"decoder layer {n} {name}" for n in (1, 2) for name in ("self_attn", "encoder_attn", "ffn")]
+    assert list(rows) == names
+    assert rows["encoder layer 2 self_attn"].mean == pytest.approx((model.encoder.scheme.k[2].item(),), abs=1e-6)
+    assert rows["encoder layer 2 self_attn"].deviation == (0.0,)
+    weight = model.decoder.scheme.weight
+    assert rows["decoder layer 2 self_attn"].mean == pytest.approx(weight[3, :4].tolist(), abs=1e-6)
+    assert "nothing to weigh" in table(collect(small_model(encoder_ode_scheme="polynet", **plain)))
+
+
+def test_the_released_k_is_averaged_over_channels() -> None:
+    model = small_model(encoder_ode_scheme="multistep-released", encoder_layer_history="none")
+    rows = collect(model)
+    names = ["encoder layer 1 ffn", "encoder layer 2 self_attn", "encoder layer 2 ffn"]
+    assert [row.block for row in rows] == names
+    for row, k in zip(rows, model.encoder.scheme.k, strict=True):
+        assert row.mean == pytest.approx((k.mean().item(),), abs=1e-6)
+        assert row.deviation == pytest.approx((k.std(correction=0).item(),), abs=1e-6)
+
+
 def test_no_hook_is_left_behind() -> None:
     model = small_model(encoder_ode_scheme="rk2")
     collect(model)

@@ -18,7 +18,7 @@ from ode_transformer.models.language_model import _NOT_SUPPORTED, STACKS
 from ode_transformer.models.ode_transformer import METHODS, check, complete
 from ode_transformer.models.tasks import refuse_task
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCHEMES, SCOPES, STAGE_PARAMETERS
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
 
 ARCH = "ode_transformer_lm_euler"
 D, K, HEADS = 512, 8, 8
@@ -64,7 +64,7 @@ def test_samples_limit_the_positions_unless_the_user_does() -> None:
 
 
 AXES = {
-    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "dlstm"],
+    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "polynet", "dlstm"],
     "ode_coefficients": list(COEFFICIENTS),
     "ode_share_coefficients": [False, True],
     "ode_function": FUNCTIONS,
@@ -89,7 +89,9 @@ def allowed(parts: dict[str, Any]) -> bool:
     return True
 
 
-PARTS = pairwise(AXES, allowed) + [{"decoder_ode_scheme": scheme} for scheme in SCHEMES]
+PARTS = pairwise(AXES, allowed)
+PARTS += [{"decoder_ode_scheme": scheme} for scheme in SCHEMES if scheme not in RECURRENCES]
+PARTS += [{"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in RECURRENCES]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda parts: "-".join(map(str, parts.values())))
 
 

@@ -89,6 +89,14 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
             {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
             "--encoder-ode-scheme midpoint: coefficients 'gate' start from weights between 0 and 1",
         ),
+        (
+            {"encoder_ode_scheme": "leapfrog"},
+            "--encoder-ode-scheme leapfrog: the scheme reads earlier layers .*pass --encoder-layer-history none",
+        ),
+        (
+            {"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"},
+            "--decoder-ode-scheme multistep: .* --decoder-layer-history none for a decoder",
+        ),
         ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads: 3 attention heads do not divide the width 16"),
         ({"decoder_attention_heads": 0}, "--decoder-attention-heads: 0 attention heads do not divide"),
@@ -105,6 +113,33 @@ def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
     names = [name for name, _ in small_model(decoder_ode_scheme="rk2", ode_coefficients="gate").named_parameters()]
     assert any(name.startswith("decoder.scheme.scheme.coefficients") for name in names)
     assert not any(name.startswith("encoder.scheme.scheme.coefficients") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "encoder", "decoder"),  # what is trained beyond Euler's: L blocks are 6 layers, 12 or 18 sub-layers
+    [
+        ("leapfrog", 0, 0),
+        ("multistep", 6, 6),
+        ("dlcl-increments", 6 * 6, 6 * 6),  # of which 6 · 7 / 2 are used
+        ("polynet", 0, 0),
+        ("multistep-released", (12 - 1) * 512, (18 - 1) * 512),
+        ("polynet-released", 0, 0),
+    ],
+)
+def test_parameters_of_recurrences(scheme: str, encoder: int, decoder: int) -> None:
+    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+
+    def count(**schemes: str) -> dict[str, int]:
+        model = build_model("ode_transformer_euler", **plain, **schemes)
+        return {s: sum(p.numel() for p in getattr(model, s).parameters()) for s in ("encoder", "decoder")}
+
+    euler, made = count(), count(encoder_ode_scheme=scheme, decoder_ode_scheme=scheme)
+    assert {stack: made[stack] - euler[stack] for stack in euler} == {"encoder": encoder, "decoder": decoder}
+
+
+def test_an_encoder_that_remembers_leaves_the_decoder_its_history() -> None:
+    model = small_model(encoder_ode_scheme="leapfrog", encoder_layer_history="none")
+    assert (model.encoder.choice.history, model.decoder.choice.history) == ("none", "dlcl")
 
 
 # Fields of fairseq's configuration whose effect is fairseq's own (embedding, output, base classes) or carried out here.

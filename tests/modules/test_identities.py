@@ -103,6 +103,61 @@ def test_repeat_is_ones_with_rk2() -> None:
     torch.testing.assert_close(encode(repeat, source), encode(ones, source))
 
 
+@pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
+@pytest.mark.parametrize("scheme", ["multistep", "dlcl-increments"])
+def test_recurrences_with_weights_of_one_are_euler(scheme: str, scope: str) -> None:
+    euler = small_model(**OPTIONS).encoder
+    recurrence = small_model(encoder_ode_scheme=scheme, ode_function_scope=scope, **OPTIONS).encoder
+    ones = {f"scheme.{name}": torch.ones_like(p) for name, p in recurrence.scheme.named_parameters()}
+    recurrence.load_state_dict(euler.state_dict() | ones | trait(recurrence))
+    source = batch([6, 4, 2])
+    torch.testing.assert_close(encode(recurrence, source), encode(euler, source))
+
+
+def test_released_polynet_is_polynet_of_each_sub_layer() -> None:
+    source = batch([6, 4, 2])
+    one, other, merged = (
+        small_model(encoder_ode_scheme=scheme, ode_function_scope=scope, **OPTIONS).encoder
+        for scheme, scope in (("polynet", "san/ffn"), ("polynet-released", "san+ffn"), ("polynet", "san+ffn"))
+    )
+    assert torch.equal(encode(one, source), encode(other, source))
+    assert not torch.allclose(encode(one, source), encode(merged, source))
+
+
+def test_leapfrog_in_loops_over_the_layers() -> None:
+    encoder = small_model(encoder_ode_scheme="leapfrog", **(OPTIONS | {"encoder_layers": 4})).encoder
+    pattern = attention_pattern(5, 5, torch.device("cpu"))
+
+    def sublayer(layer, name: str, x: torch.Tensor, *given) -> torch.Tensor:
+        return layer[name].function(layer[name].layer_norm(x), *given)
+
+    y0 = torch.randn(2, 5, 16, dtype=torch.float64)
+    before, y = None, y0
+    for layer in encoder.layers:
+        attention = sublayer(layer, "self_attn", y, pattern)
+        increment = attention + sublayer(layer, "ffn", y + attention)
+        before, y = y, y + increment if before is None else before + 2 * increment
+    got, _ = encoder.through_depth(y0, lambda _, name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    torch.testing.assert_close(got, y)
+
+
+def test_released_multistep_in_loops_over_the_sub_layers() -> None:
+    """x' = k ∗ x_before + u + f(u), u = LN((1 − k) ∗ x), after a first plain residual sub-layer."""
+    encoder = small_model(encoder_ode_scheme="multistep-released", **(OPTIONS | {"encoder_layers": 3})).encoder
+    pattern = attention_pattern(5, 5, torch.device("cpu"))
+    sublayers = [(layer[name].function, name) for layer in encoder.layers for name in ("self_attn", "ffn")]
+    assert encoder.scheme.k.shape == (5, 16)
+    before = torch.randn(2, 5, 16, dtype=torch.float64)
+    given = {"self_attn": (pattern,), "ffn": ()}
+    got, _ = encoder.through_depth(before, lambda _, name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    attention, _ = sublayers[0]
+    x = before + attention(encoder.scheme.norms[0](before), pattern)
+    for (function, name), norm, k in zip(sublayers[1:], encoder.scheme.norms[1:], encoder.scheme.k, strict=True):
+        u = norm((1 - k) * x)
+        before, x = x, k * before + u + function(u, *given[name])
+    torch.testing.assert_close(got, x)
+
+
 def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
     shared = small_model(encoder_ode_scheme="rk4", **OPTIONS).encoder
     separate = small_model(encoder_ode_scheme="rk4", ode_stage_parameters="separate", **OPTIONS).encoder
@@ -180,6 +235,10 @@ def test_layers_that_add_nothing_leave_the_embedding_alone() -> None:
         {},
         {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
         {"encoder_ode_scheme": "rk4"},
+        {"encoder_ode_scheme": "leapfrog"},
+        {"encoder_ode_scheme": "multistep"},
+        {"encoder_ode_scheme": "dlcl-increments"},
+        {"encoder_ode_scheme": "polynet"},
     ):
         encoder = small_model(**OPTIONS, **parts).encoder
         with torch.no_grad():

@@ -28,7 +28,7 @@ from ode_transformer.nn import (
     WordDropout,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS, Splitting
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
 
 AXES = {
     "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
@@ -64,6 +64,18 @@ LSTM_AXES = {
 }
 
 
+# Recurrences over depth: all of them in the decoder, where every evaluation has a cache, beside some in the encoder.
+RECURRENCE_AXES = {
+    "encoder_ode_scheme": ["euler", "multistep", "polynet"],
+    "decoder_ode_scheme": ["euler", *RECURRENCES],
+    "ode_function_scope": SCOPES,
+    "ode_stage_parameters": STAGE_PARAMETERS,
+    "encoder_layer_history": HISTORIES,
+    "decoder_layer_history": HISTORIES,
+    "max_relative_positions": [0, 3],
+    "layer_splitting": list(SPLITTINGS),
+}
+
 JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_splitting"} | {
     "encoder_layers": [0, 2],
     "joint_input": JOINT_INPUTS,
@@ -84,11 +96,14 @@ def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
     return True
 
 
-PARTS = pairwise(AXES, partial(allowed, ODETransformerModel)) + pairwise(
-    LSTM_AXES, partial(allowed, ODETransformerModel)
-)
+PARTS = [
+    parts
+    for axes in (AXES, LSTM_AXES, RECURRENCE_AXES)
+    for parts in pairwise(axes, partial(allowed, ODETransformerModel))
+]
 PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel))]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
+PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in RECURRENCES]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]

@@ -22,7 +22,7 @@ from ode_transformer.nn import (
     swapped,
 )
 from ode_transformer.nn.depth_wise_lstm import LSTMState
-from ode_transformer.numerics import COEFFICIENTS, TABLEAUS, Block
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, TABLEAUS, Block
 
 DIM = 4
 NAMES = ("self_attn", "ffn")
@@ -73,7 +73,7 @@ def test_exactly_these_combinations_of_numerics_are_refused() -> None:
 
 
 AXES = {
-    "scheme": [t.name for t in TABLEAUS],
+    "scheme": [*(t.name for t in TABLEAUS), *RECURRENCES],
     "coefficients": list(COEFFICIENTS),
     "share_coefficients": [False, True],
     "function": FUNCTIONS,
@@ -88,7 +88,8 @@ COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(
 
 def layer(choice: DepthChoice) -> Layer:
     def sublayer() -> SubLayer:
-        return SubLayer(nn.Linear(DIM, DIM), DIM, normalize_before=choice.normalize_before)
+        before = choice.normalize_before
+        return SubLayer(nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes)
 
     return Layer({name: nn.ModuleList(sublayer() for _ in range(choice.copies)) for name in NAMES}).double()
 
@@ -110,10 +111,12 @@ def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
 
 def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y0: torch.Tensor) -> torch.Tensor:
     """The equations with loops, nothing shared with the package but weights and the tableau's numbers."""
-    (tableau,) = (t for t in TABLEAUS if t.name == choice.scheme)
+    tableau = next((t for t in TABLEAUS if t.name == choice.scheme), None)
     inner = scheme if choice.history == "none" else scheme.scheme
-    stages, h = len(tableau.b), 1 / choice.steps
+    stages, h = 1 if tableau is None else len(tableau.b), 1 / choice.steps
     block_number = 0
+    read: list[torch.Tensor] = []  # by each block
+    added: list[torch.Tensor] = []  # by each block
 
     def sub(each: SubLayer, x: torch.Tensor) -> torch.Tensor:  # the sub-layer with its residual
         if choice.normalize_before:
@@ -127,6 +130,8 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
 
     def stepped(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
         nonlocal block_number
+        if tableau is None:
+            return recurred(members, y)
         weigh = inner.coefficients[min(block_number, len(inner.coefficients) - 1)]
         block_number += 1
         for _ in range(choice.steps):
@@ -150,16 +155,39 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
             y = y + h * sum(g * f for g, f in zip(gamma, k, strict=True))
         return y
 
+    def recurred(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
+        def increment(x: torch.Tensor, stage: int = 0) -> torch.Tensor:
+            return whole(members, stage, x) - x
+
+        t = len(read)
+        before = read[-1] if read else y
+        read.append(y)
+        if choice.scheme == "multistep-released":  # f and LN, not f after LN; the first is a plain residual sub-layer
+            (member,) = members
+            u = inner.norms[t](y if t == 0 else (1 - inner.k[t - 1]) * y)
+            return y + member[0].function(u) if t == 0 else inner.k[t - 1] * before + u + member[0].function(u)
+        added.append(increment(y))
+        if choice.scheme in ("polynet", "polynet-released"):
+            return y + added[t] + increment(added[t], 1)
+        if choice.scheme == "leapfrog":
+            return y + added[t] if t == 0 else before + 2 * added[t]
+        if choice.scheme == "multistep":
+            return inner.k[t] * y + (1 - inner.k[t]) * before + added[t]
+        assert choice.scheme == "dlcl-increments"
+        return y0 + sum(inner.weight[t, n] * f for n, f in enumerate(added))
+
     memory, x = [y0], y0 * (scheme.weight[0, 0] if choice.history == "dlcl" else 1)
     for n, each in enumerate(layers):
         sublayers = [each[name] for name in NAMES]
         if choice.function == "layer-output" and stages == 1:
             x = whole(sublayers, 0, x)
-        elif choice.scope == "san+ffn":
+        elif choice.scope == "san+ffn" and choice.scheme not in ("multistep-released", "polynet-released"):
             x = stepped(sublayers, x)
         else:
             for name, sublayer in zip(NAMES, sublayers, strict=True):
-                alone = choice.scope == "san/ffn" or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
+                alone = (
+                    choice.scope in ("san/ffn", "san+ffn") or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
+                )
                 x = stepped([sublayer], x) if alone else whole([sublayer], 0, x)
         if choice.history != "none":
             norm = scheme.norms[n]
@@ -189,6 +217,21 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
         (DepthChoice("dlstm", stage_parameters="separate"), "stage parameters 'shared' is all it takes"),
         (DepthChoice("dlstm", splitting="strang"), "splitting 'lie-trotter' is all it takes"),
         (DepthChoice("dlstm", layerdrop=0.1), "LayerDrop"),
+        (DepthChoice("leapfrog", history="dense"), "pass --encoder-layer-history none for an encoder"),
+        (DepthChoice("multistep", history="dlcl"), "pass --encoder-layer-history none for an encoder"),
+        (DepthChoice("dlcl-increments", history="dlcl"), "--decoder-layer-history none for a decoder"),
+        (DepthChoice("multistep-released", history="dlcl"), "--decoder-layer-history none for a decoder"),
+        (DepthChoice("leapfrog", "gate"), "without stage weights: coefficients 'tableau' is all it takes"),
+        (DepthChoice("polynet", "ones"), "without stage weights: coefficients 'tableau' is all it takes"),
+        (DepthChoice("multistep", share_coefficients=True), "share coefficients 'False' is all it takes"),
+        (DepthChoice("polynet", function="layer-output"), "function 'increment' is all it takes"),
+        (DepthChoice("leapfrog", steps=2), "steps '1' is all it takes"),
+        (DepthChoice("polynet", normalize_before=False), "the scheme is made of F: use pre-norm (normalize-before)"),
+        (DepthChoice("leapfrog", scope="san"), "its scope is 'san+ffn' or 'san/ffn'"),
+        (DepthChoice("polynet-released", scope="ffn"), "its scope is 'san+ffn' or 'san/ffn'"),
+        (DepthChoice("multistep", stage_parameters="separate"), "at least two stages; scheme 'multistep' has one"),
+        (DepthChoice("polynet", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
+        (DepthChoice("multistep", layerdrop=0.1), "LayerDrop"),
         (DepthChoice("rk4", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
         (DepthChoice(coefficients="magic"), "unknown coefficients 'magic'; known are tableau"),
         (DepthChoice(history="sparse"), "unknown layer history 'sparse'; known are none, dense, dlcl"),
@@ -244,6 +287,35 @@ def test_what_may_serve_another_scheme() -> None:
         (separate.trait(), DepthChoice("rk4", stage_parameters="separate", scope="san")),
     ):
         assert "belong to the stages" in swapped(trained, wanted)[1]
+
+
+def test_recurrences_are_told_apart_and_keep_what_they_have_trained() -> None:
+    residual = DepthChoice().trait()
+    assert swapped(residual, DepthChoice("leapfrog")) == (
+        "trained with scheme euler; this model has scheme leapfrog",
+        None,
+    )
+    assert swapped(DepthChoice("leapfrog").trait(), DepthChoice("leapfrog", scope="san/ffn"))[1] is None
+    assert swapped(DepthChoice("polynet", scope="san/ffn").trait(), DepthChoice("polynet-released"))[0].count(";") == 1
+    released = DepthChoice("polynet-released").trait()
+    assert swapped(released, DepthChoice("polynet-released", scope="san/ffn")) is None  # the one that it has
+    for name in ("multistep", "dlcl-increments", "multistep-released"):
+        for trained, wanted in ((DepthChoice(name).trait(), DepthChoice()), (residual, DepthChoice(name))):
+            assert "belong to the scheme that they were trained with" in swapped(trained, wanted)[1]
+
+
+def test_what_weighs_stages_is_meant_for_a_tableau() -> None:
+    gate = {"coefficients": "gate", "share_coefficients": True}
+    for scheme in ("polynet", "leapfrog"):
+        other = DepthChoice(scheme, **gate)
+        assert refused_stack({"encoder": other, "decoder": DepthChoice("rk2", **gate)}) is None
+        assert refused_stack({"encoder": DepthChoice("rk2", **gate), "decoder": other}) is None
+        assert refused_stack({"encoder": DepthChoice(**gate), "decoder": other}) is not None
+    separate = DepthChoice("polynet", stage_parameters="separate")
+    assert refused_stack({"encoder": separate, "decoder": DepthChoice(stage_parameters="separate")}) is None
+    remembering = DepthChoice("leapfrog")
+    assert refused_stack({"encoder": remembering, "decoder": DepthChoice(history="dlcl")}) is None
+    assert refused_stack({"encoder": DepthChoice(history="dlcl"), "decoder": remembering}) is None
 
 
 def test_a_depth_wise_lstm_and_layers_with_residuals_serve_only_themselves() -> None:

@@ -8,12 +8,21 @@ import torch
 from commands_for_tests import USER_DIR, Text, lines_of, run, succeed, train, training
 from fairseq.checkpoint_utils import load_ema_from_checkpoint
 
+from ode_transformer.numerics import RECURRENCES
+
 pytestmark = pytest.mark.slow
 
-# ODE Transformer (2022), the Runge–Kutta part of Table 7 and Table 10, as docs/ode_transformer.md lists them; then
+NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
+
+# ODE Transformer (2022), Tables 7 and 10, as docs/ode_transformer.md lists them; then
 # the choices that have no row there.
 ROWS = {
     "residual": ("euler",),
+    **{name: ("euler", "--encoder-ode-scheme", name, *NO_HISTORY) for name in RECURRENCES},
+    "polynet-and-multistep": (
+        *("euler", "--encoder-ode-scheme", "polynet", "--encoder-layer-history", "dlcl"),
+        *("--decoder-ode-scheme", "multistep", "--decoder-layer-history", "none"),
+    ),
     "rk2": ("rk2", "--ode-coefficients", "tableau"),
     "rk2-ones": ("rk2", "--ode-coefficients", "ones"),
     "rk2-learned": ("rk2",),

@@ -4,6 +4,8 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, teacher_forced
 
+from ode_transformer.numerics import RECURRENCES
+
 
 def loss_and_gradients(arch: str, dtype: torch.dtype, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """As fairseq trains with --fp16 and --bf16: the whole model is converted, the loss is summed in float32."""
@@ -23,10 +25,12 @@ ARCHITECTURES = [f"{method}_tiny" for method in METHODS]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("decoder", ["euler", "rk4", "dlstm"])
+@pytest.mark.parametrize("decoder", ["euler", "rk4", "dlstm", *RECURRENCES])
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_loss_and_gradients_are_near_those_of_float32(arch: str, decoder: str, dtype: torch.dtype) -> None:
-    options = {"decoder_ode_scheme": decoder, "decoder_normalize_before": True}
+    options: dict[str, object] = {"decoder_ode_scheme": decoder, "decoder_normalize_before": True}
+    if decoder in RECURRENCES:
+        options["decoder_layer_history"] = "none"
     exact, gradients = loss_and_gradients(arch, torch.float32, **options)
     loss, rounded = loss_and_gradients(arch, dtype, **options)
     unit = torch.finfo(dtype).eps

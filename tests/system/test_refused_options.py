@@ -18,6 +18,10 @@ REFUSED = {
         ("--encoder-ode-scheme", "euler", "--ode-coefficients", "gate"),
         ("--encoder-ode-scheme euler", "'gate'", "two stages"),
     ),
+    "history of what remembers": (
+        ("--encoder-ode-scheme", "leapfrog", "--ode-coefficients", "tableau"),
+        ("--encoder-ode-scheme leapfrog", "pass --encoder-layer-history none"),
+    ),
     "post-norm": (("--post-norm",), ("post-norm", "layer-output")),
     "heads": (("--encoder-attention-heads", "3"), ("3 attention heads do not divide the width 32",)),
     "no step": (("--ode-steps", "0"), ("--ode-steps", "0", "whole number from 1 on")),

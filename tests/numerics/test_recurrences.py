@@ -1,0 +1,241 @@
+"""Recurrences over depth: their formulas as loops, the order that they have as solvers, and what they start as."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ode_transformer.numerics import (
+    RECURRENCES,
+    Block,
+    DepthState,
+    RecurrenceScheme,
+    RungeKutta,
+    build_coefficients,
+    get_tableau,
+)
+
+DIM = 5
+Field = Callable[[Tensor], Tensor]
+FIELDS: list[Field] = [torch.tanh, torch.sin, lambda y: 0.5 * y.flip(-1), lambda y: y * y.roll(1, -1)]
+
+
+def build(name: str, blocks: int = len(FIELDS)) -> RecurrenceScheme:
+    """Every parameter away from its start."""
+    scheme = RECURRENCES[name].build(blocks, DIM).double()
+    for parameter in scheme.parameters():
+        nn.init.normal_(parameter)
+    return scheme
+
+
+def leapfrog(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        y.append(y[0] + f(y[0]) if n == 0 else y[n - 1] + 2 * f(y[n]))
+
+
+def multistep(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        k = scheme.k[n]
+        y.append(k * y[n] + (1 - k) * y[max(n - 1, 0)] + f(y[n]))  # y_{−1} = y_0
+
+
+def dlcl_increments(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for t in range(len(fields)):
+        y.append(y[0] + sum(scheme.weight[t, n] * fields[n](y[n]) for n in range(t + 1)))
+
+
+def polynet(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        y.append(y[n] + f(y[n]) + f(f(y[n])))
+
+
+def multistep_released(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    def norm(n: int, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        deviation = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        return centred / deviation * scheme.norms[n].weight + scheme.norms[n].bias
+
+    for n, f in enumerate(fields):
+        if n == 0:
+            y.append(y[0] + f(norm(0, y[0])))
+        else:
+            k = scheme.k[n - 1]
+            u = norm(n, (1 - k) * y[n])
+            y.append(k * y[n - 1] + u + f(u))
+
+
+LOOPS = {
+    "leapfrog": leapfrog,
+    "multistep": multistep,
+    "dlcl-increments": dlcl_increments,
+    "polynet": polynet,
+    "multistep-released": multistep_released,
+    "polynet-released": polynet,
+}
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+@pytest.mark.parametrize("layers", [(1, 1, 1, 1), (2, 2), (4,)])
+def test_equals_its_formula_however_blocks_form_layers(name: str, layers: tuple[int, ...]) -> None:
+    scheme = build(name)
+    y0 = torch.randn(3, 2, DIM, dtype=torch.float64)
+    depth_state, fields = scheme.start(y0), iter(FIELDS)
+    for blocks in layers:
+        depth_state = scheme.step([Block(next(fields)) for _ in range(blocks)], depth_state)
+    expected = [y0]
+    LOOPS[name](scheme, expected, FIELDS)
+    torch.testing.assert_close(scheme.finish(depth_state), expected[-1])
+    assert depth_state.depth == len(FIELDS)
+
+
+@pytest.mark.parametrize("recurrence", RECURRENCES.values(), ids=RECURRENCES)
+def test_an_entry_says_what_its_scheme_does(recurrence) -> None:
+    scheme, calls = build(recurrence.name), []
+
+    def counted(f: Field) -> Field:
+        return lambda y: calls.append(f) or f(y)
+
+    y0 = torch.randn(2, DIM, dtype=torch.float64)
+    scheme.integrate(map(counted, FIELDS), y0)
+    assert calls == [f for f in FIELDS for _ in range(recurrence.stages)]
+    norms = sum(p.numel() for norm in getattr(scheme, "norms", []) for p in norm.parameters())
+    assert bool(norms) == recurrence.normalizes
+    assert (sum(p.numel() for p in scheme.parameters()) > norms) == recurrence.trained
+    shown = [weight for block in range(len(FIELDS)) for weight in scheme.weights(block)]
+    assert bool(shown) == recurrence.trained
+    assert (type(scheme.start(y0)) is not DepthState) == recurrence.remembers
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_gradients(name: str) -> None:
+    scheme = build(name)
+    y0 = torch.randn(2, DIM, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda y0, *_: scheme.integrate(FIELDS, y0), (y0, *scheme.parameters()))
+
+
+def error_after(scheme: RecurrenceScheme, steps: int, end: float = 1.0) -> float:
+    """On y' = y² cos s, s' = 1 up to the time ``end``, whose solution is y = 1 / (1 / y_0 − sin s)."""
+
+    def field(y: Tensor) -> Tensor:
+        value, clock = y
+        return torch.stack([value**2 * torch.cos(clock), torch.ones_like(clock)]) * end / steps
+
+    y = scheme.integrate([field] * steps, torch.tensor([0.5, 0.0], dtype=torch.float64))
+    return abs(y[0].item() - 1 / (2 - math.sin(end)))
+
+
+@pytest.mark.parametrize("recurrence", RECURRENCES.values(), ids=RECURRENCES)
+def test_measured_order_is_the_stated_one(recurrence) -> None:
+    """With the weights that training starts from. Order 0 is a fact too: the rule does not converge."""
+    torch.manual_seed(0)
+    errors = [error_after(recurrence.build(steps, 2).double(), steps) for steps in (128, 256)]
+    if recurrence.order:
+        assert math.log2(errors[0] / errors[1]) == pytest.approx(recurrence.order, abs=0.1)
+    else:
+        assert min(errors) > 0.01
+
+
+def test_polynet_solves_the_field_plus_its_value_at_zero() -> None:
+    """F(F(y)) = F(0) + O(h²): with order 1, y' = f(y) + f(0), which is y' = f(y) for fields that vanish at 0."""
+
+    def error(steps: int) -> float:  # of y' = cos y + 1, y(0) = 0, which is y = 2 arctan t
+        scheme = RECURRENCES["polynet"].build(steps, 1)
+        y = scheme.integrate([lambda y: torch.cos(y) / steps] * steps, torch.zeros(1, dtype=torch.float64))
+        return abs(y.item() - 2 * math.atan(1.0))
+
+    assert math.log2(error(128) / error(256)) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("k", [0.5, 1.5])
+def test_multistep_with_another_k_solves_another_equation(k: float) -> None:
+    """y_{t+1} − y_t = (k − 1)(y_t − y_{t−1}) + F, so that y' = f(y) / (2 − k): the time runs at another speed."""
+
+    def scheme(steps: int) -> RecurrenceScheme:
+        made = RECURRENCES["multistep"].build(steps, 2).double()
+        nn.init.constant_(made.k, k)
+        return made
+
+    assert error_after(scheme(256), 256) > 0.9 * error_after(scheme(128), 128) > 0.01
+
+
+def test_a_single_block_of_multistep_is_eulers_and_has_a_gradient_for_its_number() -> None:
+    scheme, y0 = build("multistep", 1), torch.randn(2, DIM, dtype=torch.float64)
+    y1 = scheme.integrate([torch.sin], y0)
+    torch.testing.assert_close(y1, y0 + torch.sin(y0))
+    y1.square().sum().backward()
+    torch.testing.assert_close(scheme.k.grad, torch.zeros_like(scheme.k))
+
+
+@pytest.mark.parametrize("name", ["multistep", "dlcl-increments"])
+def test_starts_as_euler(name: str) -> None:
+    tableau, y0 = get_tableau("euler"), torch.randn(2, DIM, dtype=torch.float64)
+    euler = RungeKutta(tableau, [build_coefficients("tableau", tableau, DIM)]).integrate(FIELDS, y0)
+    started = RECURRENCES[name].build(len(FIELDS), DIM).double()
+    torch.testing.assert_close(started.integrate(FIELDS, y0), euler)
+
+
+def test_the_number_of_weights() -> None:
+    def counts(name: str, blocks: int) -> list[int]:
+        return [p.numel() for p in RECURRENCES[name].build(blocks, DIM).parameters()]
+
+    for blocks in (0, 1, 6):
+        assert counts("leapfrog", blocks) == counts("polynet", blocks) == counts("polynet-released", blocks) == []
+        assert counts("multistep", blocks) == [blocks]
+        assert counts("dlcl-increments", blocks) == [blocks**2]
+        assert counts("multistep-released", blocks) == [max(blocks - 1, 0) * DIM, *[DIM] * 2 * blocks]
+
+
+def test_only_weights_that_act_are_trained() -> None:
+    y0 = torch.randn(2, DIM, dtype=torch.float64)
+    schemes = {name: build(name) for name in ("multistep", "dlcl-increments")}
+    for scheme in schemes.values():
+        scheme.integrate(FIELDS, y0).square().sum().backward()
+    assert (schemes["multistep"].k.grad.abs() > 1e-9).tolist() == [False, True, True, True]
+    assert torch.equal(schemes["dlcl-increments"].weight.grad != 0, torch.ones(4, 4).tril().bool())
+
+
+def test_the_released_k_starts_between_minus_one_and_zero() -> None:
+    k = RECURRENCES["multistep-released"].build(20, 50).k
+    assert k.shape == (19, 50)
+    assert -1 <= k.min() < -0.9 < -0.1 < k.max() <= 0
+
+
+@pytest.mark.parametrize("name", ["leapfrog", "multistep", "multistep-released"])
+def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) -> None:
+    """Of y_{t−1}: by the one equation that reads it, not by y_t, which was made of it, too."""
+    scheme = build(name)
+    states = [scheme.start(torch.randn(2, DIM, dtype=torch.float64, requires_grad=True))]
+    for f in FIELDS[:3]:
+        states.append(scheme.step([Block(f)], states[-1]))
+    given = scheme.carried(states[2])
+    found = torch.autograd.grad(states[3].y.square().sum(), given)
+    alone = [tensor.detach().requires_grad_() for tensor in given]
+    y = scheme.following(FIELDS[2], *alone, 2)
+    for mine, other in zip(found, torch.autograd.grad(y.square().sum(), alone), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "y0", "increments", "expected"),
+    [
+        ("leapfrog", None, -40000, [0, 40000], 40000),
+        ("multistep", 2.0, -40000, [0, 40000], 0),
+        ("dlcl-increments", 2.0, -40000, [0, 40000], 40000),
+        ("polynet", None, 40000, [40000, -40000], 40000),
+    ],
+)
+def test_sums_in_half_precision_do_not_overflow_on_the_way(
+    name: str, weight: float | None, y0: float, increments: list[float], expected: float
+) -> None:
+    scheme = RECURRENCES[name].build(2, DIM).half()
+    for parameter in scheme.parameters():
+        nn.init.constant_(parameter, weight)
+    given = iter(increments)
+    blocks = len(increments) // RECURRENCES[name].stages
+    with torch.no_grad():
+        out = scheme.integrate(
+            [lambda y: torch.full_like(y, next(given))] * blocks, torch.full((1, DIM), y0, dtype=torch.float16)
+        )
+    assert torch.equal(out, torch.full((1, DIM), expected, dtype=torch.float16))
