@@ -63,9 +63,12 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
 
     def cell(method: Method) -> str:
         error = error_of(block, method)
-        return f"{error:.2e}" if error is not None else f"<{_CLEAR * block.reference_bound:.0e}"
+        return f"{error:.2e}" if error is not None else f"<{_CLEAR * bound:.0e}" if bound < math.inf else "?"
 
-    known = f"the solution is known to {block.reference_bound:.0e} after {block.steps} steps"
+    bound = block.reference_bound
+    known = f"the solution is known to {bound:.0e} after {block.steps} steps"
+    if bound == math.inf:
+        known = f"the solution is not known: {block.steps} steps do not settle it, see --max-steps and --tolerance"
     width = max(map(len, (*names, TRAINED)))
     lines = [
         f"{block.block}: {block.positions} positions, each moved by {block.moved / block.positions:.3g}; {known}",
@@ -112,7 +115,7 @@ def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
 def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:
     """A panel for each stack: the relative error block by block; a second row, by number of steps, where several are.
 
-    A colour is a model, a kind of line a scheme; crosses are the models' own steps. The second row averages over blocks.
+    A colour is a model, a kind of line a scheme; a cross is a model's own step. The second row has means over blocks.
     """
     stacks = side_by_side.stacks_among([block.stack for block in blocks] for blocks in runs.values())
     rows = 2 if len(counts) > 1 else 1
@@ -136,7 +139,8 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
             own = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
             label = plain_label(f"{run}: {TRAINED}")
             panels[0, column].plot(range(1, len(own) + 1), own, "x", color=f"C{colour}", markersize=9, label=label)
-        panels[0, column].set(yscale="log", title=stack, xlabel="block")
+        longest = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
+        panels[0, column].set(yscale="log", title=stack, xlabel="block", xlim=(0.5, longest + 0.5))
         panels[0, column].xaxis.get_major_locator().set_params(integer=True)
     for row, by in zip(panels, (f"{counts[0]} step" + "s" * (counts[0] > 1), "mean over blocks"), strict=False):
         row[0].set_ylabel(f"relative error, {by}")

@@ -23,7 +23,11 @@ def sawtooth(y: torch.Tensor) -> torch.Tensor:
 PROBLEMS = {
     "linear": (lambda y: y @ A.T, Y0, lambda t: Y0 @ torch.matrix_exp(t * A).T),
     "logistic": (logistic, Y0.abs(), lambda t: 1 / (1 + (1 / Y0.abs() - 1) * math.exp(-t))),
-    "kink": (sawtooth, torch.full((1,), 0.5, dtype=torch.float64), lambda t: torch.tensor([1 + t - math.log(2)], dtype=torch.float64)),
+    "kink": (
+        sawtooth,
+        torch.full((1,), 0.5, dtype=torch.float64),
+        lambda t: torch.tensor([1 + t - math.log(2)], dtype=torch.float64),
+    ),
 }
 
 
