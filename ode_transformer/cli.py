@@ -32,6 +32,10 @@ COMMANDS = {
         "ode_transformer.released",
         "checkpoints of the authors' released code under the names of this package",
     ),
+    "truncation-error": (
+        "ode_transformer.analysis.truncation_error",
+        "how exact the steps of trained models are as solutions of y' = F(y), layer by layer",
+    ),
     "splitting-error": ("ode_transformer.analysis.splitting_error", "how exact a step of a splitting is, measured"),
     "compare": (
         "ode_transformer.analysis.compare",

@@ -1,9 +1,9 @@
-"""A checkpoint as fairseq writes it, with its dictionaries and pieces beside it, without any training."""
+"""Checkpoints as fairseq writes them, with their dictionaries beside them, without any training."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -40,13 +40,35 @@ def make_model(directory: Path) -> Path:
     for language in ("en", "de"):
         dictionary.save(str(directory / f"dict.{language}.txt"))
     positions = ("--max-source-positions", MAX_POSITIONS, "--max-target-positions", MAX_POSITIONS)
-    flags = ("--arch", "ode_transformer_rk2_tiny", *SMALL, *positions)
-    # Without the languages, as a training saves it that was not told them.
+    flags = ("--task", "translation", "--arch", "ode_transformer_rk2_tiny", *SMALL, *positions)
+    return _write(directory, flags, {"source_lang": "en", "target_lang": "de"})
+
+
+def make_language_model(directory: Path, *flags: object) -> Path:
+    """Writes ``model.pt``, ``dict.txt`` and 24 sentences as the split ``valid``; returns the first."""
+    sentences = [sentence.split() for sentence, _ in PAIRS[:24]]
+    dictionary = Dictionary()
+    for word in sorted({word for words in sentences for word in words}):
+        dictionary.add_symbol(word)
+    dictionary.save(str(directory / "dict.txt"))
+    builder = MMapIndexedDatasetBuilder(str(directory / "valid.bin"))
+    for words in sentences:
+        builder.add_item(dictionary.encode_line(" ".join(words), add_if_not_exist=False))
+    builder.finalize(str(directory / "valid.idx"))
+    sizes = SMALL[SMALL.index("--decoder-embed-dim") :]
+    samples = ("--sample-break-mode", "complete", "--tokens-per-sample", 12)
+    return _write(
+        directory, ("--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", *sizes, *samples, *flags)
+    )
+
+
+def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | None = None) -> Path:
+    """``model.pt`` of random parameters; ``known`` completes the task's options."""
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(directory), "--task", "translation", *map(str, flags)])
-    cfg = convert_namespace_to_omegaconf(args)
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(directory), *map(str, flags)]))
     torch.manual_seed(1)
-    cfg.task.source_lang, cfg.task.target_lang = "en", "de"
+    for name, value in (known or {}).items():
+        cfg.task[name] = value
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ode_transformer.analysis.layer_replacement import real_positions, stacks_of
 from ode_transformer.arguments import positive_int
+from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.trained_model import load_trained_model
 from ode_transformer.numerics import RecurrenceScheme, RungeKutta
@@ -40,21 +42,21 @@ class StageWeights:
 def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -> list[StageWeights]:
     """Runs the batches through the model and collects the weights of all stacks that have any.
 
-    :param model: encoder–decoder model in evaluation mode
+    :param model: its stacks are ``DepthStack``; evaluation mode
     :param batches: keyword arguments of ``model.forward``
     """
     seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
-    real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]; of a grid [B, S, T]
+    at_hand: dict[str, Any] = {}  # the batch
     calls: dict[str, int] = defaultdict(int)
-    blocks = {stack: block_names(stack, getattr(model, stack)) for stack in ("encoder", "decoder")}
+    blocks = {stack: block_names(stack, getattr(model, stack)) for stack in stacks_of(model)}
 
     def watch(stack: str, steps: int) -> Any:
         def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
             block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
             calls[stack] += 1
             spread = [torch.as_tensor(w).float().cpu() for w in weights]
+            keep = real_positions(at_hand, stack, spread[0], padding_idx).cpu()
             spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
-            keep = real["grid"] if spread[0].dim() == 3 else real[stack]
             seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
         return hook
@@ -67,9 +69,7 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
             handles += [c.register_forward_hook(hook) for c in schemes[0].coefficients]
     try:
         for batch in batches:
-            real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
-            real["decoder"] = batch["prev_output_tokens"].ne(padding_idx).cpu()
-            real["grid"] = real["encoder"][:, :, None] & real["decoder"][:, None, :]
+            at_hand.update(batch)
             model(**batch)
     finally:
         for handle in handles:
@@ -117,9 +117,11 @@ def table(rows: list[StageWeights]) -> str:
 def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
     """The stage weights of a checkpoint on the first sentences of a binarised data set.
 
-    :raises UserError: the checkpoint or the data cannot be read
+    :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
     """
-    model, _, task = load_trained_model(path, data)
+    model, _, task = load_trained_model(path, data, language_model=True)
+    if not stacks_of(model):
+        raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
     part = Split(model, task, data, split, path)
     numbers = part.numbers(sentences)
     # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.

@@ -46,6 +46,11 @@ class LayerPlace(NamedTuple):
         return f"{self.stack} layer {self.number}"
 
 
+def stacks_of(model: Any) -> tuple[str, ...]:
+    """Those stacks of a model that can be watched: of a language model the decoder, none of a model of fairseq's."""
+    return tuple(stack for stack in STACKS if hasattr(getattr(model, stack, None), "watch"))
+
+
 @contextmanager
 def replaced(model: Any, place: LayerPlace, function: nn.Module) -> Iterator[None]:
     """Within the block, ``function``, [..., p] to [..., p], stands in the place of a layer."""
@@ -65,17 +70,18 @@ def watched(model: Any, see: Callable[[LayerPlace, Sequence[Tensor], Sequence[Te
         return lambda index, given, made: see(LayerPlace(stack, index + 1), given, made)
 
     try:
-        for stack in STACKS:
+        for stack in stacks_of(model):
             getattr(model, stack).watch = watch(stack)
         yield
     finally:
-        for stack in STACKS:
+        for stack in stacks_of(model):
             getattr(model, stack).watch = None
 
 
 def real_positions(net_input: Mapping[str, Any], stack: str, like: Tensor, padding_idx: int) -> Tensor:
     """True where what a layer reads, ``like`` [B, positions, C] or [B, S, T, C], is not of padding."""
-    source, target = (net_input[name].ne(padding_idx) for name in ("src_tokens", "prev_output_tokens"))
+    source = net_input["src_tokens"].ne(padding_idx)
+    target = net_input["prev_output_tokens"].ne(padding_idx) if "prev_output_tokens" in net_input else source
     if like.dim() == 4:  # the cells of a source × target grid
         return source[:, :, None] & target[:, None]
     return source if stack == "encoder" else target
@@ -113,7 +119,7 @@ def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:
 
 
 def negative_log_likelihood(model: Any, sample: Mapping[str, Any], padding_idx: int) -> Tensor:
-    """Of the batch's target, teacher forced, in nats per token: −(1/N) Σ log p(y_t | y_<t, x)."""
+    """Of the batch's target, given what is before it, in nats per token: −(1/N) Σ log p(y_t | y_<t, x)."""
     log_probabilities = model.get_normalized_probs(model(**sample["net_input"]), log_probs=True)
     target = sample["target"]
     return nn.functional.nll_loss(log_probabilities.flatten(0, 1), target.flatten(), ignore_index=padding_idx)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, get_tableau, runge_kutta_step, split_step
+from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
 
 A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
 Y0 = torch.tensor([0.9, -0.4, 0.7], dtype=torch.float64)
@@ -40,11 +40,8 @@ FLOWS: dict[str, Mapping[str, Flow]] = {
 
 
 def solution(h: float) -> Tensor:
-    """y(h) from y(0) = Y0, exact to rounding: 64 steps of RK4."""
-    y = Y0
-    for _ in range(64):
-        y = runge_kutta_step(lambda y: diffusion(y) + convection(y), y, get_tableau("rk4"), step_size=h / 64)
-    return y
+    """y(h) from y(0) = Y0, exact but for rounding."""
+    return solve_to_tolerance(lambda y: diffusion(y) + convection(y), Y0, tolerance=1e-13, duration=h).y
 
 
 def local_error(splitting: Splitting, flows: Mapping[str, Flow], h: float) -> float:

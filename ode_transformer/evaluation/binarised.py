@@ -24,7 +24,9 @@ def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
 
 
 class Split:
-    """One split of the data that belong to a model.
+    """One split of the data that belong to a model: sentence pairs, or a language model's samples of one text.
+
+    What is said of sentences goes for samples: the task cuts the text into them as the model's options say.
 
     :param model: fairseq's model, which limits the length of a sentence
     :param task: its task
@@ -39,11 +41,15 @@ class Split:
         self._read(lambda: task.load_dataset(name))
         self.dataset = task.dataset(name)
         self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
-        limits = zip(task.max_positions(), model.max_positions(), strict=True)
-        self.longest = tuple(min(limit) for limit in limits)
-        if self.dataset.tgt_sizes is None:
-            raise UserError(f"{self.described}: it has no target side")
-        lengths = np.stack([self.dataset.src_sizes, self.dataset.tgt_sizes])
+        if hasattr(self.dataset, "tgt_sizes"):
+            limits = zip(task.max_positions(), model.max_positions(), strict=True)
+            self.longest = tuple(min(limit) for limit in limits)
+            if self.dataset.tgt_sizes is None:
+                raise UserError(f"{self.described}: it has no target side")
+            lengths = np.stack([self.dataset.src_sizes, self.dataset.tgt_sizes])
+        else:
+            self.longest = (model.max_positions(),)
+            lengths = np.asarray(self.dataset.sizes)[None]
         self.lengths = lengths.max(axis=0)
         self.too_long: np.ndarray = np.any(lengths > np.array(self.longest)[:, None], axis=0)
 

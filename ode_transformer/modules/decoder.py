@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             )
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        weights: list[Tensor] = []
+        weights: deque[Tensor] = deque(maxlen=1)  # the last evaluation's
         wanted = weights if alignment_layer is not None or not self.training else None
 
         def cache(*name: object) -> KeyValueCache | None:
@@ -101,7 +102,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             y = self.layer_norm(y)
         attention = None
         if weights:
-            attention = weights[-1][:, :alignment_heads].mean(dim=1)  # the last stage's
+            attention = weights[-1][:, :alignment_heads].mean(dim=1)
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in passed]}

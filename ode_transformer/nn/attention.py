@@ -7,7 +7,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -99,7 +99,7 @@ class MultiheadAttention(nn.Module):
         pattern: AttentionPattern,
         memory: Tensor | None = None,
         cache: KeyValueCache | None = None,
-        weights: list[Tensor] | None = None,
+        weights: MutableSequence[Tensor] | None = None,
     ) -> Tensor:
         """What the positions of ``x`` read from themselves, or from ``memory`` where it is given.
 
@@ -107,7 +107,7 @@ class MultiheadAttention(nn.Module):
         :param memory: the encoder's output [B, S, C_memory]
         :param cache: read and updated in place: over ``x``, the keys and values of earlier positions, to which those
             of ``x`` are appended; over ``memory``, its keys and values, which do not change
-        :param weights: if a list is given, the attention weights [B, H, T, S] are appended to it
+        :param weights: if given, the attention weights [B, H, T, S] are appended to it
         :returns: [B, T, C]
         """
         query = self._split(self.q_proj(x))

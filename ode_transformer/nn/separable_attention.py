@@ -10,6 +10,8 @@ Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
+
 from torch import Tensor
 
 from ode_transformer.nn.attention import AttentionPattern, KeyValueCache, MultiheadAttention
@@ -58,7 +60,7 @@ class SeparableAttention(MultiheadAttention):
         pattern: AttentionPattern,
         memory: Tensor | None = None,
         cache: KeyValueCache | None = None,
-        weights: list[Tensor] | None = None,
+        weights: MutableSequence[Tensor] | None = None,
     ) -> Tensor:
         """What the cells of each line read from one another.
 
@@ -66,7 +68,7 @@ class SeparableAttention(MultiheadAttention):
         :param pattern: who may look at whom along the axis, broadcasts to [B, lines, H, D, D]
         :param memory: none: nothing stands outside of the grid
         :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
-        :param weights: if a list is given, the attention weights [B, lines, H, D, D] are appended to it
+        :param weights: if given, the attention weights [B, lines, H, D, D] are appended to it
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:

@@ -3,7 +3,15 @@
 from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta
 from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, RecurrenceScheme
-from ode_transformer.numerics.runge_kutta import VectorField, Weight, add_weighted, runge_kutta_step, stage_increments
+from ode_transformer.numerics.reference import Reference, solve_to_tolerance
+from ode_transformer.numerics.runge_kutta import (
+    VectorField,
+    Weight,
+    add_weighted,
+    runge_kutta_step,
+    runge_kutta_steps,
+    stage_increments,
+)
 from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
 from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
 
@@ -21,6 +29,7 @@ __all__ = [
     "Flow",
     "Recurrence",
     "RecurrenceScheme",
+    "Reference",
     "RungeKutta",
     "Splitting",
     "VectorField",
@@ -31,8 +40,10 @@ __all__ = [
     "composed",
     "get_tableau",
     "runge_kutta_step",
+    "runge_kutta_steps",
     "scheme_names",
     "sequential_increment",
+    "solve_to_tolerance",
     "split_step",
     "stage_increments",
 ]

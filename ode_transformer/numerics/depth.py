@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from ode_transformer.numerics.runge_kutta import VectorField, runge_kutta_step
+from ode_transformer.numerics.runge_kutta import VectorField, runge_kutta_steps
 from ode_transformer.numerics.tableau import ButcherTableau
 
 
@@ -112,7 +112,5 @@ class RungeKutta(BlockwiseScheme):
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         weigh = self.coefficients[depth_state.depth if len(self.coefficients) > 1 else 0]
-        y = depth_state.y
-        for _ in range(self.steps):
-            y = runge_kutta_step(field, y, self.tableau, weigh, 1 / self.steps)
+        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
         return DepthState(y, depth_state.depth + 1)

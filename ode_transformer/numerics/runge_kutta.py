@@ -69,3 +69,17 @@ def runge_kutta_step(
     increments = stage_increments(field, y, tableau, step_size)
     weights = tableau.b if weigh is None else weigh(increments)
     return add_weighted(y, weights, increments, step_size)
+
+
+def runge_kutta_steps(
+    field: VectorField,
+    y: Tensor,
+    tableau: ButcherTableau,
+    steps: int,
+    weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
+    duration: float = 1.0,
+) -> Tensor:
+    """Equal steps from t = 0 to t = ``duration``; the other parameters are those of :func:`runge_kutta_step`."""
+    for _ in range(steps):
+        y = runge_kutta_step(field, y, tableau, weigh, duration / steps)
+    return y

@@ -1,12 +1,16 @@
 """Language models of one stack: counts, what a position sees, decoding step by step, identity with fairseq's own."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from cover_for_tests import pairwise
+from fairseq import search
 from fairseq.models.transformer_lm import base_lm_architecture
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
 from fairseq.tasks.translation import TranslationTask
@@ -129,6 +133,43 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts: dict
             rows = torch.randint(0, 3, (3,), generator=generator)
             model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
             tokens = torch.cat([tokens[rows], torch.randint(4, 30, (3, 1), generator=generator)], dim=1)
+
+
+SEARCHES: dict[str, tuple[Callable[[Any], search.Search], int, float]] = {  # strategy, beam, temperature
+    "beam": (search.BeamSearch, 3, 1.0),
+    "top k": (partial(search.Sampling, sampling_topk=5), 1, 0.5),
+    "top p": (partial(search.Sampling, sampling_topp=0.7), 3, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "coefficients"),
+    [("euler", "tableau"), *((method, c) for method in ("rk2", "rk4") for c in COEFFICIENTS)],
+)
+def test_what_is_searched_or_drawn_has_the_probability_of_the_full_pass(
+    method: str, coefficients: str, layers: int, name: str
+) -> None:
+    """fairseq's generator behind a prefix, each of its steps by the caches of the one before."""
+    strategy, beam, temperature = SEARCHES[name]
+    arch = f"ode_transformer_lm_{method}"
+    model = language_model(arch=arch, ode_coefficients=coefficients, decoder_layers=layers)
+    dictionary = model.decoder.dictionary
+    generator = SequenceGenerator(
+        *([model], dictionary, beam), max_len_b=7, temperature=temperature, search_strategy=strategy(dictionary)
+    )
+    torch.manual_seed(4)
+    prefix = batch([3, 3])[:, :2]
+    sample = {"net_input": {"src_tokens": prefix, "src_lengths": torch.tensor([2, 2])}}
+    for row, found in zip(prefix, generator.generate([model], sample, prefix_tokens=prefix), strict=True):
+        assert len(found) == beam
+        for one in found:
+            tokens = one["tokens"]
+            assert torch.equal(tokens[:2], row)
+            logits = run(model, torch.cat([torch.tensor([EOS]), tokens[:-1]])[None])[0]
+            expected = (logits / temperature).log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+            torch.testing.assert_close(one["positional_scores"].double(), expected, rtol=0, atol=1e-5)
 
 
 @every_choice

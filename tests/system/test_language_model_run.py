@@ -69,30 +69,26 @@ def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytes
     assert main([*scoring, "--references", str(tmp_path / "valid")]) == 0
     assert f"{words + SENTENCES['valid']} words with the ends of sentence" in capsys.readouterr().out
 
-    # Continuations begin as the text that they continue.
-    search = (
-        "--beam",
-        3,
-        "--prefix-size",
-        PREFIX,
-        "--max-len-b",
-        20,
-        "--batch-size",
-        4,
-        "--required-batch-size-multiple",
-        1,
-    )
-    output = succeed(
-        "generate",
-        *(data, "--user-dir", USER_DIR, "--task", "language_modeling", "--path", tmp_path / "model.pt", "--cpu"),
-        *("--gen-subset", "test", "--sample-break-mode", "complete", "--tokens-per-sample", 1, *search),
-    )
-    texts, continued = lines_of(output, "S"), lines_of(output, "H")
-    assert len(texts) == len(continued) == SENTENCES["test"]  # a sample of whole sentences has at least one
-    for number, (text,) in texts.items():
-        made = continued[number][1].split()
-        assert made[:PREFIX] == text.split()[:PREFIX]
-        assert len(made) > PREFIX
+    # Continuations begin as the text that they continue, whether searched for or drawn; a seed repeats what is drawn.
+    def generated(*search: object) -> dict[int, list[str]]:
+        output = succeed(
+            "generate",
+            *(data, "--user-dir", USER_DIR, "--task", "language_modeling", "--path", tmp_path / "model.pt", "--cpu"),
+            *("--gen-subset", "test", "--sample-break-mode", "complete", "--tokens-per-sample", 1, "--max-len-b", 20),
+            *("--prefix-size", PREFIX, "--batch-size", 4, "--required-batch-size-multiple", 1, *search),
+        )
+        texts, continued = lines_of(output, "S"), lines_of(output, "H")
+        assert len(texts) == len(continued) == SENTENCES["test"]  # a sample of whole sentences has at least one
+        made = {number: fields[1].split() for number, fields in continued.items()}
+        for number, (text,) in texts.items():
+            assert made[number][:PREFIX] == text.split()[:PREFIX]
+        return made
+
+    assert all(len(words) > PREFIX for words in generated("--beam", 3).values())
+    drawing = ("--beam", 1, "--sampling", "--sampling-topk", 20, "--temperature", 0.8)
+    first, again, other = (generated(*drawing, "--seed", seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert generated("--beam", 1, "--sampling", "--sampling-topp", 0.9) != first
 
 
 def test_options_that_make_no_language_model(tmp_path: Path) -> None:
