@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ode_transformer.arguments import positive_int
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.trained_model import load_trained_model
-from ode_transformer.numerics import RungeKutta
+from ode_transformer.modules.depth_log import weights_watched
+from ode_transformer.numerics import Weight
 
 
 @dataclass(frozen=True)
@@ -41,53 +45,31 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     """
     seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
     real: dict[str, Tensor] = {}  # positions of the batch at hand that are not padding, [B, T]; of a grid [B, S, T]
-    calls: dict[str, int] = defaultdict(int)
-    blocks = {stack: block_names(stack, getattr(model, stack)) for stack in ("encoder", "decoder")}
+    stacks = {stack: getattr(model, stack) for stack in ("encoder", "decoder")}
 
-    def watch(stack: str, steps: int) -> Any:
-        def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
-            block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
-            calls[stack] += 1
-            spread = [torch.as_tensor(w).float().cpu() for w in weights]
-            spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
-            keep = real["grid"] if spread[0].dim() == 3 else real[stack]
-            seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
+    def see(stack: str, block: int, weights: Sequence[Weight]) -> None:
+        spread = [torch.as_tensor(w).float().cpu() for w in weights]
+        spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+        keep = real["grid"] if spread[0].dim() == 3 else real[stack]
+        seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
-        return hook
-
-    handles = []
-    for stack in blocks:
-        schemes = [module for module in getattr(model, stack).modules() if isinstance(module, RungeKutta)]
-        if schemes and schemes[0].tableau.stages > 1:
-            hook = watch(stack, schemes[0].steps)
-            handles += [c.register_forward_hook(hook) for c in schemes[0].coefficients]
-    try:
+    with ExitStack() as watched:
+        for stack, part in stacks.items():
+            watched.enter_context(weights_watched(part, partial(see, stack)))
         for batch in batches:
             real["encoder"] = batch["src_tokens"].ne(padding_idx).cpu()
             real["decoder"] = batch["prev_output_tokens"].ne(padding_idx).cpu()
             real["grid"] = real["encoder"][:, :, None] & real["decoder"][:, None, :]
             model(**batch)
-    finally:
-        for handle in handles:
-            handle.remove()
     result = []
-    for stack in blocks:
-        for block, name in enumerate(blocks[stack]):
+    for stack, part in stacks.items():
+        for block, (number, parts) in enumerate(part.stepped):
             if (stack, block) in seen:
+                name = " ".join((f"{stack} layer {number}", *parts))
                 weights = torch.cat(seen[stack, block], dim=1)
                 mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
                 result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
-
-
-def block_names(stack: str, part: Any) -> list[str]:
-    """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
-    names = []
-    for number in range(1, len(part.layers) + 1):
-        for members, stepped in part.grouping:
-            if stepped:
-                names.append(f"{stack} layer {number}" + (f" {'+'.join(members)}" if len(part.grouping) > 1 else ""))
-    return names
 
 
 def table(rows: list[StageWeights]) -> str:
