@@ -121,8 +121,10 @@ class DepthLog(nn.Module):
         assert self.batch is not None
         for tensor in carried:
             if tensor.requires_grad:
+                name = f"{stack}/{number}"
+                self.batch.squares[name]  # the order of the layers, not that in which gradients come
                 self.batch.waiting += 1
-                tensor.register_hook(partial(self.batch.came, f"{stack}/{number}"))
+                tensor.register_hook(partial(self.batch.came, name))
 
     @contextmanager
     def weighing(self, stack: DepthStack, padding: Tensor | None) -> Iterator[None]:
