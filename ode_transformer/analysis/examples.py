@@ -1,8 +1,8 @@
-"""``ode-transformer examples``: what several systems make of chosen sentences, side by side (ODE Transformer 2022, Table 11).
+"""``ode-transformer examples``: what several systems make of chosen sentences, side by side.
 
-Sentences are named, or they are those whose scores differ most between the first and the last system. What a system
-says beside the reference is **bold**, what it lacks of the reference is ~~struck out~~, by the words that difflib
-leaves unmatched.
+ODE Transformer (2022), Table 11. Sentences are named, or they are those whose scores differ most between the first and
+the last system. What a system says beside the reference is **bold**, what it lacks of the reference is ~~struck out~~,
+by the words, divided at spaces, that difflib leaves unmatched.
 """
 
 from __future__ import annotations
@@ -77,12 +77,11 @@ def read_outputs(systems: dict[str, Path], source: Path | None, references: Path
     return Outputs(sources, right, {name: [t.hypothesis for t in made] for name, made in found.items()})
 
 
-def sentence_scores(metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Of each sentence by itself."""
-    return [
-        METRICS[metric]([hypothesis], Settings(references=[reference]))[0].value
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    ]
+def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:
+    """Of a sentence by itself; None beside an empty reference."""
+    if not reference.split():
+        return None
+    return METRICS[metric]([hypothesis], Settings(references=[reference]))[0].value
 
 
 def most_different(outputs: Outputs, metric: str, count: int) -> list[int]:
@@ -90,9 +89,13 @@ def most_different(outputs: Outputs, metric: str, count: int) -> list[int]:
 
     Of equal ones the earlier.
     """
-    scores = [sentence_scores(metric, made, outputs.references) for made in outputs.systems.values()]
-    differences = [abs(last - first) for first, last in zip(scores[0], scores[-1], strict=True)]
-    order = sorted(range(len(differences)), key=lambda number: (-differences[number], number))
+    first, *_, last = outputs.systems.values()
+
+    def difference(number: int) -> float:
+        one, other = (sentence_score(metric, made[number], outputs.references[number]) for made in (first, last))
+        return 0.0 if one is None or other is None else abs(other - one)
+
+    order = sorted(range(len(outputs.references)), key=lambda number: (-difference(number), number))
     return [number + 1 for number in order[:count]]
 
 
@@ -126,7 +129,7 @@ def markdown(outputs: Outputs, lines: Sequence[int], metric: str) -> str:
         reference = outputs.references[at]
         rows.append(("reference", escaped(reference)))
         for name, made in outputs.systems.items():
-            (score,) = sentence_scores(metric, made[at:line], [reference]) if reference.split() else [None]
+            score = sentence_score(metric, made[at], reference)
             shown = "" if score is None else f" ({score:.1f})"
             rows.append((escaped(name) + shown, marked(made[at], reference)))
         parts.append(f"### Line {line}\n\n| | |\n|---|---|\n" + "".join(f"| {a} | {b} |\n" for a, b in rows))

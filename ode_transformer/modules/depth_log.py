@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,19 +41,13 @@ def weights_watched(stack: DepthStack, see: Callable[[int, Sequence[Weight]], No
 
     It is told nothing where a step has one stage.
     """
-    calls = 0
+    schemes = [s for s in stack.scheme.modules() if isinstance(s, RungeKutta) and s.tableau.stages > 1]
+    calls = count()
 
     def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Sequence[Weight]) -> None:
-        nonlocal calls
-        block = calls // scheme.steps % len(stack.stepped)  # in turn, also where all share one set
-        calls += 1
-        see(block, weights)
+        see(next(calls) // schemes[0].steps % len(stack.stepped), weights)  # in turn, also where all share one set
 
-    handles = []
-    for scheme in stack.scheme.modules():
-        if isinstance(scheme, RungeKutta) and scheme.tableau.stages > 1:
-            handles = [coefficients.register_forward_hook(hook) for coefficients in scheme.coefficients]
-            break
+    handles = [coefficients.register_forward_hook(hook) for s in schemes for coefficients in s.coefficients]
     try:
         yield
     finally:
@@ -89,8 +84,8 @@ class _Batch:
         norms = {name: torch.stack(squares).sum().sqrt() / self.factor for name, squares in self.squares.items()}
         values = {f"{name}/gradient_norm": norm for name, norm in norms.items()}
         for name, sums in self.weights.items():
-            *means, count = torch.stack(sums).sum(dim=0)
-            values |= {f"{name}/weight_{stage}": mean / count for stage, mean in enumerate(means, 1)}
+            *means, positions = torch.stack(sums).sum(dim=0)
+            values |= {f"{name}/weight_{stage}": mean / positions for stage, mean in enumerate(means, 1)}
         for name, value in zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True):
             if math.isfinite(value):
                 metrics.log_scalar(PREFIX + name, value, priority=_LAST)
