@@ -111,9 +111,9 @@ def read_log(path: Path) -> list[Point]:
 
 
 def read_events(folder: Path) -> list[Point]:
-    """As :func:`read_log`, from a folder of ``--tensorboard-logdir``.
+    """As :func:`read_log`, from a folder of ``--tensorboard-logdir``; a file is read up to where it is damaged or cut off.
 
-    :raises UserError: there are none, or a file is damaged
+    :raises UserError: there are none
     """
     points = _points(_reports_of_events(folder))
     if not points:
