@@ -111,7 +111,7 @@ def read_log(path: Path) -> list[Point]:
 
 
 def read_events(folder: Path) -> list[Point]:
-    """As :func:`read_log`, from a folder of ``--tensorboard-logdir``; a file is read up to where it is damaged or cut off.
+    """As :func:`read_log`, from a folder of ``--tensorboard-logdir``; a file is read up to where it is damaged.
 
     :raises UserError: there are none
     """
