@@ -33,6 +33,11 @@ def clip_distance(text: str) -> int:
     return natural(text, "0 switches relative positions off")
 
 
+def log_interval(text: str) -> int:
+    """A whole number from 0 on."""
+    return natural(text, "0 logs nothing")
+
+
 def cell_count(text: str) -> int:
     """A whole number from 0 on."""
     return natural(text, "0 sets no limit")

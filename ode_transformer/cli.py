@@ -41,8 +41,12 @@ COMMANDS = {
         "ode_transformer.analysis.compare",
         "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
     ),
+    "examples": ("ode_transformer.analysis.examples", "what several systems make of chosen sentences, side by side"),
     "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
-    "curves": ("ode_transformer.analysis.curves", "training and validation curves from fairseq's logs"),
+    "curves": (
+        "ode_transformer.analysis.curves",
+        "training and validation curves of some runs, by their logs or TensorBoard files",
+    ),
 }
 
 

@@ -166,7 +166,7 @@ def block_errors(
     """
     at_hand: dict[str, Any] = {}
     made = {
-        stack: [BlockErrors(stack, name) for name in block_names(stack, getattr(model, stack))]
+        stack: [BlockErrors(stack, name) for name in block_names(getattr(model, stack))]
         for stack, reason in refusals(model).items()
         if reason is None
     }

@@ -9,19 +9,23 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ode_transformer.analysis.layer_replacement import real_positions, stacks_of
 from ode_transformer.arguments import positive_int
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.binarised import Split
 from ode_transformer.evaluation.trained_model import load_trained_model
-from ode_transformer.numerics import RecurrenceScheme, RungeKutta
+from ode_transformer.modules.depth_log import weights_watched
+from ode_transformer.numerics import RecurrenceScheme, Weight
 
 
 @dataclass(frozen=True)
@@ -47,60 +51,42 @@ def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -
     """
     seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
     at_hand: dict[str, Any] = {}  # the batch
-    calls: dict[str, int] = defaultdict(int)
-    blocks = {stack: block_names(stack, getattr(model, stack)) for stack in stacks_of(model)}
+    stacks = {stack: getattr(model, stack) for stack in stacks_of(model)}
 
-    def watch(stack: str, steps: int) -> Any:
-        def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Any) -> None:
-            block = calls[stack] // steps % len(blocks[stack])  # in turn, also where all share one set
-            calls[stack] += 1
-            spread = [torch.as_tensor(w).float().cpu() for w in weights]
-            keep = real_positions(at_hand, stack, spread[0], padding_idx).cpu()
-            spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
-            seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
+    def see(stack: str, block: int, weights: Sequence[Weight]) -> None:
+        spread = [torch.as_tensor(w).float().cpu() for w in weights]
+        keep = real_positions(at_hand, stack, spread[0], padding_idx).cpu()
+        spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+        seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
 
-        return hook
-
-    handles = []
-    for stack in blocks:
-        schemes = [module for module in getattr(model, stack).modules() if isinstance(module, RungeKutta)]
-        if schemes and schemes[0].tableau.stages > 1:
-            hook = watch(stack, schemes[0].steps)
-            handles += [c.register_forward_hook(hook) for c in schemes[0].coefficients]
-    try:
+    with ExitStack() as watched:
+        for stack, part in stacks.items():
+            watched.enter_context(weights_watched(part, partial(see, stack)))
         for batch in batches:
             at_hand.update(batch)
             model(**batch)
-    finally:
-        for handle in handles:
-            handle.remove()
     result = []
-    for stack in blocks:
-        for block, name in enumerate(blocks[stack]):
-            weights = (
-                torch.cat(seen[stack, block], dim=1) if (stack, block) in seen else trained_weights(model, stack, block)
-            )
+    for stack, part in stacks.items():
+        for block, name in enumerate(block_names(part)):
+            if (stack, block) in seen:
+                weights = torch.cat(seen[stack, block], dim=1)
+            else:
+                weights = trained_weights(part, block)
             if len(weights):
                 mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
                 result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
 
 
-def trained_weights(model: Any, stack: str, block: int) -> Tensor:
-    """Those of a recurrence's equation, [weights, channels or 1]; no row if there are none."""
-    scheme = getattr(model, stack).scheme
-    weights = scheme.weights(block) if isinstance(scheme, RecurrenceScheme) else ()
-    return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
-
-
-def block_names(stack: str, part: Any) -> list[str]:
+def block_names(stack: Any) -> list[str]:
     """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
-    names = []
-    for number in range(1, len(part.layers) + 1):
-        for members, stepped in part.grouping:
-            if stepped:
-                names.append(f"{stack} layer {number}" + (f" {'+'.join(members)}" if len(part.grouping) > 1 else ""))
-    return names
+    return [" ".join((f"{stack.stack} layer {number}", *parts)) for number, parts in stack.stepped]
+
+
+def trained_weights(stack: Any, block: int) -> Tensor:
+    """Those of a recurrence's equation, [weights, channels or 1]; no row if there are none."""
+    weights = stack.scheme.weights(block) if isinstance(stack.scheme, RecurrenceScheme) else ()
+    return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
 
 
 def table(rows: list[StageWeights]) -> str:

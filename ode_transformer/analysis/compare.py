@@ -60,8 +60,8 @@ def write_maps(maps: Sequence[ShownMap], system: str, folder: Path) -> None:
         write_text(place.with_name(f"{place.name}.json"), json.dumps(values, ensure_ascii=False) + "\n")
 
 
-def parse_systems(words: Sequence[str]) -> dict[str, Path]:
-    """``NAME=CHECKPOINT`` as a name and a path.
+def parse_systems(words: Sequence[str], what: str = "CHECKPOINT") -> dict[str, Path]:
+    """``NAME=CHECKPOINT``, or of another ``what``, as a name and a path.
 
     :raises UserError: one is not of this form, is named twice or is no file
     """
@@ -69,7 +69,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, Path]:
     for word in words:
         name, equals, path = word.partition("=")
         if not equals or not re.fullmatch(r"[^\W_][\w.+-]*", name):
-            raise UserError(f"--system {word}: expected NAME=CHECKPOINT, the name of letters, digits and . _ + -")
+            raise UserError(f"--system {word}: expected NAME={what}, the name of letters, digits and . _ + -")
         if name in systems:
             raise UserError(f"--system {word}: there is another system of this name")
         if not Path(path).is_file():

@@ -13,9 +13,17 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
-from ode_transformer.models.ode_transformer import METHODS, add_depth_arguments, check, complete, register
+from ode_transformer.models.ode_transformer import (
+    METHODS,
+    add_depth_arguments,
+    add_log_argument,
+    check,
+    complete,
+    register,
+)
 from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.decoder import ODETransformerDecoder
+from ode_transformer.modules.depth_log import log_depth
 
 STACKS = ("decoder",)
 
@@ -40,6 +48,7 @@ class ODELanguageModel(FairseqLanguageModel):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         TransformerLanguageModel.add_args(parser)
         add_depth_arguments(parser, STACKS)
+        add_log_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODELanguageModel:
@@ -57,7 +66,9 @@ class ODELanguageModel(FairseqLanguageModel):
         words = task.source_dictionary
         embed_tokens = Embedding(len(words), args.decoder_input_dim, words.pad())
         cfg = TransformerConfig.from_namespace(args)
-        return cls(ODETransformerDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True))
+        model = cls(ODETransformerDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True))
+        log_depth(model, args.log_depth_interval)
+        return model
 
 
 for _method, _options in METHODS.items():

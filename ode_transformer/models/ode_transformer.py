@@ -11,10 +11,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
-from ode_transformer.arguments import clip_distance, finite_float, positive_int, probability
+from ode_transformer.arguments import clip_distance, finite_float, log_interval, positive_int, probability
 from ode_transformer.models.tasks import refuse_task
 from ode_transformer.modules.decoder import ODETransformerDecoder
 from ode_transformer.modules.depth import depth_choice
+from ode_transformer.modules.depth_log import log_depth
 from ode_transformer.modules.encoder import ODETransformerEncoder
 from ode_transformer.nn import (
     FIRST_CELLS,
@@ -64,6 +65,7 @@ class ODETransformerModel(TransformerModel):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         super().add_args(parser)
         add_depth_arguments(parser, STACKS)
+        add_log_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
@@ -76,7 +78,9 @@ class ODETransformerModel(TransformerModel):
         refuse_task(args, task, "translation")
         cls.check(args)
         args.ode_options_saved = True  # a checkpoint keeps the options: here it says that they come from one
-        return super().build_model(args, task)
+        model: ODETransformerModel = super().build_model(args, task)
+        log_depth(model, args.log_depth_interval)
+        return model
 
     @classmethod
     def check(cls, args: argparse.Namespace) -> None:
@@ -129,6 +133,16 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         parser.add_argument(name, help=extra, **kind)
 
 
+def add_log_argument(parser: argparse.ArgumentParser) -> None:
+    """Of the models whose decoder gives the criterion its probabilities."""
+    parser.add_argument(
+        "--log-depth-interval",
+        type=log_interval,
+        metavar="N",
+        help="log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never",
+    )
+
+
 def check(
     args: argparse.Namespace, stacks: tuple[str, ...] = STACKS, not_supported: Mapping[str, Any] | None = None
 ) -> None:
@@ -153,6 +167,10 @@ def check(
     if args.dlstm_merge == "concat" and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
         raise ValueError(
             f"--dlstm-merge concat joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
+        )
+    if args.log_depth_interval and getattr(args, "adaptive_softmax_cutoff", None):
+        raise ValueError(
+            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
         )
     for name in _PROBABILITIES:
         if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
@@ -188,6 +206,7 @@ PLAIN: dict[str, Any] = {
     "dlstm_forget_bias": 0.0,
     "relative_values": False,
     "word_dropout_prob": 0.0,
+    "log_depth_interval": 0,
 }
 
 

@@ -97,7 +97,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
                 }
             return {}
 
-        y, passed = self.through_depth(y0, inputs)
+        y, passed = self.through_depth(y0, inputs, target_padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None
@@ -106,6 +106,15 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in passed]}
+
+    def get_normalized_probs(
+        self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
+    ) -> Tensor:
+        """fairseq's, [B, T, words]; what a criterion reads is where the loss begins."""
+        probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
+        if self.depth_log is not None and log_probs:
+            self.depth_log.loss_reads(probabilities)
+        return probabilities
 
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
         positions = None

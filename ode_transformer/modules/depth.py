@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ode_transformer.modules.depth_log import DepthLog
 from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LSTMChoice, build_scheme, swapped
 from ode_transformer.numerics import DepthState
 
@@ -116,6 +118,7 @@ class DepthStack(nn.Module):
         :param dim: width of the representation; the stack's by default
         :param fixed: more options that a checkpoint of the stack keeps
         """
+        self.stack = stack
         self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
         names = tuple(self.layers[0]) if len(self.layers) else ()
         self.grouping = self.choice.grouping(names)
@@ -125,11 +128,20 @@ class DepthStack(nn.Module):
         self.recompute = cfg.checkpoint_activations
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None
+        self.depth_log: DepthLog | None = None
         may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
         self.trained_version = TrainedFor(stack, self.choice, may_swap, fixed or {})
 
-    def through_depth(self, y0: Tensor, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
+    @property
+    def stepped(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The stepped blocks in their order: number of the layer, and which part of it, if it has several blocks."""
+        parts = [
+            ("+".join(members),) if len(self.grouping) > 1 else () for members, stepped in self.grouping if stepped
+        ]
+        return [(number, part) for number in range(1, len(self.layers) + 1) for part in parts]
+
+    def through_depth(self, y0: Tensor, inputs: Inputs, padding: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
 
         ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
@@ -137,6 +149,7 @@ class DepthStack(nn.Module):
 
         :param y0: [B, T, C]
         :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
+        :param padding: [B, T], True where nothing is to be logged
         :returns: y_L, and what each layer and the end read: y_0, y_1, … [B, T, C] each
         """
 
@@ -148,14 +161,18 @@ class DepthStack(nn.Module):
                 return self.scheme.replaced(made, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
+        log = self.depth_log if self.depth_log is not None and self.depth_log.following else None
         one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)
         passed = [depth_state.y]
-        for index in range(len(self.layers)):
-            before, depth_state = depth_state, one_step(index, depth_state)
-            if self.watch is not None:
-                self.watch(index, self.scheme.carried(before), self.scheme.made(depth_state))
-            passed.append(depth_state.y)
+        with nullcontext() if log is None else log.weighing(self, padding):
+            for index in range(len(self.layers)):
+                if log is not None:
+                    log.reads(self.stack, index + 1, self.scheme.carried(depth_state))
+                before, depth_state = depth_state, one_step(index, depth_state)
+                if self.watch is not None:
+                    self.watch(index, self.scheme.carried(before), self.scheme.made(depth_state))
+                passed.append(depth_state.y)
         return self.scheme.finish(depth_state), passed
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -50,7 +50,7 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             clip=self.cfg.max_relative_positions,
         )
         inputs = {"self_attn": {"pattern": pattern}}
-        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}))
+        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}), padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

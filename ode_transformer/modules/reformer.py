@@ -272,7 +272,9 @@ class ReformerDecoder(ODETransformerDecoder):
                 given["weights"] = self.shown[name]
             return given
 
-        y, _ = self.through_depth(joint_representation(source, target, self.cfg.joint_combination), inputs)
+        grid = joint_representation(source, target, self.cfg.joint_combination)
+        padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]
+        y, _ = self.through_depth(grid, inputs, padding)
         weights: list[Tensor] = []
         y = self.reduction(y, source_padding, weights if wanted else None)
         return y, weights[0] if wanted else None

@@ -2,11 +2,12 @@
 
 import csv
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.curves import read_log, run_names
+from ode_transformer.analysis.curves import Run, curve, draw, plot, read_log, run_names
 from ode_transformer.cli import main
 from ode_transformer.errors import UserError
 
@@ -15,10 +16,10 @@ def start() -> str:
     return "2026-01-01 | INFO | fairseq_cli.train | training on 1 devices (GPUs/TPUs)\n"
 
 
-def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1) -> str:
+def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1, more: str = "") -> str:
     return (
         f'2026-01-01 | INFO | train_inner | {{"epoch": {epoch}, "update": 0.5, "loss": "{loss}", '
-        f'"nll_loss": "4.5", "num_updates": "{updates}", "train_wall": "0", "wall": "{wall}"}}\n'
+        f'"nll_loss": "4.5", "num_updates": "{updates}", "train_wall": "0", "wall": "{wall}"{more}}}\n'
     )
 
 
@@ -59,6 +60,7 @@ def test_training_and_validation(tmp_path: Path):
     # The end of the epoch sets the clock of its update anew, validation included.
     assert series(log, "train") == [(10, 1.0, 6.0), (20, 2.5, 5.0), (30, 3.5, 4.0)]
     assert series(log, "valid") == [(20, 2.5, 4.5)]
+    assert series(log, "train-epoch") == [(20, 2.5, 4.5)]
     first = read_log(log)[0]
     assert (first.split, first.epoch, first.nll_loss) == ("train", 1, 4.5)
 
@@ -109,7 +111,6 @@ def test_a_loss_can_be_nan(tmp_path: Path):
     ("text", "message"),
     [
         ("nothing here\n{'a': 1}\n{broken\n", "no reports in it: train with --log-format json"),
-        (epoch_end(10, 5), "no reports in it"),
         (train(10, 5).replace('"5.0"', '"five"'), "line 1: broken report .*five"),
         ("\n" + train(10, 5).replace('"epoch": 1, ', ""), "line 2: broken report .*epoch"),
         (train(10, 5).replace('"10"', "null"), "line 1: broken report"),
@@ -147,7 +148,8 @@ def test_csv(tmp_path: Path):
         rows = list(csv.DictReader(file))
     assert rows[0] == {
         **{"run": "rk2", "split": "train", "epoch": "1", "updates": "10"},
-        **{"minutes": "0.333", "loss": "5.0", "nll_loss": "4.5"},
+        **{"minutes": "0.333", "loss": "5.0", "nll_loss": "4.5", "perplexity": "22.6274", "gnorm": ""},
+        **{"epochs": "0.5", "log": str(tmp_path / "rk2.log")},
     }
     assert (rows[1]["split"], rows[1]["minutes"]) == ("valid", "")
 
@@ -160,6 +162,86 @@ def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["curves", *logs, "--output", str(tmp_path / "curves.png")]) == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
+
+
+def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
+    shown = "null" if gate is None else f'"{gate}"'
+    return train(updates, updates, more=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
+
+
+def test_gradient_norms_and_layers(tmp_path: Path):
+    points = read_log(write(tmp_path / "log", norms(10, 0.5), norms(20, 0.4, 0.25)))
+    assert [(point.gnorm, dict(point.depth)) for point in points] == [
+        (0.5, {}),
+        (0.4, {"depth/encoder/1/weight_1": 0.25}),
+    ]
+
+
+def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
+    logs = [
+        write(tmp_path / "1", norms(10, 1.0), norms(20, 2.0), norms(30, 7.0)),
+        write(tmp_path / "2", norms(10, 3.0), norms(20, 5.0)),
+        write(tmp_path / "3", norms(5, 9.0), norms(10, 2.0), norms(20, 2.0)),
+    ]
+    seeds = [Run("rk2", log, read_log(log)) for log in logs]
+    assert curve(seeds, "train", "updates", lambda point: point.gnorm) == (
+        [10.0, 20.0],
+        [2.0, 3.0],
+        [1.0, 2.0],
+        [3.0, 5.0],
+    )
+
+
+def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
+    last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
+    log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
+    one = Run("a", log, read_log(log))
+    for split, loss in (("train", 4.5), ("valid", 6.0)):
+        assert curve([one], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
+    assert curve([one], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
+
+
+def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
+    log = write(tmp_path / "log", start(), train(10, 60), valid(15), epoch_end(15, 60), start(), epoch_end(20, 30))
+    assert [(p.split, p.updates, p.epochs) for p in read_log(log)] == [("train", 10, 0.5), ("train-epoch", 20, 1.0)] + [
+        ("valid", 15, 0.75)
+    ]
+
+
+def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("matplotlib")
+    log = write(tmp_path / "log", train(10, 20), train(20, 40).replace('"nll_loss": "4.5", ', ""))
+    assert [point.perplexity for point in read_log(log)] == pytest.approx([2**4.5, 2**5])
+    assert main(["curves", str(log), "--what", "perplexity", "--output", str(tmp_path / "a.png")]) == 0
+    assert "log: no nll_loss in some reports: their perplexity is that of the loss" in capsys.readouterr().out
+
+
+def test_a_panel_for_each_quantity_and_axis(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    logs = [
+        write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
+    ]
+    runs = [Run(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
+    groups = [runs[:2], runs[2:]]
+    for what, lines, bands in (("loss", 4, 2), ("gradient-norm", 2, 1), ("depth/*", 2, 1)):
+        axes = Figure().subplots()
+        draw(axes, groups, what, "updates")
+        assert [len(line.get_xdata()) for line in axes.lines] == [2] * lines
+        assert len(axes.collections) == bands
+        assert axes.get_xlabel() == "updates"
+    picture = tmp_path / "curves.png"
+    plot(runs, picture, ["perplexity", "depth/encoder/*"], ["updates", "minutes"])
+    assert shown_colours(picture) >= {(31, 119, 180), (255, 127, 14)}  # of the first and of the second system
+
+
+def shown_colours(picture: Path) -> set[tuple[int, ...]]:
+    """Of at least 20 pixels."""
+    from matplotlib import image
+
+    pixels = (image.imread(picture)[..., :3] * 255).round().astype(int).reshape(-1, 3).tolist()
+    return {colour for colour, count in Counter(map(tuple, pixels)).items() if count >= 20}
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -176,12 +258,33 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         (["{log}"], "nothing to write"),
         (["{log}", "{log}", "--csv", "a.csv"], "log is named twice"),
         (["absent.log", "--csv", "a.csv"], "absent.log: No such file"),
-        (["{log}", "--csv", "absent/a.csv"], "absent/a.csv: No such file"),
+        (["{log}", "--csv", "a.csv", "--names", "a", "b"], "--names: 2 for 1 runs"),
+        (["{folder}", "--csv", "a.csv"], "neither train.log nor TensorBoard's files (train_inner/events"),
+        (
+            ["{log}", "--output", "{folder}/a.png", "--what", "lost"],
+            "--what lost: expected loss, perplexity, gradient-",
+        ),
+        (["{log}", "--output", "{folder}/a.png", "--what", "gradient-norm"], "no gradient-norm in its reports, so no"),
+        (
+            ["{log}", "--output", "{folder}/a.png", "--what", "depth/*"],
+            "logged by layer: train with --log-depth-interv",
+        ),
+        (["{deep}", "--output", "{folder}/a.png", "--what", "depth/encoder/9*"], "no run has it; known are depth/enc"),
+        (["{timeless}", "--output", "{folder}/a.png", "--by", "epochs"], "no epochs in its reports, so no --what loss"),
+        (["{log}", "--csv", "absent/a.csv"], "absent/a.csv: not a file in an existing directory"),
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    log = write(tmp_path / "log", train(10, 20))
-    assert main(["curves", *(argument.format(log=log) for argument in arguments)]) == 2
+    pytest.importorskip("matplotlib")
+    places = {
+        "log": write(tmp_path / "log", train(10, 20)),
+        "deep": write(tmp_path / "deep", train(10, 20, more=', "depth/encoder/1/weight_1": "0.5"')),
+        "timeless": write(tmp_path / "timeless", train(10, 20).replace('"update": 0.5, ', "")),
+        "folder": tmp_path / "folder",
+    }
+    places["folder"].mkdir()
+    assert main(["curves", *(argument.format(**places) for argument in arguments)]) == 2
+    assert list(places["folder"].iterdir()) == []
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
