@@ -20,23 +20,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from ode_transformer.numerics import RungeKutta, Weight
-
-if TYPE_CHECKING:
-    from ode_transformer.modules.depth import DepthStack
+from ode_transformer.nn import DepthChoice
+from ode_transformer.numerics import DepthScheme, RungeKutta, Weight
 
 PREFIX = "depth/"
 _LAST = 2000  # in the order of a report's numbers
 
 
+class Stack(Protocol):
+    """What is known of a stack here.
+
+    :param stack: encoder or decoder
+    :param stepped: the blocks that the scheme steps, in their order: number of the layer, part of it
+    """
+
+    stack: str
+    choice: DepthChoice
+    scheme: DepthScheme
+
+    @property
+    def stepped(self) -> list[tuple[int, tuple[str, ...]]]: ...
+
+
 @contextmanager
-def weights_watched(stack: DepthStack, see: Callable[[int, Sequence[Weight]], None]) -> Iterator[None]:
+def weights_watched(stack: Stack, see: Callable[[int, Sequence[Weight]], None]) -> Iterator[None]:
     """Within the block, ``see`` is told which stepped block of the stack weighs its stages, and by which γ_1 … γ_s.
 
     It is told nothing where a step has one stage.
@@ -122,7 +135,7 @@ class DepthLog(nn.Module):
                 tensor.register_hook(partial(self.batch.came, name))
 
     @contextmanager
-    def weighing(self, stack: DepthStack, padding: Tensor | None) -> Iterator[None]:
+    def weighing(self, stack: Stack, padding: Tensor | None) -> Iterator[None]:
         """Within the block, the learned weights of the stack's blocks are summed over what is not ``padding``."""
         assert self.batch is not None
         seen = self.batch.weights
