@@ -1,5 +1,6 @@
 """Files and folders that are written whole or not at all."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -96,3 +97,18 @@ def staged(directory: Path) -> Iterator[Path]:
         raise UserError(f"{directory}: could not be written ({error})") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path, work: str) -> Iterator[None]:
+    """Within the block no other process holds the lock of an existing folder; a process that dies gives it up.
+
+    :param work: what is going on in it
+    :raises UserError: another process holds it
+    """
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{folder}: another process is {work} here") from error
+        yield

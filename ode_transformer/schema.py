@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,3 +118,16 @@ def read_yaml(path: Path, kind: type[Part]) -> Part:
     :raises UserError: names file, line and key
     """
     return Document(path).as_part(kind)
+
+
+def named_file(name: str, folder: Path, names: Sequence[str], kind: str) -> Path:
+    """One of the YAML files of a folder by its name, or any by its path.
+
+    :param names: of those that are there, for an error
+    :param kind: what to call them
+    :raises UserError: there is no such file
+    """
+    path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
+    if not path.is_file():
+        raise UserError(f"{name}: no such {kind}; there are {', '.join(names)}, or the path of a .yaml file")
+    return path

@@ -30,6 +30,7 @@ from ode_transformer.numerics import (
     BlockwiseScheme,
     ButcherTableau,
     DepthState,
+    Recurrence,
     RungeKutta,
     VectorField,
     runge_kutta_steps,
@@ -121,6 +122,8 @@ def refusal(stack: Any) -> str | None:
     """Why the blocks of a stack have no flow; None if they have."""
     if stack.choice.is_lstm:
         return "a depth-wise LSTM steps no F"
+    if isinstance(stack.choice.rule, Recurrence):
+        return f"scheme '{stack.choice.scheme}' is an equation in several layers, no step of y' = F(y)"
     if stack.choice.function != "increment":
         return f"--ode-function {stack.choice.function} steps the output of a layer, which is no rate of change"
     if stack.choice.copies > 1:

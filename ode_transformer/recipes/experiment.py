@@ -13,16 +13,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ode_transformer import commands
+from ode_transformer import __version__, commands
 from ode_transformer.commands import PACKAGE
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.averaging import numbered_checkpoints
 from ode_transformer.evaluation.metric import Score
-from ode_transformer.files import write_text
+from ode_transformer.files import locked, write_text
+from ode_transformer.provenance import provenance
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
@@ -144,12 +145,14 @@ class Experiment:
         same = self.identity(data)
         if training.has_begun(self.checkpoints):
             training.require_same(self.run, same)  # before what is recorded of them is given up
-        Steps(self.run, data.digest)(
-            "train",
-            self._training(data),
-            self.checkpoints,
-            lambda: training.train(command, self.run, self.checkpoints, same, progress, self._updates(command)),
-        )
+
+        def work() -> None:
+            training.train(command, self.run, self.checkpoints, same, progress, self._updates(command))
+            told = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
+            write_text(self.made_with, json.dumps(told, indent=1) + "\n")
+
+        with locked(self.run, "training"):
+            Steps(self.run, data.digest)("train", self._training(data), self.checkpoints, work)
 
     def _training(self, data: Steps) -> Any:
         """What the step of training is asked to do."""
@@ -262,31 +265,49 @@ class Experiment:
         return scores
 
     def evaluated(self) -> dict[str, Score] | None:
-        """The scores, by name, if the training has ended and its evaluation is complete; None otherwise."""
-        try:
-            data = self.data.prepared()
-            if not Steps(self.run, data.digest).has_done("train", self._training(data), self.checkpoints):
-                return None
-            steps = Steps(self.run, data.digest)
-            for name, request, result, _ in self._evaluation():
-                if not steps.has_done(name, request, result):
-                    return None
-                steps.pass_over(name, request)
-        except UserError:
+        """The scores, by name, if the training has ended and all of its evaluation is done; None otherwise.
+
+        :raises UserError: the data are not there, or for another recipe
+        """
+        data = self.data.prepared()
+        if not Steps(self.run, data.digest).has_done("train", self._training(data), self.checkpoints):
+            if self.checkpoints.exists():
+                print(f"{self.run}: left out, the training has not ended, or not with these data and flags")
             return None
+        steps = Steps(self.run, data.digest)
+        for name, request, result, _ in self._evaluation():
+            if not steps.has_done(name, request, result):
+                print(f"{self.run}: left out, trained but not evaluated as it is now ({name})")
+                return None
+            steps.pass_over(name, request)
         return self._scored()
 
     def _evaluation(self, until: int | None = None) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
         """The steps of evaluation: name, what it is asked to do, what it leaves, and what does it."""
         average = self.average_command(until)
         there = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
-        yield "average", [average, there], self.model, lambda: commands.run(average, self.run / "average.log")
+        request = [self._anywhere(average), there]
+        yield "average", request, self.model, lambda: commands.run(average, self.run / "average.log")
         splits = [split for split in self.recipe.sets if split in self.data.splits()]
         for split in splits:
             decode, log = self.decode_command(split), self.log_of(split)
-            yield f"decode {split}", decode, log, lambda decode=decode, log=log: commands.run(decode, log)
-        asked = {split: [self.score_command(scoring, split) for scoring in self.recipe.score] for split in splits}
-        yield "score", [asked, self.recipe.sets], self.scores, lambda: self._write_scores(splits)
+            yield f"decode {split}", self._anywhere(decode), log, partial(commands.run, decode, log)
+        asked = {
+            split: [self._anywhere(self.score_command(scoring, split)) for scoring in self.recipe.score]
+            for split in splits
+        }
+        request = [__version__, asked, self.recipe.sets]
+        yield "score", request, self.scores, lambda: self._write_scores(splits)
+
+    def _anywhere(self, command: Sequence[str | Path]) -> list[str]:
+        """A command without what only says on which machine and in which folder it runs."""
+        words = [str(word).replace(str(self.data.folder), "") for word in command]
+        return [word for word in words if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
+
+    @property
+    def made_with(self) -> Path:
+        """Where it is told with what the training ended, see ``provenance``."""
+        return self.run / "trained.json"
 
     @property
     def scores(self) -> Path:

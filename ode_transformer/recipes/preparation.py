@@ -13,7 +13,7 @@ from ode_transformer.corpora.corpus import Splits, test_split
 from ode_transformer.corpora.vocabulary import encoded
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.lines import lines_of
-from ode_transformer.files import staged, write_text
+from ode_transformer.files import locked, staged, write_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.steps import Steps
 
@@ -75,8 +75,9 @@ class Data:
             "binarise": lambda: self._binarise(workers),
         }
         steps = Steps(self.folder)
-        for name, request, result in self._requests(described):
-            steps(name, request, result, make[name])
+        with locked(self.folder, "preparing data"):
+            for name, request, result in self._requests(described):
+                steps(name, request, result, make[name])
         return steps
 
     def prepared(self) -> Steps:

@@ -13,7 +13,7 @@ from ode_transformer.corpora.corpus import test_split
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.errors import UserError
-from ode_transformer.schema import CONFIGS, Checked, Document
+from ode_transformer.schema import CONFIGS, Checked, Document, named_file
 
 Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
 Count = Annotated[int, Field(gt=0)]
@@ -200,10 +200,7 @@ def find(name: str) -> Path:
     """
     if name in NOT_RECIPES:
         raise UserError(f"{name}: {NOT_RECIPES[name]}; recipes are {', '.join(names())}")
-    path = Path(name) if name.endswith(".yaml") else CONFIGS / f"{name}.yaml"
-    if not path.is_file():
-        raise UserError(f"{name}: no such recipe; there are {', '.join(names())}, or the path of a .yaml file")
-    return path
+    return named_file(name, CONFIGS, names(), "recipe")
 
 
 def read_recipe(path: Path) -> tuple[Recipe, Document]:

@@ -37,20 +37,15 @@ def parser_of(action: str) -> argparse.ArgumentParser:
         prog=action, description=ACTIONS[action], epilog="Recipes: " + ", ".join(names()) + "; or a .yaml file."
     )
     parser.add_argument("recipe", metavar="RECIPE", help="of configs/, or the path of a .yaml file")
-    folder = "folder for everything (default: %(default)s)"
-    parser.add_argument("--output", type=Path, default=Path("experiments"), metavar="DIR", help=folder)
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+    add_common(parser)
     if action in ("prepare", "reproduce"):
-        parser.add_argument("--raw", type=Path, metavar="DIR", help="the raw files, instead of downloading them")
-        cores = os.cpu_count() or 1
-        parser.add_argument("--workers", type=positive_int, default=cores, metavar="N", help="processes (default: all)")
+        add_preparation(parser)
     if action == "prepare":
         return parser
     parser.epilog += " What follows -- goes to fairseq-train and overrides the recipe."
     parser.add_argument("--arch", metavar="NAME", help="registered architecture (default: the recipe's)")
     parser.add_argument("--variant", metavar="NAME", help="of the recipe, where a paper and its code differ")
-    parser.add_argument("--gpus", type=natural, metavar="N", help="of this machine (default: all); 0: the processor")
-    parser.add_argument("--precision", choices=machine.PRECISIONS, help="default: fp16 where the GPU has cores for it")
+    add_machine(parser)
     if action == "reproduce":
         parser.add_argument("--seeds", type=seeds, default=(None,), metavar="S,S,...", help="a training for each")
     else:
@@ -59,14 +54,39 @@ def parser_of(action: str) -> argparse.ArgumentParser:
         parser.add_argument("--average", type=positive_int, metavar="N", help="so many of the last checkpoints")
     if action in ("train", "reproduce"):
         parser.add_argument("--minutes", type=positive_float, metavar="M", help="stop the training after these")
-        parser.add_argument(
-            "--max-tokens", type=positive_int, metavar="N", help="of one GPU at a time; tokens of an update stay"
-        )
+        add_batch(parser)
     if action == "train":
         parser.add_argument("--nodes", type=positive_int, default=1, metavar="N", help="machines that train together")
         parser.add_argument("--node-rank", type=natural, default=0, metavar="R", help="which of them this is, from 0")
         parser.add_argument("--master", metavar="HOST:PORT", help="of the first of them")
     return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Options of every script."""
+    folder = "folder for everything (default: %(default)s)"
+    parser.add_argument("--output", type=Path, default=Path("experiments"), metavar="DIR", help=folder)
+    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+
+
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """Options of those that prepare data."""
+    parser.add_argument("--raw", type=Path, metavar="DIR", help="the raw files, instead of downloading them")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--workers", type=positive_int, default=cores, metavar="N", help="processes (default: all)")
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Options of those that run models."""
+    parser.add_argument("--gpus", type=natural, metavar="N", help="of this machine (default: all); 0: the processor")
+    parser.add_argument("--precision", choices=machine.PRECISIONS, help="default: fp16 where the GPU has cores for it")
+
+
+def add_batch(parser: argparse.ArgumentParser) -> None:
+    """Options of those that train."""
+    parser.add_argument(
+        "--max-tokens", type=positive_int, metavar="N", help="of one GPU at a time; tokens of an update stay"
+    )
 
 
 def seeds(text: str) -> tuple[int, ...]:

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ode_transformer.errors import UserError
 from ode_transformer.recipes.recipe import Count, Flags
-from ode_transformer.schema import CONFIGS, Checked, Document
+from ode_transformer.schema import CONFIGS, Checked, Document, named_file
 
 STUDIES = CONFIGS / "studies"
 
-# What a model is made deeper by, where the axis does not say it. The papers deepen the encoder of a translation model.
-DEPTH = {"translation": "encoder-layers", "language_modeling": "decoder-layers"}
+# What a model is made deeper by. Li et al. deepen the encoder of a translation model alone.
+DEEPENS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
 
 
 class Place(Checked):
@@ -25,14 +24,14 @@ class Place(Checked):
     :param recipe: a data set of ``configs/``
     :param variant: of the recipe
     :param size: what stands for ``{size}`` in names of architectures
-    :param flags: of fairseq-train, for all systems whose own flags do not say otherwise
+    :param sizes: the same size as flags of fairseq-train, for architectures that have no ``{size}`` in their names
     :param values: of the axis here, each in the place of one of the study's
     """
 
     recipe: str
     variant: str | None = None
     size: str = ""
-    flags: Flags = {}
+    sizes: Flags = {}
     values: Annotated[list[Count], Field(min_length=1)] | None = None
 
 
@@ -57,15 +56,17 @@ class System(Checked):
     :param name: for tables and plots
     :param arch: registered architecture; ``{size}`` is filled in by the place
     :param flags: of fairseq-train, where the system is not the architecture's default
-    :param depth: so many times the layers, of the axis if it is one of layers, otherwise those of ``DEPTH``
-    :param control: what it shares with a system that it stands beside: its compute or its parameters
+    :param depth: so many times the layers
+    :param against: systems that it is compared with beside the baseline
+    :param control: what it shares with the systems that are compared with it: their compute or their parameters
     :param only: places where it is compared; everywhere by default
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[^|\n]+$")]
     arch: str
     flags: Flags = {}
     depth: Count = 1
+    against: list[str] = []
     control: Literal["compute", "parameters"] | None = None
     only: list[str] | None = None
 
@@ -74,25 +75,29 @@ class Study(Checked):
     """A question, and the runs that answer it.
 
     :param title: of tables
-    :param source: of the published results
+    :param source: what the question comes from
+    :param tables: of the published results, as recipes call them: those that come first are preferred
     :param criterion: what will decide, where that was written down before the runs
     :param places: name -> where; the first is the paper's
     :param seeds: a training of each system for each
     :param axis: what is varied beside the systems
-    :param systems: the first is the baseline that others are compared with
+    :param deepens: flags that ``depth`` multiplies, instead of those of ``DEEPENS``
+    :param systems: the first is the baseline that all are compared with
     """
 
     title: str
     source: str
+    tables: list[str] = []
     criterion: str | None = None
     places: Annotated[dict[str, Place], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     axis: Axis | None = None
+    deepens: list[str] | None = None
     systems: Annotated[list[System], Field(min_length=2)]
 
     @property
-    def published_at(self) -> str:
-        """The place of the published results."""
+    def first(self) -> str:
+        """The paper's place."""
         return next(iter(self.places))
 
     def cells(self, place: str) -> Iterator[Cell]:
@@ -129,7 +134,9 @@ class Cell:
         :param deeper: the flags that make the model deeper
         :param usual: what the flags of place, axis and depth are without being given
         """
-        given = place.flags | ({flag: self.value for flag in axis.flags} if axis and self.value is not None else {})
+        given = {} if "{size}" in self.system.arch else dict(place.sizes)
+        if axis and self.value is not None:
+            given |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:
             given |= {flag: self.system.depth * int(given.get(flag, usual[flag])) for flag in deeper}
         own = self.system.flags
@@ -149,10 +156,7 @@ def find(name: str) -> Path:
 
     :raises UserError: there is none
     """
-    path = Path(name) if name.endswith(".yaml") else STUDIES / f"{name}.yaml"
-    if not path.is_file():
-        raise UserError(f"{name}: no such study; there are {', '.join(names())}, or the path of a .yaml file")
-    return path
+    return named_file(name, STUDIES, names(), "study")
 
 
 def read_study(path: Path) -> Study:
@@ -163,16 +167,21 @@ def read_study(path: Path) -> Study:
     document = Document(path)
     study = document.as_part(Study)
     called = [system.name for system in study.systems]
+    along = study.axis.flags if study.axis else []
     for number, system in enumerate(study.systems):
+        where = ("systems", number)
         if called.index(system.name) < number:
-            raise document.error(("systems", number, "name"), f"two systems are called {system.name}")
-        if unknown := sorted(set(system.only or ()) - set(study.places)):
-            raise document.error(
-                ("systems", number, "only"), f"no place is called {unknown[0]}; there are {', '.join(study.places)}"
-            )
+            raise document.error((*where, "name"), f"two systems are called {system.name}")
+        for key, known in (("only", list(study.places)), ("against", called)):
+            if unknown := sorted(set(getattr(system, key) or ()) - set(known)):
+                raise document.error((*where, key), f"{unknown[0]} is not there; there are {', '.join(known)}")
+        deeper = [flag for flag in system.flags if flag.endswith("-layers") and system.depth > 1]
+        if twice := [flag for flag in system.flags if flag in along] or deeper:
+            raise document.error((*where, "flags", twice[0]), "the study's axis or the system's depth says this")
     for name, place in study.places.items():
-        if place.values and study.axis is None:
-            raise document.error(("places", name, "values"), "the study has no axis")
+        if place.values and (study.axis is None or len(place.values) > len(study.axis.values)):
+            few = f"{len(study.axis.values)} values" if study.axis else "none"
+            raise document.error(("places", name, "values"), f"each stands for one of the axis, which has {few}")
     if study.systems[0].control or study.systems[0].only:
         raise document.error(("systems", 0), "the baseline is compared with everywhere, and is no control")
     if len(set(study.seeds)) < len(study.seeds):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -27,6 +28,7 @@ class Run:
     :param updates: of the training
     :param minutes: that it took
     :param scores: by name
+    :param made_with: what the training ended with, see ``provenance``
     """
 
     cell: Cell
@@ -36,18 +38,27 @@ class Run:
     updates: int
     minutes: float
     scores: Mapping[str, float]
+    made_with: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Published:
-    """A paper's score of a system.
+    """A paper's scores of a system.
 
+    :param recipe: the data set that they are of
+    :param scores: by name
     :param value: of the axis in the paper
     """
 
-    title: str
-    score: float
+    recipe: str
+    scores: Mapping[str, float]
     value: int | None
+
+    def shown(self, title: str, value: int | None) -> str:
+        """A score, and which value of the axis it belongs to if that is another."""
+        if title not in self.scores:
+            return ""
+        return f"{self.scores[title]:.2f}" + (f" at {self.value}" if self.value != value else "")
 
 
 def half_interval(values: Sequence[float]) -> float | None:
@@ -69,11 +80,17 @@ def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[floa
     return between, (float(interval.low), float(interval.high))
 
 
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, the others to the right."""
+    lines = [f"| {' | '.join(row)} |" for row in [heads, *rows]]
+    return "\n".join([lines[0], "|---" + "|---:" * (len(heads) - 1) + "|", *lines[1:]])
+
+
 @dataclass(frozen=True)
 class Results:
     """All runs of a study at one place that have ended.
 
-    :param published: key of a cell -> what the paper has
+    :param published: key of a cell -> what a paper has
     """
 
     study: Study
@@ -108,51 +125,62 @@ class Results:
             table.writerow([*cell, *sizes, *(run.scores.get(title, "") for title in self.titles)])
         return lines.getvalue()
 
+    @property
+    def cells(self) -> list[Cell]:
+        return list(self.study.cells(self.place))
+
     def markdown(self) -> str:
-        """Mean ± standard deviation over seeds, the difference to the baseline, and the published score."""
+        """Mean ± standard deviation over seeds, the difference to the baseline, and the published scores."""
         axis = [self.study.axis.name] if self.study.axis else []
-        published = list(dict.fromkeys(entry.title for entry in self.published.values()))
+        titles = dict.fromkeys(title for entry in self.published.values() for title in entry.scores)
+        recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
         heads = ["parameters", "compute", "seeds"]
         for title in self.titles:
             heads += [title, "difference [95%]"]
-        heads += [f"published {title}" for title in published]
-        lines = [f"| {' | '.join(['system', *axis, *heads])} |", "|---" + "|---:" * (len(axis) + len(heads)) + "|"]
-        unit = next((run.operations for run in self.runs if run.cell.system == self.study.systems[0]), None)
-        for cell in self.study.cells(self.place):
-            lines.append(f"| {' | '.join(self._row(cell, unit, published))} |")
-        return "\n".join(lines)
+        heads += [f"{title}, published for {recipes}" for title in titles]
+        first = self.of(self.cells[0])
+        rows = []
+        for cell in self.cells:
+            runs, control = self.of(cell), cell.system.control
+            row = [cell.system.name + (f" (control: equal {control})" if control else "")]
+            row += [str(cell.value)] if axis else []
+            row.append(f"{runs[0].parameters:,}" if runs else "")
+            row.append(f"{runs[0].operations / first[0].operations:.2f}" if runs and first else "")
+            row.append(str(len(runs)))
+            for title in self.titles:
+                values = self.scores(cell, title)
+                spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+                row += [
+                    f"{mean(values):.2f}{spread}" if values else "",
+                    self.compared(cell, self.baseline(cell), title),
+                ]
+            entry = self.published.get(cell.key)
+            rows.append([*row, *(entry.shown(title, cell.value) if entry else "" for title in titles)])
+        return markdown_table(["system", *axis, *heads], rows)
 
-    def _row(self, cell: Cell, unit: int | None, published: Sequence[str]) -> list[str]:
-        runs, control = self.of(cell), cell.system.control
-        row = [cell.system.name + (f" (control: equal {control})" if control else "")]
-        if self.study.axis:
-            row.append(str(cell.value))
-        if runs:
-            row += [f"{runs[0].parameters:,}", f"{runs[0].operations / unit:.2f}" if unit else "", str(len(runs))]
-        else:
-            row += ["", "", "0"]
-        for title in self.titles:
-            row += self._measured(cell, title)
-        entry = self.published.get(cell.key)
-        shown = "" if entry is None else f"{entry.score:.2f}"
-        if entry is not None and entry.value != cell.value:
-            shown += f" at {entry.value}"
-        return [*row, *(shown if entry is not None and entry.title == title else "" for title in published)]
+    def pairs(self) -> str:
+        """The differences that systems are asked for beside those to the baseline; empty if none are."""
+        axis = [self.study.axis.name] if self.study.axis else []
+        rows = []
+        for cell in self.cells:
+            for other in self.cells:
+                if other.system.name in cell.system.against and other.number == cell.number:
+                    row = [cell.system.name, other.system.name, *([str(cell.value)] if axis else [])]
+                    rows.append([*row, *(self.compared(cell, other, title) for title in self.titles)])
+        return markdown_table(["system", "against", *axis, *self.titles], rows) if rows and self.titles else ""
 
-    def _measured(self, cell: Cell, title: str) -> list[str]:
-        values, baseline = self.scores(cell, title), self.scores(self.baseline(cell), title)
-        if not values:
-            return ["", ""]
-        shown = f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
-        if not baseline or cell == self.baseline(cell):
-            return [shown, ""]
-        between, interval = difference(values, baseline)
-        return [shown, f"{between:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")]
+    def compared(self, cell: Cell, other: Cell, title: str) -> str:
+        """The difference of the means, and its confidence interval."""
+        values, others = self.scores(cell, title), self.scores(other, title)
+        if not values or not others or cell == other:
+            return ""
+        between, interval = difference(values, others)
+        return f"{between:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
 
     def plot(self, path: Path) -> None:
         """A panel for each score: means and their 95% confidence intervals, as a PNG."""
         titles = self.titles
-        height = 4.0 if self.study.axis else 1.2 + 0.3 * len(list(self.study.cells(self.place)))
+        height = 4.0 if self.study.axis else 1.2 + 0.3 * len(self.cells)
         figure = new_figure(max(6.0, 4.5 * len(titles)), height)
         panels = figure.subplots(1, len(titles), squeeze=False)[0]
         for axes, title in zip(panels, titles, strict=True):
@@ -167,11 +195,11 @@ class Results:
         """A line for each system, along the axis of the study."""
         assert self.study.axis is not None
         for system in self.study.systems:
-            cells = [c for c in self.study.cells(self.place) if c.system == system and self.scores(c, title)]
+            cells = [c for c in self.cells if c.system == system and self.scores(c, title)]
             sized = self.study.axis.plot == "parameters"
             across = [self.of(cell)[0].parameters if sized else cell.value for cell in cells]
             found = [self.scores(cell, title) for cell in cells]
-            errors = [half_interval(values) or 0.0 for values in found]
+            errors = [half_interval(values) or nan for values in found]
             style = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
             axes.errorbar(
                 across, list(map(mean, found)), errors, marker="o", capsize=3, label=plain_label(system.name), **style
@@ -181,15 +209,23 @@ class Results:
 
     def _dots(self, axes, title: str) -> None:
         """A line of the plot for each system; controls are hollow."""
-        cells = [cell for cell in self.study.cells(self.place) if self.scores(cell, title)]
+        cells = [cell for cell in self.cells if self.scores(cell, title)]
         for height, cell in enumerate(reversed(cells)):
             values = self.scores(cell, title)
             style = {"markerfacecolor": "none"} if cell.system.control else {}
             axes.errorbar(
-                mean(values), height, xerr=half_interval(values) or 0.0, marker="o", capsize=3, color="C0", **style
+                mean(values), height, xerr=half_interval(values) or nan, marker="o", capsize=3, color="C0", **style
             )
         axes.set_yticks(range(len(cells)), [plain_label(str(cell)) for cell in reversed(cells)])
         axes.set_xlabel(title)
+
+    def trained_with(self) -> str:
+        """On what the runs were trained, and by which commits."""
+        told = []
+        for name in ("torch", "device", "commit"):
+            values = sorted({run.made_with.get(name, "unknown") for run in self.runs})
+            told.append(f"{name}: {', '.join(values) or 'none'}")
+        return "Trained with: " + "; ".join(told)
 
     def write(self, folder: Path, ran: Mapping[str, str]) -> str:
         """Writes ``results.md``, ``results.csv`` and ``results.png``; returns the first.
@@ -206,7 +242,10 @@ class Results:
             "interval; compute: operations of the matrix products in a forward pass over a sentence, the first "
             "system's being 1."
         )
-        about.append("; ".join(f"{name}: {value}" for name, value in ran.items()))
+        if pairs := self.pairs():
+            about += ["Differences to other systems, with Welch's 95% confidence intervals:", pairs]
+        about.append(self.trained_with())
+        about.append("This table: " + "; ".join(f"{name}: {value}" for name, value in ran.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import os
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ode_transformer import commands
 from ode_transformer.analysis.curves import read_log
-from ode_transformer.arguments import natural, positive_int
 from ode_transformer.errors import UserError
+from ode_transformer.evaluation.metric import Score
 from ode_transformer.provenance import provenance
-from ode_transformer.recipes import fairseq_flags, machine, runner, study
+from ode_transformer.recipes import fairseq_flags, runner, study
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.preparation import Data
-from ode_transformer.recipes.recipe import Recipe, find, read_recipe
+from ode_transformer.recipes.recipe import Expected, Recipe, find, read_recipe
 from ode_transformer.recipes.study import Cell, Place, Study
 from ode_transformer.recipes.study_results import Published, Results, Run
 
@@ -39,15 +39,10 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=runner.seeds, metavar="S,S,...", help="some of the seeds of the study")
     parser.add_argument("--systems", metavar="PATTERN,...", help="only those whose names match, such as 'RK2*'")
     parser.add_argument("--table", action="store_true", help="train nothing: write what the runs that are there found")
-    folder = "folder for everything (default: %(default)s)"
-    parser.add_argument("--output", type=Path, default=Path("experiments"), metavar="DIR", help=folder)
-    parser.add_argument("--raw", type=Path, metavar="DIR", help="the raw files, instead of downloading them")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=positive_int, default=cores, metavar="N", help="processes (default: all)")
-    parser.add_argument("--gpus", type=natural, metavar="N", help="of this machine (default: all); 0: the processor")
-    parser.add_argument("--precision", choices=machine.PRECISIONS, help="default: fp16 where the GPU has cores for it")
-    parser.add_argument("--max-tokens", type=positive_int, metavar="N", help="of one GPU at a time")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+    runner.add_common(parser)
+    runner.add_preparation(parser)
+    runner.add_machine(parser)
+    runner.add_batch(parser)
     return parser
 
 
@@ -86,16 +81,18 @@ class Trials:
         """
         own = tuple(commands.flags(cell.system.flags))
         plain = Experiment(self.recipe_of(cell), self.data, Machine(0), self.place.variant, extra=own)
-        usual = vars(fairseq_flags.parse("fairseq-train", runner.words_of(plain)))
+        try:
+            known = vars(fairseq_flags.parse("fairseq-train", runner.words_of(plain)))
+        except UserError as error:
+            raise UserError(f"{cell}: {error}") from error
         axis = self.study.axis
-        along = axis.flags if axis else []
-        deeper = [flag for flag in along if flag.endswith("-layers")] or [study.DEPTH[self.recipe.task]]
-        asked = {flag: usual.get(flag.replace("-", "_")) for flag in {*deeper, *along, *self.place.flags}}
-        return commands.flags(cell.flags(self.place, axis, deeper, asked))
+        deeper = self.study.deepens or study.DEEPENS[self.recipe.task]
+        asked = {*deeper, *(axis.flags if axis else ()), *self.place.sizes}
+        usual = {flag: known.get(flag.replace("-", "_")) for flag in asked}
+        return commands.flags(cell.flags(self.place, axis, deeper, usual))
 
-    def experiments(self, cell: Cell) -> list[Experiment]:
+    def experiments(self, cell: Cell, seeds: Sequence[int]) -> list[Experiment]:
         """Of a system, one for each seed."""
-        seeds = self.args.seeds or self.study.seeds
         asked = argparse.Namespace(**{**vars(self.args), "variant": self.place.variant, "seeds": seeds})
         return runner.experiments(asked, self.recipe_of(cell), self.data, self.extra(cell))
 
@@ -113,33 +110,56 @@ class Trials:
         return sum(parameter.numel() for parameter in model.parameters()), operations(model)
 
     def results(self) -> Results:
-        """Of the runs that have ended; nothing is run."""
+        """Of all runs of the study that have ended, whoever made them; nothing is run.
+
+        :raises UserError: the data are not there
+        """
+        seeds = dict.fromkeys([*self.study.seeds, *(self.args.seeds or ())])
         runs = []
         for cell in self.study.cells(self.name):
             size = None
-            for experiment in self.experiments(cell):
-                if (scores := experiment.evaluated()) is not None and experiment.seed is not None:
+            for experiment in self.experiments(cell, list(seeds)):
+                if (scores := experiment.evaluated()) is not None:
                     size = size or self.size(experiment)
-                    found = {title: score.value for title, score in scores.items()}
-                    points = read_log(experiment.run / "train.log")
-                    if self.data.parallel and (
-                        valid := [p.nll_loss for p in points if p.split == "valid" and p.nll_loss]
-                    ):
-                        found["perplexity valid"] = 2 ** valid[-1]
-                    minutes = max(point.minutes or 0.0 for point in points)
-                    updates = max(point.updates for point in points)
-                    runs.append(Run(cell, experiment.seed, *size, updates, minutes, found))
+                    runs.append(self.run(cell, experiment, scores, *size))
         return Results(self.study, self.name, runs, self.published())
 
+    def run(
+        self, cell: Cell, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
+    ) -> Run:
+        """What one experiment found."""
+        found = {title: score.value for title, score in scores.items()}
+        points = read_log(experiment.run / "train.log")
+        valid = [point.nll_loss for point in points if point.split == "valid" and point.nll_loss is not None]
+        if self.data.parallel and valid:
+            found["perplexity valid"] = 2 ** valid[-1]
+        minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
+        told = experiment.made_with
+        made_with = json.loads(told.read_text()) if told.exists() else {}
+        assert experiment.seed is not None
+        return Run(cell, experiment.seed, parameters, operations, updates, minutes, found, made_with)
+
     def published(self) -> dict[tuple[str, int], Published]:
-        """The first score of the paper for each system, where the recipe of its place has one."""
-        first = self.study.published_at
-        paper = self if self.name == first else Trials(self.args, self.study, first, recipe_at(self.study, first))
+        """The papers' scores of each system: for this place, or else for the first."""
+        first = self.study.first
+        there = self if self.name == first else Trials(self.args, self.study, first, recipe_at(self.study, first))
+        return self.published_here() or there.published_here()
+
+    def published_here(self) -> dict[tuple[str, int], Published]:
+        """The expected scores of the place's recipe, those of the study's tables first."""
+
+        def rank(entry: Expected) -> int:
+            named = [n for n, table in enumerate(self.study.tables) if entry.table == table]
+            return named[0] if named else len(self.study.tables)
+
         found = {}
-        for cell in self.study.cells(first):
-            entries = runner.published(paper.recipe_of(cell), paper.place.variant, paper.extra(cell))
+        for cell in self.study.cells(self.name):
+            recipe, extra = self.recipe_of(cell), self.extra(cell)
+            # Where a variant is for others, so that they train as this architecture does anyway, its rows name none.
+            entries = runner.published(recipe, self.place.variant, extra) or runner.published(recipe, None, extra)
             if entries:
-                found[cell.key] = Published(*next(iter(entries[0].scores.items())), cell.value)
+                entry = min(entries, key=rank)
+                found[cell.key] = Published(self.place.recipe, entry.scores, cell.value)
         return found
 
 
@@ -162,7 +182,7 @@ def run_all(trials: Trials) -> list[str]:
     args = trials.args
     patterns = args.systems.split(",") if args.systems else ["*"]
     made = [
-        (cell, trials.experiments(cell))
+        (cell, trials.experiments(cell, args.seeds or trials.study.seeds))
         for cell in trials.study.cells(trials.name)
         if any(fnmatch.fnmatchcase(cell.system.name, pattern) for pattern in patterns)
     ]
@@ -192,14 +212,14 @@ def work(argv: Sequence[str] | None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser_of().parse_args(words)
     chosen = study.read_study(study.find(args.study))
-    place = args.at or chosen.published_at
+    place = args.at or chosen.first
     if place not in chosen.places:
         raise UserError(f"--at {place}: the places of {args.study} are {', '.join(chosen.places)}")
     trials = Trials(args, chosen, place, recipe_at(chosen, place))
     failed = [] if args.table else run_all(trials)
     if not args.dry_run:
         folder = args.output / "studies" / f"{Path(args.study).stem}-{place}"
-        ran = provenance(["bash", "scripts/study.sh", *words], args.gpus != 0 and machine.on_gpu())
+        ran = provenance(["bash", "scripts/study.sh", *words], on_gpu=False)
         print(f"\n{trials.results().write(folder, ran)}\n{folder}")
     if failed:
         raise UserError(f"{len(failed)} runs failed; the first: {failed[0]}")

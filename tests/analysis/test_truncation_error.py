@@ -17,7 +17,7 @@ from ode_transformer.analysis.layer_replacement import watched
 from ode_transformer.analysis.truncation_error import measured_order, table
 from ode_transformer.cli import main
 from ode_transformer.nn import Layer
-from ode_transformer.numerics import Block, get_tableau, runge_kutta_step, solve_to_tolerance
+from ode_transformer.numerics import RECURRENCES, Block, get_tableau, runge_kutta_step, solve_to_tolerance
 
 A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -146,6 +146,12 @@ def test_an_error_below_what_is_known_is_not_told() -> None:
 )
 def test_blocks_without_a_flow(parts: dict[str, Any], reason: str) -> None:
     assert all(reason in str(said) for said in refusals(small_model(**parts)).values())
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_equations_in_several_layers_have_no_flow(name: str) -> None:
+    model = small_model(encoder_ode_scheme=name, encoder_layer_history="none")
+    assert refusals(model)["encoder"] == f"scheme '{name}' is an equation in several layers, no step of y' = F(y)"
 
 
 def test_a_stack_without_flows_does_not_hide_the_other() -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -15,7 +16,7 @@ from ode_transformer.recipes.study_results import Published, Results, Run, diffe
 SYSTEMS = [
     System(name="plain", arch="a"),
     System(name="deep", arch="a", depth=2, control="compute"),
-    System(name="$new$", arch="b"),
+    System(name="$new$", arch="b", against=["deep"]),
 ]
 VALUES = {"plain": [10.0, 11.0, 12.0], "deep": [9.0], "$new$": [20.0, 21.0, 22.0]}
 
@@ -35,7 +36,7 @@ def made_up(axis: Axis | None = None) -> Results:
         for cell in study.cells("here")
         for seed, value in enumerate(VALUES[cell.system.name], 1)
     ]
-    return Results(study, "here", runs, {("plain", 0): Published("BLEU", 27.0, 6 if axis else None)})
+    return Results(study, "here", runs, {("plain", 0): Published("a", {"BLEU": 27.0}, 6 if axis else None)})
 
 
 LAYERS = Axis(name="layers", flags=["encoder-layers"], values=[6, 12])
@@ -56,7 +57,7 @@ def test_intervals() -> None:
 def test_table() -> None:
     lines = made_up().markdown().splitlines()
     assert lines == [
-        "| system | parameters | compute | seeds | PER | difference [95%] | published BLEU |",
+        "| system | parameters | compute | seeds | PER | difference [95%] | BLEU, published for a |",
         "|---|---:|---:|---:|---:|---:|---:|",
         "| plain | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 |",
         "| deep (control: equal compute) | 1,000 | 1.50 | 1 | 9.00 | -2.00 |  |",
@@ -69,6 +70,27 @@ def test_table_along_an_axis() -> None:
     assert lines[0].startswith("| system | layers | parameters |")
     assert lines[2] == "| plain | 1 | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 at 6 |"
     assert [line.split(" | ")[1] for line in lines[2:]] == ["1"] * 3 + ["2"] * 3
+
+
+def test_differences_that_are_asked_for() -> None:
+    assert made_up().pairs().splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
+    assert made_up(LAYERS).pairs().splitlines()[2:] == [
+        "| $new$ | deep | 1 | +12.00 |",
+        "| $new$ | deep | 2 | +12.00 |",
+    ]
+
+
+def test_compute_is_that_of_the_first_system_or_unknown() -> None:
+    results = made_up()
+    without = Results(results.study, "here", results.runs[3:], {})
+    assert "| $new$ | 1,000 |  | 3 |" in without.markdown()
+
+
+def test_what_the_runs_were_trained_with() -> None:
+    results = made_up()
+    runs = [replace(run, made_with={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
+    assert "device: x; commit: c1, c2, c3" in Results(results.study, "here", runs, {}).trained_with()
+    assert results.trained_with().endswith("commit: unknown")
 
 
 def test_a_study_of_which_nothing_has_run(tmp_path: Path) -> None:
@@ -93,7 +115,7 @@ def test_written(axis: Axis | None, tmp_path: Path) -> None:
     assert (tmp_path / "folder" / "results.md").read_text() == text
     for part in ("# A question", "A paper, Table 1. Here: b, variant cpu.", "before the runs: The lower one."):
         assert part in text
-    assert re.search(r"^commit: abc; command: bash x$", text, re.MULTILINE)
+    assert re.search(r"^This table: commit: abc; command: bash x$", text, re.MULTILINE)
     image = matplotlib.image.imread(tmp_path / "folder" / "results.png")[..., :3]
     colours = np.unique((image.reshape(-1, 3) * 255).round().astype(int), axis=0)
     coloured = colours[np.ptp(colours, axis=1) > 60]  # lines and points, not the axes
