@@ -114,8 +114,8 @@ class Recipe(Checked):
     :param score: what the output is measured by
     :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
     :param architectures: pattern of names -> what differs for them; of several that match, the later ones win
-    :param variants: name of a variant -> the same once more, for ``--variant``: where a paper and its code differ, or for
-        a comparison
+    :param variants: name of a variant -> the same once more, for ``--variant``: where a paper and its code differ,
+        where others are trained as one paper's are, or a small size
     :param score_valid: whether the validation set is decoded and scored, too
     :param counts: published sizes: lines of the splits, and ``dictionary``
     :param expected: published results
