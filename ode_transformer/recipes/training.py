@@ -76,22 +76,20 @@ def require_same(run: Path, same: str) -> None:
 
 
 def mended(checkpoints: Path) -> int:
-    """Updates in ``checkpoint_last.pt``; one that is torn is replaced by the newest other checkpoint, if there is one.
+    """Updates in ``checkpoint_last.pt``; one that is torn or missing is replaced by the newest other checkpoint, if any.
 
-    fairseq copies the last checkpoint from one that is whole, so that being stopped can leave half of the copy.
+    fairseq copies the last checkpoint from one that is whole, so that being stopped can leave half of the copy, or none.
     """
     last = checkpoints / "checkpoint_last.pt"
-    if not last.exists():
-        return 0
-    if (done := _updates(last)) is not None:
+    if last.exists() and (done := _updates(last)) is not None:
         return done
     others = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
     whole = {path: made for path, made in others.items() if made is not None}
     if not whole:
-        last.unlink()
+        last.unlink(missing_ok=True)
         return 0
     newest = max(whole, key=lambda path: whole[path])
-    print(f"{last}: torn, replaced by {newest.name}", flush=True)
+    print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
     with replacing(last) as target, open(newest, "rb") as source:
         shutil.copyfileobj(source, target)
     return whole[newest]

@@ -62,13 +62,16 @@ def test_checkpoints_of_another_training_are_left_alone(run, tmp_path: Path) -> 
     assert run(updates=30) == [False, True]
 
 
-def test_a_torn_last_checkpoint_is_replaced_by_the_newest_whole_one(run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_torn_or_missing_last_checkpoint_is_replaced_by_the_newest_whole_one(
+    missing: bool, run, tmp_path: Path
+) -> None:
     run()
     folder = tmp_path / "checkpoints"
     last = save(folder, "checkpoint_last.pt", 30)
     for name, updates in (("checkpoint_1_9.pt", 9), ("checkpoint_2_10.pt", 10), ("checkpoint_best.pt", 8)):
         save(folder, name, updates)
-    tear(last)
+    last.unlink() if missing else tear(last)
     tear(save(folder, "checkpoint_2_11.pt", 11))
     assert run(updates=20) == [False, True]
     assert load_checkpoint(last)["model"]["w"].eq(10).all()
