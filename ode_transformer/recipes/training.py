@@ -76,9 +76,9 @@ def require_same(run: Path, same: str) -> None:
 
 
 def mended(checkpoints: Path) -> int:
-    """Updates in ``checkpoint_last.pt``; one that is torn or missing is replaced by the newest other checkpoint, if any.
+    """Updates in ``checkpoint_last.pt``; one that is torn or missing is replaced by the newest other one, if any.
 
-    fairseq copies the last checkpoint from one that is whole, so that being stopped can leave half of the copy, or none.
+    fairseq copies the last checkpoint from one that is whole, so that being stopped can leave half of it, or none.
     """
     last = checkpoints / "checkpoint_last.pt"
     if last.exists() and (done := _updates(last)) is not None:
