@@ -24,6 +24,7 @@ class Place(Checked):
     :param recipe: a data set of ``configs/``
     :param variant: of the recipe
     :param size: what stands for ``{size}`` in names of architectures
+    :param flags: of fairseq-train, for all systems whose own flags do not say otherwise
     :param sizes: the same size as flags of fairseq-train, for architectures that have no ``{size}`` in their names
     :param values: of the axis here, each in the place of one of the study's
     """
@@ -31,6 +32,7 @@ class Place(Checked):
     recipe: str
     variant: str | None = None
     size: str = ""
+    flags: Flags = {}
     sizes: Flags = {}
     values: Annotated[list[Count], Field(min_length=1)] | None = None
 
@@ -134,7 +136,7 @@ class Cell:
         :param deeper: the flags that make the model deeper
         :param usual: what the flags of place, axis and depth are without being given
         """
-        given = {} if "{size}" in self.system.arch else dict(place.sizes)
+        given = place.flags | ({} if "{size}" in self.system.arch else place.sizes)
         if axis and self.value is not None:
             given |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:

@@ -87,7 +87,7 @@ class Trials:
             raise UserError(f"{cell}: {error}") from error
         axis = self.study.axis
         deeper = self.study.deepens or study.DEEPENS[self.recipe.task]
-        asked = {*deeper, *(axis.flags if axis else ()), *self.place.sizes}
+        asked = {*deeper, *(axis.flags if axis else ()), *self.place.flags, *self.place.sizes}
         usual = {flag: known.get(flag.replace("-", "_")) for flag in asked}
         return commands.flags(cell.flags(self.place, axis, deeper, usual))
 

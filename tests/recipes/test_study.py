@@ -21,7 +21,8 @@ SMALL = {
             "recipe": "multi30k_en_de",
             "size": "tiny",
             "values": [2],
-            "sizes": {"dropout": 0.2, "clip-norm": 0.0},
+            "flags": {"lr": 0.1, "clip-norm": 0.0},
+            "sizes": {"dropout": 0.2},
         },
     },
     "seeds": [1, 2],
@@ -67,17 +68,17 @@ def test_what_is_trained(tmp_path: Path) -> None:
         "RK2, 12": f"{rk2} --dropout 0.3 --encoder-layers 12",
     }
     assert words["here"] == {
-        "plain, 2": "ode_transformer_euler_tiny --encoder-layers 2",
-        "deep, 2": "ode_transformer_euler_tiny",
-        "RK2, 2": "ode_transformer_rk2_tiny --dropout 0.3 --encoder-layers 2",
-        "RK4, 2": "ode_transformer_rk4 --dropout 0.2 --encoder-layers 2",
+        "plain, 2": "ode_transformer_euler_tiny --lr 0.1 --encoder-layers 2",
+        "deep, 2": "ode_transformer_euler_tiny --lr 0.1",
+        "RK2, 2": "ode_transformer_rk2_tiny --dropout 0.3 --lr 0.1 --encoder-layers 2",
+        "RK4, 2": "ode_transformer_rk4 --lr 0.1 --dropout 0.2 --encoder-layers 2",
     }
 
 
 def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:
     made = trials(written(tmp_path), "here", tmp_path)
     first, second = made.experiments(next(made.study.cells("here")), (1, 2))
-    assert first.run == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-encoder-layers-2"
+    assert first.run == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-lr-0.1-encoder-layers-2"
     assert (first.seed, second.seed) == (1, 2)
 
 
