@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.files import replacing
+from ode_transformer.files import csv_text, replacing
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,7 @@ class Table:
 
     def csv(self) -> str:
         """All digits; an empty field where there is nothing to measure."""
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self._lines("", ""))
-        return text.getvalue()
+        return csv_text(self._lines("", ""))
 
     def draw(self, path: Path) -> None:
         """A curve for each column over the lines, or bars where there is one line alone.

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ode_transformer.analysis.plots import new_figure, plain_label
-from ode_transformer.analysis.training_log import TRAIN, TRAIN_EPOCH, Point, read_log, read_run
+from ode_transformer.analysis.training_log import DEPTH, TRAIN, TRAIN_EPOCH, Point, read_log, read_run
 from ode_transformer.errors import UserError
 from ode_transformer.files import replacing, require_place, write_text
 
@@ -51,7 +51,6 @@ BY: dict[str, Quantity] = {
     "minutes": Quantity("minutes of training", lambda point: point.minutes),
     "epochs": Quantity("epochs", lambda point: point.epochs),
 }
-_LAYERS = "depth/"
 _FIELDS = ("split", "epoch", "updates", "epochs", "minutes", "loss", "nll_loss", "perplexity", "gnorm")
 _DASHES = ("-", "--", ":", "-.")
 
@@ -134,7 +133,7 @@ def draw(axes: Axes, groups: Sequence[Sequence[Run]], what: str, by: str) -> Non
         from matplotlib import colormaps
 
         names = matching([run for seeds in groups for run in seeds], what)
-        label, log = what.removeprefix(_LAYERS), what.endswith("gradient_norm")
+        label, log = what.removeprefix(DEPTH), what.endswith("gradient_norm")
         for shade, name in enumerate(names):
             colour = colormaps["viridis"](0.9 * shade / max(1, len(names) - 1))
             for index, seeds in enumerate(groups):
@@ -145,7 +144,7 @@ def draw(axes: Axes, groups: Sequence[Sequence[Run]], what: str, by: str) -> Non
                     by,
                     lambda point, name=name: point.depth.get(name),
                     colour,
-                    name.removeprefix(_LAYERS),
+                    name.removeprefix(DEPTH),
                     linestyle=_DASHES[index % len(_DASHES)],
                 )
     axes.set_xlabel(BY[by].label)
@@ -243,8 +242,8 @@ def run(args: argparse.Namespace) -> int:
     if len(names) != len(args.logs):
         raise UserError(f"--names: {len(names)} for {len(args.logs)} runs")
     for what in args.what:
-        if what not in WHAT and not what.startswith(_LAYERS):
-            raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {_LAYERS}")
+        if what not in WHAT and not what.startswith(DEPTH):
+            raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {DEPTH}")
     for place in (args.output, args.csv):
         if place is not None:
             require_place(place)

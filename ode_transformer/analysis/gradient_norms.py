@@ -12,8 +12,6 @@ parameters are divided or shared, so that models of different kinds can be compa
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from torch import Tensor
 from ode_transformer.analysis import side_by_side
 from ode_transformer.analysis.layer_replacement import LayerPlace, negative_log_likelihood, stacks_of, watched
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.files import replacing, write_text
+from ode_transformer.files import csv_text, replacing, write_text
 
 # stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
 Norms = dict[str, list[float]]
@@ -57,13 +55,11 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
 
 def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
     """One line for each layer of each model."""
-    lines = io.StringIO()
-    table = csv.writer(lines, lineterminator="\n")
-    table.writerow(["model", "stack", "layer", "gradient_norm"])
+    rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
     for name, norms in runs.items():
         for stack in norms:
-            table.writerows([name, stack, number, norm] for number, norm in enumerate(norms[stack], 1))
-    write_text(path, lines.getvalue())
+            rows += [[name, stack, number, norm] for number, norm in enumerate(norms[stack], 1)]
+    write_text(path, csv_text(rows))
 
 
 def plot(runs: Mapping[str, Norms], path: Path) -> None:

@@ -28,7 +28,7 @@ from ode_transformer.errors import UserError
 
 _START = re.compile(r"training on \d+ devices")  # fairseq-train says this once, before its first update
 _UPDATES = "num_updates"
-_DEPTH = "depth/"  # what --log-depth-interval adds
+DEPTH = "depth/"  # what --log-depth-interval adds: PREFIX of modules.depth_log, which takes fairseq to import
 
 # Splits of a Point: what fairseq reports of the training since the last report, and of an epoch of it
 TRAIN, TRAIN_EPOCH = "train", "train-epoch"
@@ -242,7 +242,7 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
         nll_loss=number("nll_loss"),
         gnorm=number("gnorm"),
         # Between two updates that were followed there is no number.
-        depth={name: float(value) for name, value in numbers.items() if name.startswith(_DEPTH) and value is not None},
+        depth={name: float(value) for name, value in numbers.items() if name.startswith(DEPTH) and value is not None},
     )
 
 

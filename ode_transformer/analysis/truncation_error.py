@@ -6,8 +6,6 @@ What is measured :mod:`ode_transformer.analysis.block_flows` says; here it is as
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,7 @@ from ode_transformer.analysis.block_flows import TRAINED, BlockErrors, Method, b
 from ode_transformer.analysis.plots import new_figure, plain_label
 from ode_transformer.arguments import positive_float, positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.files import replacing, write_text
+from ode_transformer.files import csv_text, replacing, write_text
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
 
 # Below so many times what the solution itself is known to, an error is not told from the solution's.
@@ -87,29 +85,15 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
 
 def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
     """One line for each model, block, scheme and number of steps."""
-    lines = io.StringIO()
-    written = csv.writer(lines, lineterminator="\n")
-    of_the_solution = ["reference_steps", "reference_relative_error_bound"]
-    written.writerow(
-        [
-            "model",
-            "block",
-            "positions",
-            "scheme",
-            "steps",
-            "relative_error",
-            "absolute_error",
-            "moved",
-            *of_the_solution,
-        ]
-    )
+    sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
+    rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
     for name, blocks in runs.items():
         for block in blocks:
             moved = block.moved / block.positions
             for method in block.sums:
                 row = [name, block.block, block.positions, *method, *block.mean(method), moved]
-                written.writerow([*row, block.steps, block.reference_bound])
-    write_text(path, lines.getvalue())
+                rows.append([*row, block.steps, block.reference_bound])
+    write_text(path, csv_text(rows))
 
 
 def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
@@ -13,7 +11,7 @@ from statistics import mean, stdev
 from scipy import stats
 
 from ode_transformer.analysis.plots import new_figure, plain_label
-from ode_transformer.files import replacing, write_text
+from ode_transformer.files import csv_text, replacing, write_text
 from ode_transformer.recipes.study import Cell, Study
 
 CONFIDENCE = 0.95
@@ -114,16 +112,14 @@ class Results:
         return Cell(self.study.systems[0], cell.value, cell.number)
 
     def csv(self) -> str:
-        lines = io.StringIO()
-        table = csv.writer(lines, lineterminator="\n")
         axis = [self.study.axis.name] if self.study.axis else []
         names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
-        table.writerow(["system", "control", *axis, *names])
+        rows: list[list[object]] = [["system", "control", *axis, *names]]
         for run in self.runs:
             cell = [run.cell.system.name, run.cell.system.control or "", *([run.cell.value] if axis else [])]
             sizes = [run.seed, run.parameters, run.operations, run.updates, round(run.minutes, 2)]
-            table.writerow([*cell, *sizes, *(run.scores.get(title, "") for title in self.titles)])
-        return lines.getvalue()
+            rows.append([*cell, *sizes, *(run.scores.get(title, "") for title in self.titles)])
+        return csv_text(rows)
 
     @property
     def cells(self) -> list[Cell]:

@@ -14,9 +14,11 @@ from fairseq.logging import metrics
 from models_for_tests import PAD, SMALL, batch, small_model, teacher_forced
 from torch import Tensor
 
+from ode_transformer.analysis import training_log
 from ode_transformer.analysis.coefficients import stage_weights
 from ode_transformer.analysis.gradient_norms import gradient_norms
 from ode_transformer.models.bare import bare_model
+from ode_transformer.modules import depth_log
 
 KINDS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
@@ -155,3 +157,7 @@ def test_nothing_by_default() -> None:
 def test_an_adaptive_softmax_is_refused() -> None:
     with pytest.raises(ValueError, match="--log-depth-interval does not go with --adaptive-softmax-cutoff"):
         small_model(log_depth_interval=1, adaptive_softmax_cutoff="10,20")
+
+
+def test_logs_are_read_by_the_names_that_are_written() -> None:
+    assert training_log.DEPTH == depth_log.PREFIX
