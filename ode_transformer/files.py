@@ -115,9 +115,12 @@ def locked(folder: Path, work: str) -> Iterator[None]:
     :param work: what is going on in it
     :raises UserError: another process holds it
     """
-    with open(folder / ".lock", "w") as file:
+    place = os.open(folder, os.O_RDONLY)  # the folder itself: no file is left in it
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(f"{folder}: another process is {work} here") from error
         yield
+    finally:
+        os.close(place)

@@ -235,10 +235,9 @@ class Experiment:
 
     def evaluation_commands(self) -> list[list[str | Path]]:
         """What evaluation runs."""
-        shown = [self.average_command()]
-        for split in self.recipe.sets:
-            shown += [self.decode_command(split), *(self.score_command(entry, split) for entry in self.recipe.score)]
-        return shown
+        decode = [self.decode_command(split) for split in self.recipe.sets]
+        score = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
+        return [self.average_command(), *decode, *score]
 
     def evaluate(self, until: int | None = None) -> dict[str, Score]:
         """Averages, decodes and scores; what is done already is left out. Returns the scores by name.

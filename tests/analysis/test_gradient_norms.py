@@ -1,6 +1,7 @@
 """Gradient norms by layer: the right tensors, the right loss, and a command that says them."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def command(folder: Path, *options: object) -> int:
 
 
 def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = untrained.parent
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
     binarise(folder, "few", [("▁The s", "▁D er"), ("s s s", "e e e")])
     table, picture = tmp_path / "norms.csv", tmp_path / "norms.png"
     assert command(folder, "--split", "few", "--names", "a", "b", "--csv", table, "--output", picture) == 0

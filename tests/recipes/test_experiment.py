@@ -65,7 +65,7 @@ def test_commands_of_a_translation() -> None:
 
 def test_commands_of_a_language_model() -> None:
     run = made("ptb")
-    average, valid, score_valid, test, score_test = run.evaluation_commands()
+    average, valid, test, score_valid, score_test = run.evaluation_commands()
     assert str(average[2]).endswith("checkpoints/checkpoint_best.pt")
     assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
     assert valid[0] == "fairseq-eval-lm"

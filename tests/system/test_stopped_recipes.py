@@ -32,11 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 def made(folder: Path) -> dict[str, bytes]:
     """What preparation has made; logs tell the time."""
-    return {
-        name: content
-        for name, content in tree(folder).items()
-        if not name.endswith((".log", ".lock", ".verified", ".tmp"))
-    }
+    return {name: content for name, content in tree(folder).items() if not name.endswith((".log", ".verified", ".tmp"))}
 
 
 def killed(run: Runner, arrange: Callable[[pytest.MonkeyPatch], object]) -> None:
