@@ -25,9 +25,11 @@ def test_a_folder_is_locked_as_long_as_its_process_lives(tmp_path: Path) -> None
     with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match=f"^{tmp_path}: another process is preparing here$"):
-            with locked(tmp_path, "preparing"):
-                pytest.fail("two processes hold it")
+        with (
+            pytest.raises(UserError, match=f"^{tmp_path}: another process is preparing here$"),
+            locked(tmp_path, "preparing"),
+        ):
+            pytest.fail("two processes hold it")
         other.kill()
         other.wait()
     with locked(tmp_path, "preparing"):

@@ -119,7 +119,7 @@ def test_every_recipe_can_be_rehearsed(capsys) -> None:
         programs = [command[0] for command in printed(capsys, "reproduce", name)]
         own, tests = read_recipe(find(name))[0], len(read_recipe(find(name))[0].sets)
         assert programs[:3] == ["fairseq-preprocess", "fairseq-train", "ode-transformer"]
-        assert programs[3:] == [own.decoder, *["ode-transformer"] * len(own.score)] * tests
+        assert programs[3:] == [own.decoder] * tests + ["ode-transformer"] * len(own.score) * tests
 
 
 def test_seeds_are_trainings_of_their_own(capsys) -> None:

@@ -104,10 +104,11 @@ def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
     output = capsys.readouterr().out
     recipe = read_recipe(find(name))[0]
     shown = commands_in(output)
-    each_set = [recipe.decoder, *["ode-transformer score"] * len(recipe.score)]
+    sets = len(recipe.sets)
     assert [" ".join(words[: 1 + (words[0] == "ode-transformer")]) for words in shown] == [
         *("fairseq-preprocess", "fairseq-train", "ode-transformer average"),
-        *each_set * len(recipe.sets),
+        *[recipe.decoder] * sets,
+        *["ode-transformer score"] * len(recipe.score) * sets,
     ]
     for words in shown:
         if words[0] in ("fairseq-train", recipe.decoder):
