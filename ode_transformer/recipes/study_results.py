@@ -10,6 +10,7 @@ from statistics import mean, stdev
 
 from scipy import stats
 
+from ode_transformer import commands
 from ode_transformer.analysis.plots import new_figure, plain_label
 from ode_transformer.files import csv_text, replacing, write_text
 from ode_transformer.recipes.study import Cell, Study
@@ -174,25 +175,32 @@ class Results:
         return f"{between:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
 
     def plot(self, path: Path) -> None:
-        """A panel for each score: means and their 95% confidence intervals, as a PNG."""
-        titles = self.titles
-        height = 4.0 if self.study.axis else 1.2 + 0.3 * len(self.cells)
-        figure = new_figure(max(6.0, 4.5 * len(titles)), height)
+        """A panel for each score: means and their 95% confidence intervals, as a PNG.
+
+        Along the axis of the study, if there are runs at several of its values; otherwise a line for each system.
+        """
+        along = len({run.cell.value for run in self.runs}) > 1
+        titles, cells = self.titles, [cell for cell in self.cells if self.of(cell)]
+        figure = new_figure(max(7.0, 4.5 * len(titles)), 4.0 if along else 1.2 + 0.3 * len(cells))
         panels = figure.subplots(1, len(titles), squeeze=False)[0]
         for axes, title in zip(panels, titles, strict=True):
-            (self._lines if self.study.axis else self._dots)(axes, title)
+            (self._lines if along else self._dots)(axes, title)
             axes.grid(alpha=0.3)
-        if self.study.axis:
-            panels[-1].legend(fontsize="small")
+        if along:
+            handles, labels = panels[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside right upper", fontsize="small")
         with replacing(path) as file:
             figure.savefig(file, format="png", dpi=120)
 
     def _lines(self, axes, title: str) -> None:
-        """A line for each system, along the axis of the study."""
-        assert self.study.axis is not None
+        """A line for each system, along the axis of the study; controls are hollow."""
+        axis = self.study.axis
+        assert axis is not None
+        sized = axis.plot == "parameters"
         for system in self.study.systems:
-            cells = [c for c in self.cells if c.system == system and self.scores(c, title)]
-            sized = self.study.axis.plot == "parameters"
+            cells = [cell for cell in self.cells if cell.system == system and self.scores(cell, title)]
+            if not cells:
+                continue
             across = [self.of(cell)[0].parameters if sized else cell.value for cell in cells]
             found = [self.scores(cell, title) for cell in cells]
             errors = [half_interval(values) or nan for values in found]
@@ -200,7 +208,9 @@ class Results:
             axes.errorbar(
                 across, list(map(mean, found)), errors, marker="o", capsize=3, label=plain_label(system.name), **style
             )
-        axes.set_xlabel("parameters" if sized else self.study.axis.name)
+        if not sized:
+            axes.set_xticks(sorted({run.cell.value for run in self.runs}))
+        axes.set_xlabel("parameters" if sized else axis.name)
         axes.set_ylabel(title)
 
     def _dots(self, axes, title: str) -> None:
@@ -212,7 +222,7 @@ class Results:
             axes.errorbar(
                 mean(values), height, xerr=half_interval(values) or nan, marker="o", capsize=3, color="C0", **style
             )
-        axes.set_yticks(range(len(cells)), [plain_label(str(cell)) for cell in reversed(cells)])
+        axes.set_yticks(range(len(cells)), [plain_label(cell.system.name) for cell in reversed(cells)])
         axes.set_xlabel(title)
 
     def trained_with(self) -> str:
@@ -230,7 +240,8 @@ class Results:
         """
         study, place = self.study, self.study.places[self.place]
         variant = f", variant {place.variant}" if place.variant else ""
-        about = [f"# {study.title}", f"{study.source}. Here: {place.recipe}{variant}."]
+        where = " ".join([f"{place.recipe}{variant}", *commands.flags(place.flags)])
+        about = [f"# {study.title}", f"{study.source}. Here: {where}."]
         about += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
         about.append(self.markdown())
         about.append(
