@@ -25,13 +25,11 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import move_to_cuda
 from omegaconf import OmegaConf
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
-from torch.utils.flop_counter import FlopCounterMode
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.bare import bare_model, operations_of
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -190,11 +188,9 @@ class Subject:
     def operations(self) -> int:
         """Floating-point operations of the matrix products in forward and backward pass."""
         self.model.train()
-        # As plain products, because the counter does not know the fused attention of a CPU.
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            self.loss().backward()
+        count = operations_of(lambda: self.loss().backward())
         self.model.zero_grad(set_to_none=True)
-        return counter.get_total_flops()
+        return count
 
     def memory(self) -> tuple[int, int]:
         """Bytes that the forward pass leaves for the backward pass, and the peak of both passes."""

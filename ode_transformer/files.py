@@ -1,9 +1,7 @@
 """Files and folders that are written whole or not at all."""
 
-import csv
 import fcntl
 import hashlib
-import io
 import os
 import shutil
 import tempfile
@@ -46,13 +44,6 @@ def write_text(path: Path, text: str) -> None:
     """A whole UTF-8 text, as :func:`replacing` writes it."""
     with replacing(path) as file:
         file.write(text.encode())
-
-
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, the titles of the columns being the first."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
 
 
 def content_of(paths: Iterable[Path]) -> str:

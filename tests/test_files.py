@@ -1,7 +1,5 @@
-"""Files and folders: the lock of a folder, and texts of tables. The others are tested by those who write with them."""
+"""The lock of a folder. The others of this module are tested by those who write with them."""
 
-import csv
-import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.errors import UserError
-from ode_transformer.files import csv_text, locked
+from ode_transformer.files import locked
 
 HOLD = """
 import sys, time
@@ -35,9 +33,3 @@ def test_a_folder_is_locked_as_long_as_its_process_lives(tmp_path: Path) -> None
     with locked(tmp_path, "preparing"):
         pass
     assert list(tmp_path.iterdir()) == []
-
-
-def test_csv_text() -> None:
-    rows = [["name", "score"], ["a, b", 1.5], ['"c"', ""]]
-    assert csv_text(rows) == 'name,score\n"a, b",1.5\n"""c""",\n'
-    assert list(csv.reader(io.StringIO(csv_text(rows)))) == [[str(cell) for cell in row] for row in rows]

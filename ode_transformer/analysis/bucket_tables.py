@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.files import csv_text, replacing
+from ode_transformer.files import replacing
+from ode_transformer.tables import csv_text
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ system, are one curve: their mean, within the band from the least to the greates
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -24,6 +22,7 @@ from ode_transformer.analysis.plots import new_figure, plain_label
 from ode_transformer.analysis.training_log import DEPTH, TRAIN, TRAIN_EPOCH, Point, read_log, read_run
 from ode_transformer.errors import UserError
 from ode_transformer.files import replacing, require_place, write_text
+from ode_transformer.tables import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,16 +189,14 @@ def plot(runs: Sequence[Run], path: Path, what: Sequence[str] = ("loss",), by: S
 def write_csv(runs: Sequence[Run], path: Path) -> None:
     """One line per report, with the name of its run; an unknown number is an empty field."""
     layers = list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
-    lines = io.StringIO()
-    table = csv.DictWriter(lines, ["run", *_FIELDS, *layers, "log"], lineterminator="\n")
-    table.writeheader()
+    rows: list[list[object]] = [["run", *_FIELDS, *layers, "log"]]
     for run in runs:
         for point in run.points:
             row = {name: getattr(point, name) for name in _FIELDS}
             for name, digits in (("minutes", 3), ("epochs", 4), ("perplexity", 4)):
                 row[name] = None if row[name] is None else round(row[name], digits)
-            table.writerow({"run": run.name, "log": run.path} | row | dict(point.depth))
-    write_text(path, lines.getvalue())
+            rows.append([run.name, *row.values(), *(point.depth.get(layer) for layer in layers), run.path])
+    write_text(path, csv_text(rows))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,8 @@ from torch import Tensor
 from ode_transformer.analysis import side_by_side
 from ode_transformer.analysis.layer_replacement import LayerPlace, negative_log_likelihood, stacks_of, watched
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.files import csv_text, replacing, write_text
+from ode_transformer.files import replacing, write_text
+from ode_transformer.tables import csv_text
 
 # stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
 Norms = dict[str, list[float]]

@@ -16,8 +16,9 @@ from ode_transformer.analysis.block_flows import TRAINED, BlockErrors, Method, b
 from ode_transformer.analysis.plots import new_figure, plain_label
 from ode_transformer.arguments import positive_float, positive_int
 from ode_transformer.errors import UserError
-from ode_transformer.files import csv_text, replacing, write_text
+from ode_transformer.files import replacing, write_text
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
+from ode_transformer.tables import csv_text
 
 # Below so many times what the solution itself is known to, an error is not told from the solution's.
 _CLEAR = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import torch
@@ -51,7 +52,12 @@ def operations(model: BaseFairseqModel) -> int:
     if isinstance(model, FairseqEncoderDecoderModel):
         texts["prev_output_tokens"] = tokens
     model.eval()
+    return operations_of(lambda: model(**texts))
+
+
+def operations_of(work: Callable[[], object]) -> int:
+    """Floating-point operations of the matrix products in ``work``."""
     # As plain products, because the counter does not know the fused attention of a CPU.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        model(**texts)
+        work()
     return counter.get_total_flops()

@@ -22,6 +22,7 @@ from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import Expected, Recipe, find, flags_of, names, read_recipe
 from ode_transformer.schema import Document
+from ode_transformer.tables import markdown_table
 
 ACTIONS = {
     "prepare": "Makes a recipe's data: obtains the raw files, cleans and divides the text, and binarises it.",
@@ -260,8 +261,7 @@ def beside_published(
     for entry in published(recipe, variant, extra):
         rows.append([f"{entry.table}: {entry.system}", *(entry.scores.get(title) for title in titles)])
     cells = [[f"{c:.2f}" if isinstance(c, float) else "" if c is None else c for c in row] for row in rows]
-    lines = [f"| {recipe.title} | {' | '.join(titles)} |", "|---" + "|---:" * len(titles) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells)])
+    return markdown_table([recipe.title, *titles], cells)
 
 
 def reproduce(args: argparse.Namespace, data: Data, made: Sequence[Experiment], extra: Sequence[str]) -> None:

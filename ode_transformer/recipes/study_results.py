@@ -12,8 +12,9 @@ from scipy import stats
 
 from ode_transformer import commands
 from ode_transformer.analysis.plots import new_figure, plain_label
-from ode_transformer.files import csv_text, replacing, write_text
+from ode_transformer.files import replacing, write_text
 from ode_transformer.recipes.study import Cell, Study
+from ode_transformer.tables import csv_text, markdown_table
 
 CONFIDENCE = 0.95
 
@@ -77,12 +78,6 @@ def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[floa
         return between, None
     interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
     return between, (float(interval.low), float(interval.high))
-
-
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first column to the left, the others to the right."""
-    lines = [f"| {' | '.join(row)} |" for row in [heads, *rows]]
-    return "\n".join([lines[0], "|---" + "|---:" * (len(heads) - 1) + "|", *lines[1:]])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ode_transformer import commands
-from ode_transformer.analysis.curves import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.errors import UserError
 from ode_transformer.evaluation.metric import Score
 from ode_transformer.provenance import provenance
