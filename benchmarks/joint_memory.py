@@ -20,8 +20,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.data import Dictionary
 from measuring import DTYPES, memory_of
 
-from ode_transformer.arguments import cell_count, positive_int
 from ode_transformer.models.bare import bare_model
+from ode_transformer.support.arguments import cell_count, positive_int
 
 SOURCE, TARGET = 8848, 6632  # entries of the dictionaries of IWSLT'14 German–English
 

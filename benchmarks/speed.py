@@ -32,9 +32,9 @@ import torch
 from measuring import DTYPES, Setting, Subject, make_batch
 from reporting import MEMORY_NOTES, comparison_table, system_table
 
-from ode_transformer.arguments import positive_int, probability
 from ode_transformer.models.bare import made_up_dictionary
-from ode_transformer.provenance import provenance
+from ode_transformer.support.arguments import positive_int, probability
+from ode_transformer.support.provenance import provenance
 
 MEASURES = ("train", "decode", "memory")
 

@@ -255,9 +255,9 @@ ensure_environment() {
     say "environment ready in .venv after $((SECONDS - begin)) s"
 }
 
-# run_recipe NAME WORD...: what a script does beside its help text, which its function "usage" prints. Help is given
+# run_module NAME WORD...: what a script does beside its help text, which its function "usage" prints. Help is given
 # without an environment; what follows -- belongs to fairseq-train, a --help there too.
-run_recipe() {
+run_module() {
     local name=$1 word
     shift
     for word in "$@"; do
@@ -270,7 +270,7 @@ run_recipe() {
         esac
     done
     ensure_environment
-    exec "$VENV/bin/python" -m "ode_transformer.recipes.$name" "$@"
+    exec "$VENV/bin/python" -m "ode_transformer.$name" "$@"
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then

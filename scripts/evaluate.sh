@@ -19,4 +19,4 @@ HELP
     environment_help
 }
 
-run_recipe runner evaluate "$@"
+run_module recipes.runner evaluate "$@"

@@ -23,4 +23,4 @@ HELP
     environment_help
 }
 
-run_recipe glue "$@"
+run_module glue.benchmark "$@"

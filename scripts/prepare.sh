@@ -19,4 +19,4 @@ HELP
     environment_help
 }
 
-run_recipe runner prepare "$@"
+run_module recipes.runner prepare "$@"

@@ -26,4 +26,4 @@ HELP
     environment_help
 }
 
-run_recipe quickstart "$@"
+run_module recipes.quickstart "$@"

@@ -22,4 +22,4 @@ HELP
     environment_help
 }
 
-run_recipe runner reproduce "$@"
+run_module recipes.runner reproduce "$@"

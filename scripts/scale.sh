@@ -26,4 +26,4 @@ HELP
     environment_help
 }
 
-run_recipe scale "$@"
+run_module studies.scale "$@"

@@ -24,4 +24,4 @@ HELP
     environment_help
 }
 
-run_recipe study_runner "$@"
+run_module studies.study_runner "$@"

@@ -29,4 +29,4 @@ HELP
     environment_help
 }
 
-run_recipe runner train "$@"
+run_module recipes.runner train "$@"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ode_transformer.arguments import positive_int
-from ode_transformer.errors import UserError
+from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.errors import UserError
 
 MAX_BETA = 100
 

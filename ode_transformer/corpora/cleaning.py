@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.corpora.moses import Tokenizer
-from ode_transformer.schema import Checked
+from ode_transformer.support.schema import Checked
 
 ROMANIAN_LETTERS = str.maketrans("ŞşŢţ", "ȘșȚț")  # old fonts wrote a cedilla where Romanian has a comma
 ROMANIAN_PLAIN = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")

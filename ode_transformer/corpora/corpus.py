@@ -12,7 +12,7 @@ from pydantic import model_validator
 
 from ode_transformer.corpora.download import fingerprint, obtain
 from ode_transformer.corpora.sources import read_catalogue
-from ode_transformer.schema import Checked
+from ode_transformer.support.schema import Checked
 
 
 class CorpusKind(Checked):

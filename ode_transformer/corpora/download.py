@@ -13,9 +13,9 @@ from typing import Any
 
 from ode_transformer.corpora.sources import Source, select
 from ode_transformer.corpora.transfer import Part, TransferError, size_of, transfer
-from ode_transformer.errors import UserError
-from ode_transformer.files import write_text
-from ode_transformer.progress import say
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+from ode_transformer.support.progress import say
 
 MARGIN = 1 << 28  # bytes that have to stay free
 Checksum = tuple[str, str]  # algorithm and value

@@ -18,10 +18,10 @@ from pydantic import Field, model_validator
 
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts, reading
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
-from ode_transformer.files import staged
-from ode_transformer.progress import Pace, say
+from ode_transformer.metrics.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import staged
+from ode_transformer.support.progress import Pace, say
 
 Part = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
 ValidPart = Literal["nucle", "fce", "wi_locness"]

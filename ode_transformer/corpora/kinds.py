@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ode_transformer.corpora.catalogue_corpus import CatalogueCorpus
+from ode_transformer.corpora.catalogues.catalogue_corpus import CatalogueCorpus
 from ode_transformer.corpora.gec_corpus import GecCorpus
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.corpora.pronunciation_corpus import PronunciationCorpus

@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 from ode_transformer.corpora.cleaning import Keep, TextSteps, clean
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus, test_split
 from ode_transformer.corpora.raw_text import PairPart, read_pairs
-from ode_transformer.files import staged, write_text
-from ode_transformer.workers import by_chunks
+from ode_transformer.support.files import staged, write_text
+from ode_transformer.support.parallel import by_chunks
 
 Pairs = Iterator[tuple[str, str]]
 

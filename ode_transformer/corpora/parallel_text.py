@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ode_transformer.errors import UserError
-from ode_transformer.files import place
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import place
 
 SPLITS = ("train", "valid", "test")
 

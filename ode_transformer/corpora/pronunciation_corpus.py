@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.catalogue_files import BROKEN
+from ode_transformer.corpora.catalogues.catalogue_files import BROKEN
 from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
 from ode_transformer.corpora.wheels import WheelCorpus
 

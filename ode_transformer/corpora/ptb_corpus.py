@@ -19,10 +19,10 @@ from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.download import lies_in, obtain
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.corpora.sources import read_catalogue
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import stream_lines
-from ode_transformer.files import staged
-from ode_transformer.progress import say
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import staged
+from ode_transformer.support.lines import stream_lines
+from ode_transformer.support.progress import say
 
 ARCHIVE = "ptb"
 MEMBERS = {split: f"simple-examples/data/ptb.{split}.txt" for split in ("train", "valid", "test")}

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 _BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]

@@ -21,9 +21,9 @@ from xml.etree import ElementTree
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.raw_archives import open_texts, reading
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import stream_lines
-from ode_transformer.schema import Checked
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import stream_lines
+from ode_transformer.support.schema import Checked
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", str, Pair)

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
-from ode_transformer.errors import UserError
-from ode_transformer.schema import CONFIGS, Checked, read_yaml
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.schema import CONFIGS, Checked, read_yaml
 
 CATALOGUE = CONFIGS / "sources.yaml"
 

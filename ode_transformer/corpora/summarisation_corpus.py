@@ -29,11 +29,11 @@ from pydantic import Field
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.corpora.raw_archives import open_texts, reading
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import decode_lines, read_lines
-from ode_transformer.files import staged
-from ode_transformer.progress import say
-from ode_transformer.workers import by_chunks
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import staged
+from ode_transformer.support.lines import decode_lines, read_lines
+from ode_transformer.support.parallel import by_chunks
+from ode_transformer.support.progress import say
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
 LISTS = {"train": "cnn_dm_train_urls", "valid": "cnn_dm_val_urls", "test": "cnn_dm_test_urls"}

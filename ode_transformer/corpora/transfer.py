@@ -14,9 +14,9 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from ode_transformer.errors import UserError
-from ode_transformer.files import write_text
-from ode_transformer.progress import Pace, say
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+from ode_transformer.support.progress import Pace, say
 
 BLOCK = 1 << 20  # bytes
 TIMEOUT = 60.0  # seconds without an answer or a byte

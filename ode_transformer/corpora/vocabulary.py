@@ -20,10 +20,10 @@ from pydantic import Field
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import lines_of
-from ode_transformer.schema import Checked
-from ode_transformer.workers import by_chunks
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import lines_of
+from ode_transformer.support.parallel import by_chunks
+from ode_transformer.support.schema import Checked
 
 # The names that fairseq's from_pretrained looks for beside a model.
 MODEL = "sentencepiece.bpe.model"

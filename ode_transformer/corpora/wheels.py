@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ode_transformer import commands
 from ode_transformer.corpora.corpus import CorpusKind
-from ode_transformer.errors import UserError
-from ode_transformer.schema import CONFIGS
-from ode_transformer.steps import Steps
+from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.jobs import Steps
+from ode_transformer.support.schema import CONFIGS
 
 
 class WheelCorpus(CorpusKind):

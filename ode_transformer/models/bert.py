@@ -18,8 +18,8 @@ from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ode_transformer.models.ode_transformer import PLAIN, add_depth_arguments, check, defaults
+from ode_transformer.models.segment_encoder import SegmentEncoder
 from ode_transformer.models.tasks import refuse_task
-from ode_transformer.modules.segments import SegmentEncoder
 
 STACKS = ("encoder",)
 

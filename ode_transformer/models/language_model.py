@@ -13,6 +13,8 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
+from ode_transformer.models.decoder import ODETransformerDecoder
+from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.ode_transformer import (
     METHODS,
     add_depth_arguments,
@@ -22,8 +24,6 @@ from ode_transformer.models.ode_transformer import (
     register,
 )
 from ode_transformer.models.tasks import refuse_task
-from ode_transformer.modules.decoder import ODETransformerDecoder
-from ode_transformer.modules.depth_log import log_depth
 
 STACKS = ("decoder",)
 

@@ -11,12 +11,11 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_legacy import base_architecture
 from torch import nn
 
-from ode_transformer.arguments import clip_distance, finite_float, log_interval, positive_int, probability
+from ode_transformer.models.decoder import ODETransformerDecoder
+from ode_transformer.models.depth_log import log_depth
+from ode_transformer.models.depth_stack import depth_choice
+from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.tasks import refuse_task
-from ode_transformer.modules.decoder import ODETransformerDecoder
-from ode_transformer.modules.depth import depth_choice
-from ode_transformer.modules.depth_log import log_depth
-from ode_transformer.modules.encoder import ODETransformerEncoder
 from ode_transformer.nn import (
     FIRST_CELLS,
     FUNCTIONS,
@@ -31,6 +30,7 @@ from ode_transformer.nn import (
     refused_stack,
 )
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.support.arguments import clip_distance, finite_float, log_interval, positive_int, probability
 
 STACKS = ("encoder", "decoder")
 

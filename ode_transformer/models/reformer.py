@@ -13,11 +13,11 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ode_transformer.arguments import cell_count
+from ode_transformer.models.joint_layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel, check, defaults, register, size_of
-from ode_transformer.modules.joint_layers import JOINT_DROPOUTS
-from ode_transformer.modules.reformer import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
+from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import COMBINATIONS, REDUCTIONS, joint_width
+from ode_transformer.support.arguments import cell_count
 
 # What every architecture of this model starts from. The input is the released code's, because the printed Eq. 4 learns
 # slower (docs/reformer.md); fairseq's dropout of 0.1 is the paper's, the other rates are those released for IWSLT.

@@ -17,18 +17,19 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from ode_transformer import __version__, commands
-from ode_transformer.commands import PACKAGE
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.averaging import numbered_checkpoints
-from ode_transformer.evaluation.metric import Score
-from ode_transformer.files import locked, write_text
-from ode_transformer.provenance import provenance
+from ode_transformer import __version__
+from ode_transformer.checkpoints.averaging import numbered_checkpoints
+from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Recipe, Scoring
-from ode_transformer.steps import Steps
+from ode_transformer.support import commands
+from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import locked, write_text
+from ode_transformer.support.jobs import Steps
+from ode_transformer.support.provenance import provenance
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ode_transformer import commands
-from ode_transformer.arguments import length_penalty, natural, positive_float, positive_int, probability
-from ode_transformer.errors import UserError
+from ode_transformer.support import commands
+from ode_transformer.support.arguments import length_penalty, natural, positive_float, positive_int, probability
+from ode_transformer.support.errors import UserError
 
 # Values that fairseq's parser takes, but no training or search can.
 RANGES: dict[str, Callable[[str], Any]] = {

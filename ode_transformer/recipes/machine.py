@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 # NVIDIA's compute capabilities: the first with cores for a precision

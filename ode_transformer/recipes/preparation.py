@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ode_transformer import commands
 from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import Splits, test_split
 from ode_transformer.corpora.vocabulary import encoded
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import lines_of
-from ode_transformer.files import locked, staged, write_text
 from ode_transformer.recipes.recipe import Recipe
-from ode_transformer.steps import Steps
+from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import locked, staged, write_text
+from ode_transformer.support.jobs import Steps
+from ode_transformer.support.lines import lines_of
 
 SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
 

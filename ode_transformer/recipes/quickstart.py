@@ -13,15 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer import commands
-from ode_transformer.analysis import curves
-from ode_transformer.commands import PACKAGE
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.generate_log import read_generate_log
-from ode_transformer.evaluation.lines import read_lines
-from ode_transformer.evaluation.metric import Settings
-from ode_transformer.evaluation.translation_scores import bleu
-from ode_transformer.files import place
+from ode_transformer.analysis.curves import curves
+from ode_transformer.metrics.metric import Settings
+from ode_transformer.metrics.translation_scores import bleu
 from ode_transformer.nn import SCHEMES
 from ode_transformer.recipes import machine
 from ode_transformer.recipes.architectures import architectures
@@ -30,6 +24,12 @@ from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe
 from ode_transformer.recipes.runner import check_arch, check_command
+from ode_transformer.support import commands
+from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import place
+from ode_transformer.support.generate_log import read_generate_log
+from ode_transformer.support.lines import read_lines
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from ode_transformer.corpora.corpus import test_split
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
-from ode_transformer.errors import UserError
-from ode_transformer.schema import CONFIGS, Checked, Document, named_file
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.schema import CONFIGS, Checked, Document, named_file
 
 Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
 Count = Annotated[int, Field(gt=0)]

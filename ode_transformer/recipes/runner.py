@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from ode_transformer import commands
-from ode_transformer.arguments import natural, positive_float, positive_int
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.metric import Score
-from ode_transformer.files import write_text
+from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import fairseq_flags, machine
 from ode_transformer.recipes.architectures import architectures, ours
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import Expected, Recipe, find, flags_of, names, read_recipe
-from ode_transformer.schema import Document
-from ode_transformer.tables import markdown_table
+from ode_transformer.support import commands
+from ode_transformer.support.arguments import natural, positive_float, positive_int
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+from ode_transformer.support.schema import Document
+from ode_transformer.support.tables import markdown_table
 
 ACTIONS = {
     "prepare": "Makes a recipe's data: obtains the raw files, cleans and divides the text, and binarises it.",

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ode_transformer import commands
-from ode_transformer.checkpoints import load_checkpoint
-from ode_transformer.errors import UserError
-from ode_transformer.files import replacing, write_text
+from ode_transformer.support import commands
+from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import replacing, write_text
 
 # Flags of fairseq-train without which a training loses sentences, or goes on differently after a stop.
 STEADY: dict[str, Any] = {

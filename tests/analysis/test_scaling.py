@@ -7,8 +7,8 @@ import pytest
 
 from ode_transformer.analysis import scaling
 from ode_transformer.analysis.scaling import Size, Stack, Step, growth, released_step, solve, weights
-from ode_transformer.cli import main
-from ode_transformer.errors import UserError
+from ode_transformer.cli.main import main
+from ode_transformer.support.errors import UserError
 
 PAPER = ([Stack(5)], 4, (0.01063, 0.01069), 2)
 

@@ -7,9 +7,9 @@ from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
 from ode_transformer.corpora.gec_corpus import GecCorpus, build
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.m2_file import corrected, read_m2
-from ode_transformer.evaluation.max_match import max_match, total
+from ode_transformer.metrics.m2_file import corrected, read_m2
+from ode_transformer.metrics.max_match import max_match, total
+from ode_transformer.support.errors import UserError
 
 
 def lines(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 SHORT = [(f"Quelle {number}", f"Ziel {number}") for number in range(1, 10)]
 UNEQUAL = ("viel zu lang für dies", "short")

@@ -12,8 +12,8 @@ from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 from summarisation_stand_in import pack
 
 from ode_transformer.corpora.ptb_corpus import MEMBERS, PennTreebankCorpus, build
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import read_lines
 
 OPTIONS = PennTreebankCorpus(types=TYPES)
 PUBLISHED = Path(os.environ.get("ODE_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "ptb"

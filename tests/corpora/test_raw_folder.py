@@ -10,7 +10,7 @@ from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.corpora import download
 from ode_transformer.corpora.download import obtain
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 OTHER = CONTENT[::-1]
 

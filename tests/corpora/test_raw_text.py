@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ode_transformer.corpora.raw_text import PairPart, read_pairs
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 # Characters at which other programs end a line; a line of Windows; one that is empty.
 ENGLISH = "one\u2028two\x85three\x0bfour\rfive\nsix\r\n\nseven".encode()

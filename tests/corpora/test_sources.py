@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.corpora.sources import CATALOGUE, read_catalogue, table
-from ode_transformer.errors import UserError
-from ode_transformer.recipes.glue_tasks import TASKS
+from ode_transformer.glue.tasks import TASKS
+from ode_transformer.support.errors import UserError
 
 ENTRY = "licence: free, urls: ['https://example.org/a']"
 SHA256 = "0" * 64

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
 
 from ode_transformer.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, build, sides, story_name
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import read_lines
 
 STORY = """MADRID, Spain (CNN) -- Mr. Ruiz didn't  win.  He lost "badly."
 

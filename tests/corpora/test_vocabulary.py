@@ -7,7 +7,7 @@ import sentencepiece
 from pydantic import TypeAdapter
 
 from ode_transformer.corpora.vocabulary import CODES, MODEL, Merges, Pieces, Vocabulary, Words, encoded
-from ode_transformer.errors import UserError
+from ode_transformer.support.errors import UserError
 
 WORDS = "the a red green old new house garden river bridge".split()  # noqa: SIM905
 MERGES = Merges(kind="subword_nmt", merges=20)

@@ -17,8 +17,8 @@ import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bare import bare_model
 from ode_transformer.models.bert import complete
 from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.segment_encoder import segments
 from ode_transformer.models.tasks import refuse_task
-from ode_transformer.modules.segments import segments
 from ode_transformer.nn import LSTM, SCHEMES
 from ode_transformer.numerics import RECURRENCES
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ode_transformer.analysis.splitting_error import FLOWS, Y0, A, convection, diffusion, slope, solution
-from ode_transformer.cli import main
+from ode_transformer.analysis.depth.splitting_error import FLOWS, Y0, A, convection, diffusion, slope, solution
+from ode_transformer.cli.main import main
 from ode_transformer.numerics import SPLITTINGS, sequential_increment, split_step
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ode_transformer.errors import UserError
-from ode_transformer.evaluation.metric import Score
+from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import experiment as experiments
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import find, read_recipe
 from ode_transformer.recipes.training import BEGUN
-from ode_transformer.steps import Steps
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.jobs import Steps
 
 Words = list[str]
 

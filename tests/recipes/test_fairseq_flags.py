@@ -2,8 +2,8 @@
 
 import pytest
 
-from ode_transformer.errors import UserError
 from ode_transformer.recipes import fairseq_flags
+from ode_transformer.support.errors import UserError
 
 
 def problem(name: str, value: object, *words: str, program: str = "fairseq-train") -> str | None:

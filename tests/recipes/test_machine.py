@@ -16,10 +16,10 @@ from fairseq.distributed.utils import infer_init_method
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer import commands
-from ode_transformer.errors import UserError
 from ode_transformer.recipes import fairseq_flags
 from ode_transformer.recipes.machine import FEWEST_TOKENS, SLURM_PORT, Machine, detect, divide
+from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
 
 V100, A100, P100 = (7, 0), (8, 0), (6, 0)
 SLURM = {"SLURM_NNODES": "2", "SLURM_NODEID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "node[1-2]"}

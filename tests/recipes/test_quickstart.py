@@ -7,9 +7,9 @@ import pytest
 import yaml
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.errors import UserError
 from ode_transformer.recipes import quickstart
 from ode_transformer.recipes.recipe import find
+from ode_transformer.support.errors import UserError
 
 
 def request(*words: str) -> quickstart.Request:

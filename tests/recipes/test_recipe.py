@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.errors import UserError
 from ode_transformer.recipes.recipe import find, names, read_recipe
+from ode_transformer.support.errors import UserError
 
 GOOD = """\
 title: Captions

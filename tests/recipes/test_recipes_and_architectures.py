@@ -22,7 +22,6 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 
-from ode_transformer import commands
 from ode_transformer.models.bare import made_up_dictionary
 from ode_transformer.recipes import fairseq_flags
 from ode_transformer.recipes.architectures import ours
@@ -30,6 +29,7 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import Expected, Recipe, find, names, read_recipe
+from ode_transformer.support import commands
 
 RECIPES = names()
 BASELINES = {  # fairseq's own

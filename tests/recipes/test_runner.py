@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.evaluation.metric import Score
+from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import recipe, runner
 from ode_transformer.recipes.recipe import find, read_recipe
 

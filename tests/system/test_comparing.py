@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, succeed
 
-from ode_transformer.cli import main
-from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.cli.main import main
+from ode_transformer.support.lines import read_lines
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from commands_for_tests import COMMANDS, USER_DIR, Text, lines_of, succeed
 from commands_for_tests import ENVIRONMENT as WITHOUT_PATH
 
 import ode_transformer
-from ode_transformer.checkpoints import load_checkpoint
-from ode_transformer.evaluation.lines import read_lines
+from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.lines import read_lines
 
 pytestmark = pytest.mark.slow
 

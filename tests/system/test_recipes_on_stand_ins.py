@@ -11,10 +11,10 @@ from forked_commands import run_quickly
 from parallel_stand_in import OTHERS, pairs_of
 from recipes_for_tests import NAMES, Runner, counts_of
 
-from ode_transformer import commands
-from ode_transformer.evaluation.lines import lines_of
 from ode_transformer.recipes import fairseq_flags, runner
 from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.support import commands
+from ode_transformer.support.lines import lines_of
 
 ONE_OF_EACH_KIND = ("iwslt14_de_en", "cnn_dm", "gec_conll14", "ptb")
 

@@ -18,8 +18,8 @@ from commands_for_tests import ENVIRONMENT, parameters
 from forked_commands import Forked, inherit, run_quickly
 from recipes_for_tests import Runner, publish, tree
 
-from ode_transformer import commands
 from ode_transformer.corpora.corpus import Splits
+from ode_transformer.support import commands
 
 NAME = "multi30k_en_de"
 

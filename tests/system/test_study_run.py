@@ -15,7 +15,7 @@ from commands_for_tests import ENVIRONMENT
 from forked_commands import run_quickly
 from recipes_for_tests import Runner
 
-from ode_transformer.recipes import study_runner
+from ode_transformer.studies import study_runner
 
 SYSTEMS = [
     {"name": "Residual", "arch": "ode_transformer_euler_tiny"},
@@ -67,7 +67,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyOf:
 def killed_when(study: StudyOf, there: Callable[[], bool]) -> None:
     """Starts the study, of data that are prepared, in a process of its own; kills it and all that it has started."""
     here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "ode_transformer.recipes.study_runner", *study.words()]
+    command = [sys.executable, "-m", "ode_transformer.studies.study_runner", *study.words()]
     process = subprocess.Popen(command, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
     while process.poll() is None and not there():
         time.sleep(0.01)

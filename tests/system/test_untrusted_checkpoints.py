@@ -7,7 +7,7 @@ import pytest
 import torch
 from commands_for_tests import USER_DIR, Text, run, training
 
-from ode_transformer.checkpoints import load_checkpoint
+from ode_transformer.support.checkpoint_file import load_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,1 @@
+"""Translations of several systems side by side."""

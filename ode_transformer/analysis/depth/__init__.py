@@ -1,0 +1,1 @@
+"""Stage weights, gradient norms and truncation errors by layer."""

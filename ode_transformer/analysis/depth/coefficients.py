@@ -1,0 +1,131 @@
+"""What the coefficients of a trained model are: the weights of each layer's stages, averaged over real positions.
+
+And, which depend on no position, those of schemes that combine earlier layers: k of ``multistep``, W of
+``dlcl-increments``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.analysis.linear_probe.layer_replacement import real_positions, stacks_of
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.models.depth_log import weights_watched
+from ode_transformer.numerics import RecurrenceScheme, Weight
+from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class StageWeights:
+    """Mean and deviation over positions of γ_i in one block; over channels of what a recurrence weighs by.
+
+    :param block: such as ``encoder layer 1``; ``encoder layer 1 ffn`` where sub-layers are stepped one by one
+    :param mean: one number for each stage; for each weight of a recurrence's equation
+    :param deviation: likewise; 0 where all are equal
+    """
+
+    block: str
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+@torch.no_grad()
+def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -> list[StageWeights]:
+    """Runs the batches through the model and collects the weights of all stacks that have any.
+
+    :param model: its stacks are ``DepthStack``; evaluation mode
+    :param batches: keyword arguments of ``model.forward``
+    """
+    seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
+    at_hand: dict[str, Any] = {}  # the batch
+    stacks = {stack: getattr(model, stack) for stack in stacks_of(model)}
+
+    def see(stack: str, block: int, weights: Sequence[Weight]) -> None:
+        spread = [torch.as_tensor(w).float().cpu() for w in weights]
+        keep = real_positions(at_hand, stack, spread[0], padding_idx).cpu()
+        spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
+        seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
+
+    with ExitStack() as watched:
+        for stack, part in stacks.items():
+            watched.enter_context(weights_watched(part, partial(see, stack)))
+        for batch in batches:
+            at_hand.update(batch)
+            model(**batch)
+    result = []
+    for stack, part in stacks.items():
+        for block, name in enumerate(block_names(part)):
+            if (stack, block) in seen:
+                weights = torch.cat(seen[stack, block], dim=1)
+            else:
+                weights = trained_weights(part, block)
+            if len(weights):
+                mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
+                result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
+    return result
+
+
+def block_names(stack: Any) -> list[str]:
+    """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
+    return [" ".join((f"{stack.stack} layer {number}", *parts)) for number, parts in stack.stepped]
+
+
+def trained_weights(stack: Any, block: int) -> Tensor:
+    """Those of a recurrence's equation, [weights, channels or 1]; no row if there are none."""
+    weights = stack.scheme.weights(block) if isinstance(stack.scheme, RecurrenceScheme) else ()
+    return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
+
+
+def table(rows: list[StageWeights]) -> str:
+    """One line for each layer; a line that says so if no stack has weights."""
+    if not rows:
+        return "every layer has one stage, there is nothing to weigh"
+    lines = []
+    for row in rows:
+        weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
+        lines.append(f"{row.block}:  {weights}")
+    return "\n".join(lines)
+
+
+def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
+    """The stage weights of a checkpoint on the first sentences of a binarised data set.
+
+    :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
+    """
+    model, _, task = load_trained_model(path, data, language_model=True)
+    if not stacks_of(model):
+        raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
+    part = Split(model, task, data, split, path)
+    numbers = part.numbers(sentences)
+    # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.
+    size = 1 if hasattr(model.decoder, "reduction") else 64
+    batches = [part.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
+    return stage_weights(model, batches, task.source_dictionary.pad())
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer coefficients``."""
+    parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
+    parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
+    parser.add_argument("--split", default="valid", help="part of the data (default: valid)")
+    parser.add_argument("--sentences", type=positive_int, default=512, help="how many at most (default: 512)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print mean ± deviation of each weight, layer by layer."""
+    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for is the table
+    print(table(measure(args.path, args.data, args.split, args.sentences)))
+    return 0

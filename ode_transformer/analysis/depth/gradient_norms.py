@@ -1,0 +1,107 @@
+"""``ode-transformer gradient-norms``: how much of the loss's gradient reaches each layer of a model, trained or not.
+
+For a stack and a layer l it is the length of the gradient of the loss, per token, with respect to all that the layer is
+a function of, x_l at every position (see ``DepthScheme.carried``):
+
+    ‖∂L/∂x_l‖₂,   L = −(1/N) Σ log p(y_t | y_<t, x)         without x in a language model
+
+Vanishing and exploding gradients show as a slope over l on a logarithmic axis. It does not depend on how a layer's
+parameters are divided or shared, so that models of different kinds can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis.linear_probe.layer_replacement import (
+    LayerPlace,
+    negative_log_likelihood,
+    stacks_of,
+    watched,
+)
+from ode_transformer.analysis.plots import new_figure
+from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.tables import csv_text
+
+# stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
+Norms = dict[str, list[float]]
+
+
+def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx: int) -> Norms:
+    """The norms, as means over batches.
+
+    :param model: its stacks are ``DepthStack``; evaluation mode, so that there is no dropout
+    :param samples: fairseq's batches
+    """
+    total: dict[str, dict[int, float]] = {stack: {} for stack in stacks_of(model)}
+    seen: dict[LayerPlace, list[Tensor]] = {}
+
+    def see(place: LayerPlace, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+        seen[place] = [tensor for tensor in given if tensor.requires_grad]
+
+    for sample in samples:
+        seen.clear()
+        with watched(model, see):
+            loss = negative_log_likelihood(model, sample, padding_idx)
+        tensors = [tensor for given in seen.values() for tensor in given]
+        gradients = iter(torch.autograd.grad(loss, tensors))
+        for (stack, number), given in seen.items():
+            squares = sum(float(next(gradients).double().square().sum()) for _ in given)
+            total[stack][number] = total[stack].get(number, 0.0) + squares**0.5 / len(samples)
+    return {stack: [norms[number] for number in sorted(norms)] for stack, norms in total.items()}
+
+
+def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
+    """One line for each layer of each model."""
+    rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
+    for name, norms in runs.items():
+        for stack in norms:
+            rows += [[name, stack, number, norm] for number, norm in enumerate(norms[stack], 1)]
+    write_text(path, csv_text(rows))
+
+
+def plot(runs: Mapping[str, Norms], path: Path) -> None:
+    """A panel for each stack, a line for each model: the norm against the layer's place, as a PNG."""
+    stacks = side_by_side.stacks_among(runs.values())
+    figure = new_figure(5 * len(stacks), 4)
+    for axes, stack in zip(figure.subplots(1, len(stacks), sharey=True, squeeze=False)[0], stacks, strict=True):
+        for name, norms in runs.items():
+            if stack in norms:
+                axes.plot(range(1, len(norms[stack]) + 1), norms[stack], marker="o", markersize=3, label=name)
+        axes.set_yscale("log")
+        axes.set_title(stack)
+        axes.set_xlabel("layer")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("gradient norm of what the layer reads")
+    figure.axes[-1].legend()
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer gradient-norms``."""
+    side_by_side.add_arguments(parser, sentences=512)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print, for each checkpoint and stack, the norms from the first layer to the last."""
+    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for are the norms
+    runs = {
+        name: gradient_norms(*side_by_side.load(path, args)) for name, path in side_by_side.named_paths(args).items()
+    }
+    for name, norms in runs.items():
+        for stack in norms:
+            print(f"{name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms[stack])}")
+    if args.csv is not None:
+        write_csv(runs, args.csv)
+    if args.output is not None:
+        plot(runs, args.output)
+    return 0

@@ -1,0 +1,189 @@
+"""``ode-transformer truncation-error``: how exact the steps of trained models are as solutions of y' = F(y).
+
+:mod:`ode_transformer.analysis.depth.block_flows` measures; this module parses the command line, prints, draws and writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
+from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
+from ode_transformer.support.arguments import positive_float, positive_int
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.tables import csv_text
+
+# Below so many times what the solution itself is known to, an error is not told from the solution's.
+_CLEAR = 10
+
+
+def schemes(text: str) -> dict[str, ButcherTableau]:
+    """Names of tableaus that solve y' = f(y), divided by commas."""
+    found = {}
+    for name in text.split(","):
+        try:
+            found[name] = get_tableau(name)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        if found[name].order < 1:
+            solving = ", ".join(tableau.name for tableau in TABLEAUS if tableau.order > 0)
+            raise argparse.ArgumentTypeError(f"{name} does not solve y' = f(y); these do: {solving}")
+    return found
+
+
+def step_counts(text: str) -> list[int]:
+    """Whole numbers from 1 on, divided by commas; in ascending order."""
+    return sorted({positive_int(number) for number in text.split(",")})
+
+
+def error_of(block: BlockErrors, method: Method) -> float | None:
+    """The relative error; None where it is too small to be told from the solution's own."""
+    error, _ = block.mean(method)
+    return error if error >= _CLEAR * block.reference_bound else None
+
+
+def measured_order(block: BlockErrors, scheme: str, counts: Sequence[int]) -> float | None:
+    """By which power of the step size the error shrinks between the last two of several step counts."""
+    if len(counts) < 2:
+        return None
+    coarse, fine = (error_of(block, Method(scheme, count)) for count in counts[-2:])
+    return math.log(coarse / fine) / math.log(counts[-1] / counts[-2]) if coarse and fine else None
+
+
+def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Lines for one block: relative errors by scheme and number of steps."""
+
+    def cell(method: Method) -> str:
+        error = error_of(block, method)
+        return f"{error:.2e}" if error is not None else f"<{_CLEAR * bound:.0e}" if bound < math.inf else "?"
+
+    bound = block.reference_bound
+    known = f"the solution is known to {bound:.0e} after {block.steps} steps"
+    if bound == math.inf:
+        known = f"the solution is not known: {block.steps} steps do not settle it, see --max-steps and --tolerance"
+    width = max(map(len, (*names, TRAINED)))
+    lines = [
+        f"{block.block}: {block.positions} positions, each moved by {block.moved / block.positions:.3g}; {known}",
+        f"  {'steps':{width}}" + "".join(f"{count:>10}" for count in counts) + ("     order" if counts[1:] else ""),
+    ]
+    for name in names:
+        order = measured_order(block, name, counts)
+        last = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
+        lines.append(f"  {name:{width}}" + "".join(f"{cell(Method(name, count)):>10}" for count in counts) + last)
+    for method in block.sums:
+        if method.scheme == TRAINED:
+            own = f" (steps: {method.steps})" if method.steps > 1 else ""
+            lines.append(f"  {TRAINED:{width}}{cell(method):>10}{own}")
+    return lines
+
+
+def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
+    """One line for each model, block, scheme and number of steps."""
+    sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
+    rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
+    for name, blocks in runs.items():
+        for block in blocks:
+            moved = block.moved / block.positions
+            for method in block.sums:
+                row = [name, block.block, block.positions, *method, *block.mean(method), moved]
+                rows.append([*row, block.steps, block.reference_bound])
+    write_text(path, csv_text(rows))
+
+
+def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:
+    """A panel for each stack: the relative error block by block; a second row, by number of steps, where several are.
+
+    A colour is a model, a kind of line a scheme; a cross is a model's own step. The second row has means over blocks.
+    """
+    stacks = side_by_side.stacks_among([block.stack for block in blocks] for blocks in runs.values())
+    rows = 2 if len(counts) > 1 else 1
+    figure = new_figure(6 * len(stacks), 4 * rows)
+    panels = figure.subplots(rows, len(stacks), sharey="row", squeeze=False)
+    for column, stack in enumerate(stacks):
+        for colour, (run, every) in enumerate(runs.items()):
+            blocks = [block for block in every if block.stack == stack]
+            for scheme, style in zip(names, _styles(len(names)), strict=True):
+                look = {
+                    "color": f"C{colour}",
+                    "linestyle": style,
+                    "marker": ".",
+                    "label": plain_label(f"{run}: {scheme}"),
+                }
+                places = range(1, len(blocks) + 1)
+                panels[0, column].plot(places, [block.mean(Method(scheme, counts[0]))[0] for block in blocks], **look)
+                if rows > 1 and blocks:
+                    means = [sum(b.mean(Method(scheme, n))[0] for b in blocks) / len(blocks) for n in counts]
+                    panels[1, column].loglog(counts, means, **look)
+            own = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
+            label = plain_label(f"{run}: {TRAINED}")
+            panels[0, column].plot(range(1, len(own) + 1), own, "x", color=f"C{colour}", markersize=9, label=label)
+        longest = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
+        panels[0, column].set(yscale="log", title=stack, xlabel="block", xlim=(0.5, longest + 0.5))
+        panels[0, column].xaxis.get_major_locator().set_params(integer=True)
+    for row, by in zip(panels, (f"{counts[0]} step" + "s" * (counts[0] > 1), "mean over blocks"), strict=False):
+        row[0].set_ylabel(f"relative error, {by}")
+        for axes in row:
+            axes.grid(alpha=0.3)
+    if rows > 1:
+        for axes in panels[1]:
+            axes.set_xlabel("steps")
+            axes.set_xticks(counts, [str(count) for count in counts], minor=False)
+            axes.minorticks_off()
+    panels[0, -1].legend(fontsize="x-small")
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
+def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:
+    """Kinds of line, as many as asked for: continuous, dashed, dotted, then with more and more dots."""
+    return ["-", "--", ":", *((0, (6, 2) + (1, 2) * dots) for dots in range(1, count))][:count]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer truncation-error``."""
+    side_by_side.add_arguments(parser, sentences=64)
+    parser.add_argument(
+        "--schemes", type=schemes, default="euler,rk2,rk4", metavar="NAMES", help="default: euler,rk2,rk4"
+    )
+    parser.add_argument(
+        "--steps",
+        type=step_counts,
+        default="1",
+        metavar="COUNTS",
+        help="steps of size 1/N, such as 1,2,4,8 (default: 1)",
+    )
+    parser.add_argument(
+        "--tolerance", type=positive_float, default=1e-5, help="relative error of the solution at most (default: 1e-5)"
+    )
+    parser.add_argument(
+        "--max-steps", type=positive_int, default=1024, help="of RK4 that the solution may take (default: 1024)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print, for each checkpoint and block, the relative errors of the schemes."""
+    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for are the errors
+    names = tuple(args.schemes)
+    runs = {}
+    for name, path in side_by_side.named_paths(args).items():
+        model, samples, padding_idx = side_by_side.load(path, args)
+        refused = refusals(model)
+        if None not in refused.values():
+            raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in refused.items()))
+        runs[name] = block_errors(
+            model.double(), samples, padding_idx, args.schemes, args.steps, args.tolerance, args.max_steps
+        )
+        for block in runs[name]:
+            print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)
+    if args.csv is not None:
+        write_csv(runs, args.csv)
+    if args.output is not None:
+        plot(runs, names, args.steps, args.output)
+    return 0

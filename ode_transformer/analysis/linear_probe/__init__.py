@@ -1,0 +1,1 @@
+"""Layers of a trained model replaced by linear maps (Xu et al. 2020)."""

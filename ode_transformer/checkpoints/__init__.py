@@ -1,0 +1,1 @@
+"""Averaging of checkpoints, and conversion of released weights."""

@@ -1,0 +1,1 @@
+"""The ``ode-transformer`` command."""

@@ -1,0 +1,1 @@
+"""Gettext catalogues of Python packages as a corpus."""

@@ -1,0 +1,212 @@
+"""English and another language side by side, from the translation catalogues of Python packages.
+
+    python -m ode_transformer.corpora.catalogues.catalogue_corpus --wheels DIR --target de --output DIR
+
+``--wheels`` holds wheels (``configs/quickstart_catalogues.txt`` names a set). What makes a pair good training
+data is decided in ``clean``: whole phrases of at least two words, without placeholders, markup, paths or
+code. The same English in several places counts once, with the translation that most packages agree on,
+before the corpus is split.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import statistics
+import sys
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from ode_transformer.corpora.catalogues.catalogue_files import Message, Wheel, count_languages, read_wheel
+from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, normalise, write_corpus
+from ode_transformer.corpora.wheels import WheelCorpus
+
+SHARES = Shares(valid=0.025, test=0.035)
+MAX_WORDS = 80
+# A translation this many times longer or shorter than is usual for the languages is taken for a wrong one.
+MAX_STRETCH = 2.0
+# Languages named when the one asked for is missing: those that most packages have.
+MAX_LISTED = 40
+
+_WORD = re.compile(r"[^\W\d_]+")
+_TYPOGRAPHY = str.maketrans(
+    {"…": "...", "’": "'", "‘": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "\u00ad": None, "\u200b": None}
+)
+_UNWANTED = re.compile(
+    r"""[{}<>\[\]|\\`_\#@^~=$§]                  # placeholders, markup, code
+    |(?<!\w)\*|\*(?!\w)                          # emphasis; between letters it is a gender star: Nutzer*innen
+    |(?<!\d)(?<!\d\s)%|%(?=[\w(])                # a per cent sign is fine after a number: 50 %
+    |&\w                                         # entities and what is left of mnemonics
+    |://|\bwww\.|\S/\S*/|//                      # addresses and paths
+    |(?:^|[\s("'])([./]+\w|-[A-Za-z]\b|--\w)     # more paths, and command-line options
+    |\w\.[A-Za-z]{2,}|\w;\w                      # file names, dotted names, lists of keywords
+    |\w\(                                        # calls, and plurals in brackets: file(s)
+    """,
+    re.VERBOSE,
+)
+# Old fonts wrote a cedilla where Romanian has a comma; catalogues mix the two.
+_RESPELLED = {"ro": str.maketrans("şţŞŢ", "șțȘȚ")}
+_UNDERSCORE_MNEMONIC = re.compile(r"_(?=[^\W\d_])")
+_AMPERSAND_MNEMONIC = re.compile(r"&(?=[^\W\d_])(?!\w+;)")
+_APPENDED_MNEMONIC = re.compile(r"\s*\([_&]\w\)")
+
+
+def tidy(text: str) -> str:
+    """One line with single spaces and plain quotation marks; typographic habits differ between packages."""
+    return " ".join(unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).split())
+
+
+def strip_mnemonics(message: Message) -> Message:
+    """``_File`` and ``&File`` mark a key; one mark on the English side goes, on both sides.
+
+    A mark inside a word stays if the other side has none, or the same word: that is a name (``MAX_SIZE``).
+    """
+    for mark in (_UNDERSCORE_MNEMONIC, _AMPERSAND_MNEMONIC):
+        there, here = mark.findall(message.target), list(mark.finditer(message.source))
+        if len(here) != 1 or len(there) > 1:
+            continue
+        inside = message.source[: here[0].start()][-1:].isalnum()
+        shared = set(message.source.split()) & set(message.target.split())
+        if not inside or (there and not any(mark.search(word) for word in shared)):
+            target = mark.sub("", _APPENDED_MNEMONIC.sub("", message.target))
+            message = Message(mark.sub("", message.source), target)
+    return message
+
+
+def is_plain(text: str) -> bool:
+    """Whether ``text`` is made of words, numbers and the punctuation of prose."""
+    if _UNWANTED.search(text):
+        return False
+    categories = {unicodedata.category(c) for c in text if c not in "+° \u200c\u200d"}
+    return all(category[0] in "LMNP" or category == "Sc" for category in categories)
+
+
+def clean(message: Message) -> Pair | None:
+    """The pair that ``message`` gives, or None if it is not fit for training."""
+    if "\n" in message.source.strip() or "\n" in message.target.strip():
+        return None
+    message = strip_mnemonics(message)
+    source, target = tidy(message.source), tidy(message.target)
+    if len(source.split()) < 2 or len(_WORD.findall(source)) < 2:
+        return None
+    if not _WORD.search(target) or not (is_plain(source) and is_plain(target)):
+        return None
+    if max(len(source.split()), len(target.split())) > MAX_WORDS:
+        return None
+    source_words, target_words = set(normalise(source).split()), set(normalise(target).split())
+    return None if target_words <= source_words else Pair(source, target)
+
+
+def agree(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, set[str]]:
+    """For every normalised source one pair, and the packages that have it.
+
+    :param candidates: package and pair, in any order and with repetitions.
+
+    The translation that most packages have wins, then the one that most messages have, then the first in
+    code-point order; upper and lower case and punctuation do not make translations differ.
+    """
+    by_source: dict[str, dict[str, list[tuple[str, Pair]]]] = defaultdict(lambda: defaultdict(list))
+    for package, pair in candidates:
+        by_source[normalise(pair.source)][normalise(pair.target)].append((package, pair))
+    chosen: dict[Pair, set[str]] = {}
+    for key in sorted(by_source):
+        votes = by_source[key]
+        winner = min(votes, key=lambda t: (-len({package for package, _ in votes[t]}), -len(votes[t]), t))
+        forms = [pair for _, pair in votes[winner]]
+        pair = min(forms, key=lambda p: (-forms.count(p), p.source, p.target))
+        chosen[pair] = {package for package, _ in votes[winner]}
+    return chosen
+
+
+def usual_length(chosen: dict[Pair, set[str]]) -> dict[Pair, set[str]]:
+    """Drop pairs whose lengths in characters stand in a ratio far from the language pair's median."""
+    if not chosen:
+        return chosen
+    # Eight characters more on both sides: short phrases vary more than long ones.
+    ratio = {pair: math.log((len(pair.target) + 8) / (len(pair.source) + 8)) for pair in chosen}
+    middle = statistics.median(ratio.values())
+    return {p: names for p, names in chosen.items() if abs(ratio[p] - middle) <= math.log(MAX_STRETCH)}
+
+
+def read_wheels(directory: Path, target: str) -> list[Wheel]:
+    """All wheels in ``directory``.
+
+    :raises CorpusError: there are none, one is broken, or none has the language ``target``.
+    """
+    paths = sorted(directory.glob("*.whl"))
+    if not paths:
+        raise CorpusError(f"--wheels {directory}: no wheels there")
+    wheels = [read_wheel(path, target) for path in paths]
+    if not any(wheel.messages for wheel in wheels):
+        languages = count_languages(wheels).most_common()
+        known = ", ".join(f"{code} ({count})" for code, count in sorted(languages[:MAX_LISTED])) or "none at all"
+        rest = f" and {len(languages) - MAX_LISTED} rarer ones" if len(languages) > MAX_LISTED else ""
+        raise CorpusError(f"--target {target}: no catalogues in this language; there are (packages): {known}{rest}")
+    return wheels
+
+
+def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list[Origin]]:
+    """Make the corpus; returns the number of pairs by split and what each package contributed."""
+    read = read_wheels(wheels, target)
+    spelling = _RESPELLED.get(target, {})
+    candidates = (
+        (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
+        for wheel in read
+        for message in wheel.messages
+        if (pair := clean(message))
+    )
+    chosen = usual_length(agree(candidates))
+    origins = []
+    for wheel in read:
+        names = [packages for packages in chosen.values() if wheel.package in packages]
+        if names:
+            alone = sum(len(packages) == 1 for packages in names)
+            origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
+    title = f"English to {target}: translation catalogues of Python packages"
+    return write_corpus(output, chosen, ("en", target), SHARES, title, origins), origins
+
+
+class CatalogueCorpus(WheelCorpus):
+    """English to another language.
+
+    :param target: its code
+    """
+
+    kind: Literal["catalogues"]
+    target: str
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return "en", self.target
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        return build(files["wheels"], self.target, output)[0]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="catalogue_corpus",
+        description="Make a parallel corpus from the translation catalogues in wheels.",
+    )
+    parser.add_argument("--wheels", type=Path, required=True, help="directory with wheels of translated packages")
+    parser.add_argument("--target", default="de", help="language code: de, fr, ro, pt_BR, ... (default: de)")
+    parser.add_argument("--output", type=Path, required=True, help="directory for the corpus")
+    args = parser.parse_args(argv)
+    try:
+        counts, origins = build(args.wheels, args.target, args.output)
+    except CorpusError as error:
+        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    for origin in origins:
+        print(f"{origin.package} {origin.version} ({origin.licence}): {origin.pairs:,} pairs")
+    print(f"{args.output}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " pairs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

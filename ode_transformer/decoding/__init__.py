@@ -1,0 +1,1 @@
+"""Trained models at work: translation, teacher forcing, attention maps."""

@@ -1,0 +1,82 @@
+"""A trained model with its task, from a checkpoint and the folder of its dictionaries."""
+
+import argparse
+import importlib
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.errors import UserError
+
+_TRANSLATION = ("translation", "joint_translation")
+
+
+def load_trained_model(
+    path: Path, data: Path, source: str | None = None, target: str | None = None, language_model: bool = False
+) -> tuple[Any, Any, Any]:
+    """fairseq's model, in evaluation mode, its options and its task.
+
+    :param data: folder with ``dict.<language>.txt`` of both languages; of a language model with ``dict.txt``
+    :param source: its language; by default what the checkpoint says, or the names of the files in ``data``
+    :param target: likewise
+    :param language_model: it may be a language model instead of a translation model
+    :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
+    :raises OSError: the checkpoint or ``data`` cannot be opened
+    """
+    from fairseq import checkpoint_utils
+
+    # Registers the architectures. By name, because mypy would follow it to what stands on fairseq, which has no types.
+    importlib.import_module("ode_transformer.models")
+    saved = _task_options(load_checkpoint(path))
+    task_name = saved.get("_name") or saved.get("task")
+    if task_name in _TRANSLATION:
+        languages = _languages(saved, data, source, target)
+        dictionaries = [f"dict.{language}.txt" for language in languages]
+        overrides = {"source_lang": languages[0], "target_lang": languages[1]}
+    elif task_name == "language_modeling" and language_model:
+        dictionaries, overrides = ["dict.txt"], {}
+    else:
+        kinds = "translation or language_modeling" if language_model else "translation"
+        raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
+    for name in dictionaries:
+        _check_dictionary(data / name, path)
+    overrides["data"] = str(data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Hydra finds fault with how fairseq reads options of the older form
+            (model,), options, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+    except (AssertionError, LookupError, RuntimeError, ValueError) as error:
+        reason = textwrap.shorten(str(error), 300)  # a line for each parameter of the wrong size
+        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason}") from error
+    return model.eval(), options, task
+
+
+def _languages(saved: dict[str, Any], data: Path, source: str | None, target: str | None) -> tuple[str, str]:
+    """What is asked for, what the checkpoint says, or what the files in ``data`` are called, in this order."""
+    from fairseq.data import data_utils
+
+    named = data_utils.infer_language_pair(str(data)) or (None, None)
+    source = source or saved.get("source_lang") or named[0]
+    target = target or saved.get("target_lang") or named[1]
+    if source is None or target is None:
+        raise UserError(f"{data}: no file there names the languages: say --source-lang and --target-lang")
+    return source, target
+
+
+def _check_dictionary(dictionary: Path, model: Path) -> None:
+    from fairseq.data import Dictionary
+
+    if not dictionary.is_file():
+        raise UserError(f"{dictionary}: missing, it is a dictionary of {model}")
+    try:
+        Dictionary.load(str(dictionary))
+    except Exception as error:  # fairseq raises Exception itself
+        raise UserError(f"{dictionary}: not a dictionary: {error}") from error
+
+
+def _task_options(state: dict[str, Any]) -> dict[str, Any]:
+    """The task's options; the older form of checkpoints holds all options in one namespace."""
+    options = (state.get("cfg") or {}).get("task") or state.get("args") or {}
+    return vars(options) if isinstance(options, argparse.Namespace) else options

@@ -1,0 +1,1 @@
+"""BERT pre-training text, fine-tuning, and the GLUE benchmark."""

@@ -1,0 +1,90 @@
+"""Fetches GLUE's published files and makes each task's tables from them; a table is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+import zlib
+from pathlib import Path
+
+from ode_transformer.corpora.download import forget, obtain
+from ode_transformer.corpora.sources import CATALOGUE, read_catalogue
+from ode_transformer.glue.tasks import GlueTask
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import place
+from ode_transformer.support.lines import read_lines
+
+MRPC_DEV = "mrpc_dev_ids.tsv"
+MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", MRPC_DEV)
+
+
+def download(task: GlueTask, folder: Path) -> None:
+    """Fetches a task's files and leaves its tables in a folder, that of the training split last.
+
+    :raises UserError: names the file that is not to be had or has something else in it
+    """
+    catalogue = read_catalogue(CATALOGUE)
+    for name, path in obtain(task.sources, catalogue, None, folder).items():
+        if path.suffix == ".zip":
+            try:
+                unpack(task, path)
+            except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+                forget(catalogue[name], folder)
+                raise UserError(f"{path}: {error}; --raw takes a folder with the tasks' folders") from error
+    if task.name == "MRPC":
+        divide_mrpc(folder, folder)
+
+
+def unpack(task: GlueTask, archive: Path) -> None:
+    """Takes a task's tables out of an archive; everything else stays in it.
+
+    :raises zipfile.BadZipFile: a table is not in it
+    """
+    folder = archive.parent
+    with zipfile.ZipFile(archive) as members:
+        names = [name for name in members.namelist() if name.rpartition("/")[0] in ("", task.name)]
+        found = {name.rpartition("/")[2]: name for name in names}
+        if absent := [table for table in task.tables.values() if table not in found]:
+            raise zipfile.BadZipFile(f"no {absent[0]} in it")
+        for table in reversed(task.tables.values()):  # the training table last
+            partial = folder / f".{table}.partial"
+            with members.open(found[table]) as source, open(partial, "wb") as file:
+                shutil.copyfileobj(source, file)
+            os.replace(partial, folder / table)
+
+
+def divide_mrpc(published: Path, output: Path) -> None:
+    """Makes the three tables of MRPC from the published two and the list of development pairs.
+
+    :param published: folder with ``MRPC_FILES``
+    :raises UserError: a file is missing, or a listed pair
+    """
+    train, test, development = (_lines(published / name) for name in MRPC_FILES)
+    listed = {tuple(_fields(line)) for line in development if line.strip()}
+    header, *rows = train
+    pairs = [tuple(_fields(row)[1:3]) for row in rows]
+    if lost := sorted(listed - set(pairs)):
+        raise UserError(f"{published / MRPC_DEV}: pair {' '.join(lost[0])} is not in {MRPC_FILES[0]}")
+    tables = {
+        "dev.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair in listed)],
+        "train.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair not in listed)],
+    }
+    # The published test table has labels; the benchmark numbers its rows instead.
+    header, *rows = test
+    numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
+    tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
+    place(output, {name: "".join(f"{line}\n" for line in lines) for name, lines in tables.items()}, "train.tsv")
+
+
+def _fields(line: str) -> list[str]:
+    return [field.strip() for field in line.split("\t")]
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise UserError(f"{path}: missing; MRPC is made from it")
+    lines = read_lines(path)
+    if not lines:
+        raise UserError(f"{path}: empty")
+    return [lines[0].removeprefix("\ufeff"), *lines[1:]]

@@ -1,0 +1,1 @@
+"""Measures of a system's output, and the significance of differences."""

@@ -1,0 +1,60 @@
+"""Word perplexity of a language model, from what ``fairseq-eval-lm`` printed.
+
+    perplexity = 2^loss,   loss = −(1/N) Σ log₂ p(token | tokens before it)
+
+The sum goes over all tokens of the binarised data, N of them: each word, and the end of each sentence, which
+fairseq-preprocess appends and the model has to predict. The log tells N, but not whether a token was a word: given
+the text, N is compared with its words and lines. What a token is predicted from depends on how the text was cut
+into samples, so those settings are part of the signature.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from ode_transformer.metrics.metric import Lines, Score, Settings
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import read_lines
+
+_NUMBER = r"(\d+(?:\.\d+)?|nan|inf)"
+_RESULT = re.compile(rf"Loss \(base 2\): {_NUMBER}, Perplexity: {_NUMBER}")
+_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens in ")
+# Of the configuration, which is printed first
+_SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_process")
+
+
+def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """The perplexity that the log ends in; there are no hypotheses.
+
+    :raises UserError: the log is not one whole run, contradicts itself, or is of another text than the references
+    """
+    path = settings.eval_lm_log
+    assert path is not None  # the metric needs it
+    log = "\n".join(read_lines(path))
+    results, counts = _RESULT.findall(log), _TOKENS.findall(log)
+    if not results or not counts:
+        raise UserError(f"{path}: no perplexity in it: is it what fairseq-eval-lm printed, to its end?")
+    if len(results) > 1:
+        raise UserError(f"{path}: {len(results)} perplexities: is it the log of several runs?")
+    loss, value = map(float, results[0])
+    # Printed were 4 decimals of the one and 2 of the other.
+    if not abs(2**loss - value) <= 0.005001 + value * math.log(2) * 0.000051:
+        raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {2**loss:.2f}, not {value}")
+    tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
+    if settings.references is not None:
+        expected = sum(len(line.split()) + 1 for line in settings.references)
+        if tokens != expected:
+            raise UserError(
+                f"{path}: {tokens:,} tokens, but --references has {expected:,} words and ends of sentence:"
+                " was it another text, divided into pieces, or were lines left out?"
+            )
+        unit, eos = "word", "|eos:counted"
+    samples = "".join(
+        f"|{name.replace('_', '-')}:{found[1]}"
+        for name in _SAMPLES
+        if (found := re.search(rf"'{name}': '?([^',}}]+)", log)) and found[1] != "None"
+    )
+    detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
+    lines = None if settings.references is None else len(settings.references)
+    return [Score("perplexity", value, f"per:{unit}{eos}{samples}", detail, lines)]

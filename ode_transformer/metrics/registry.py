@@ -1,0 +1,27 @@
+"""The measures by name: a new one is one entry here."""
+
+from ode_transformer.metrics.error_rates import phoneme_error_rate, word_error_rate
+from ode_transformer.metrics.error_types import errant_scores
+from ode_transformer.metrics.max_match import m2_scores
+from ode_transformer.metrics.metric import Metric
+from ode_transformer.metrics.perplexity import perplexity
+from ode_transformer.metrics.rouge import rouge
+from ode_transformer.metrics.translation_scores import bleu, chrf, compare_bleu, compare_chrf
+
+METRICS: dict[str, Metric] = {
+    "bleu": Metric(
+        bleu,
+        options=("more_references", "tokenize", "lowercase", "compound_split", "detokenize"),
+        compare=compare_bleu,
+    ),
+    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),
+    "per": Metric(phoneme_error_rate),
+    "wer": Metric(word_error_rate),
+    "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
+    "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
+    "rouge": Metric(rouge, options=("sentences",)),
+    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
+}
+
+# Those of output and references alone, without another file
+PAIRED = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}

@@ -1,0 +1,45 @@
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) of summaries, a document a line, by the rouge-score package.
+
+F1 of unigrams, of bigrams, and of the longest common subsequences of the summaries' sentences, as ROUGE-1.5.5
+computes them with ``-m`` (Porter's stemmer) and ``-n 2``; the scores are means over the documents.
+
+ROUGE-L needs to know the sentences: taken as one long sentence, summaries get another, lower number. A word is
+a run of the letters a to z and digits, after lower-casing; all other characters, accented letters too, are spaces.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
+
+# How a document's line becomes lines of one sentence each
+SENTENCES = {
+    "period": lambda document: document.replace(". ", ".\n"),  # so the pipelines around pyrouge; splits "u.s. " too
+    "none": lambda document: document,
+}
+KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
+
+
+def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """The three F1, in per cent."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
+    scorer = RougeScorer(list(KINDS.values()), use_stemmer=True)
+    documents = [scorer.score(split(r), split(h)) for h, r in zip(hypotheses, references, strict=True)]
+    signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"
+
+    def mean(kind: str, part: str) -> float:
+        return 100 * sum(getattr(document[kind], part) for document in documents) / len(documents)
+
+    return [
+        Score(
+            name,
+            mean(kind, "fmeasure"),
+            signature,
+            f"precision {mean(kind, 'precision'):.2f}, recall {mean(kind, 'recall'):.2f}",
+            len(documents),
+        )
+        for name, kind in KINDS.items()
+    ]

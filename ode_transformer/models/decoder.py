@@ -1,0 +1,143 @@
+"""The decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
+from torch import Tensor, nn
+
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.layers import build_layer
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind, reorder_all
+
+
+class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
+    """Embeds the target's prefix and moves it through the layers by the scheme of the options.
+
+    With ``no_encoder_attn`` it is a language model's: its layers read no encoder's output, and none is given.
+    Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
+    back on stages of the same number.
+    """
+
+    position_scale = 1.0
+
+    def __init__(
+        self,
+        cfg: TransformerConfig,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        no_encoder_attn: bool = False,
+        output_projection: nn.Module | None = None,
+    ) -> None:
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
+        self.choose_depth(cfg, "decoder")
+        self.word_dropout = WordDropout(cfg.word_dropout_prob)
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
+        return build_layer(cfg, "decoder", memory=not no_encoder_attn)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: dict[str, Any] | None = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Any]]]:
+        """Features of the target positions, of the last one alone when decoding step by step.
+
+        :param prev_output_tokens: [B, T]
+        :param encoder_out: what the encoder returned; None in a language model
+        :param incremental_state: fairseq's decoding cache, updated in place
+        :param full_context_alignment: let positions see later ones
+        :param alignment_layer: whose attention over the source is returned, the last by default
+        :param alignment_heads: average only so many heads
+        :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
+        """
+        y0 = self._embed(prev_output_tokens, incremental_state)
+        keys, queries = prev_output_tokens.size(1), y0.size(1)
+        device = prev_output_tokens.device
+        target_padding = prev_output_tokens.eq(self.padding_idx)
+        self_pattern = attention_pattern(
+            queries,
+            keys,
+            device,
+            padding_mask=target_padding if target_padding.any() else None,
+            causal=not full_context_alignment,
+            clip=self.cfg.max_relative_positions,
+        )
+        memory = source_pattern = None
+        if encoder_out is not None:
+            memory = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
+            source_padding = encoder_out["encoder_padding_mask"]
+            source_pattern = attention_pattern(
+                queries, memory.size(1), device, padding_mask=source_padding[0] if source_padding else None
+            )
+        caches = self._caches(incremental_state)
+        aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
+        weights: deque[Tensor] = deque(maxlen=1)  # the last evaluation's
+        wanted = weights if alignment_layer is not None or not self.training else None
+
+        def cache(*name: object) -> KeyValueCache | None:
+            return None if caches is None else caches.setdefault(".".join(map(str, name)), KeyValueCache())
+
+        def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
+            if kind(name) == "self_attn":
+                return {"pattern": self_pattern, "cache": cache(layer, name, evaluation)}
+            if kind(name) == "encoder_attn":
+                return {
+                    "pattern": source_pattern,
+                    "memory": memory,
+                    "cache": cache(layer, name, copy),  # keys and values of the memory are the same at every evaluation
+                    "weights": wanted if layer == aligned else None,
+                }
+            return {}
+
+        y, passed = self.through_depth(y0, inputs, target_padding)
+        if self.layer_norm is not None:
+            y = self.layer_norm(y)
+        attention = None
+        if weights:
+            attention = weights[-1][:, :alignment_heads].mean(dim=1)
+        if self.project_out_dim is not None:
+            y = self.project_out_dim(y)
+        return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in passed]}
+
+    def get_normalized_probs(
+        self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
+    ) -> Tensor:
+        """fairseq's, [B, T, words]; what a criterion reads is where the loss begins."""
+        probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
+        if self.depth_log is not None and log_probs:
+            self.depth_log.loss_reads(probabilities)
+        return probabilities
+
+    def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
+        positions = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            prev_output_tokens = prev_output_tokens[:, -1:]
+            positions = positions if positions is None else positions[:, -1:]
+        x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens))
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + self.position_scale * positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, KeyValueCache] | None:
+        if incremental_state is None:
+            return None
+        return incremental_state.setdefault(self._get_full_incremental_state_key("caches"), {})
+
+    @torch.no_grad()
+    def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
+        """Beam search has chosen rows ``new_order``: all caches follow, in place."""
+        reorder_all((self._caches(incremental_state) or {}).values(), new_order)

@@ -1,0 +1,182 @@
+"""Moves a representation through a stack of fairseq-configured layers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ode_transformer.models.depth_log import DepthLog
+from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LSTMChoice, build_scheme, swapped
+from ode_transformer.numerics import DepthState
+
+logger = logging.getLogger(__name__)
+
+# What a sub-layer of layer l needs at its e-th evaluation, which copy c of its parameters makes: (l, name, e, c).
+Inputs = Callable[[int, str, int, int], Mapping[str, Any]]
+
+# Sees a layer as a function: its number, what it was given and what it made of that, each [B, T, C].
+Watch = Callable[[int, Sequence[Tensor], Sequence[Tensor]], None]
+
+
+def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
+    """What the options say about one stack, 'encoder' or 'decoder', whether it goes together or not."""
+    options = getattr(cfg, stack)
+    return DepthChoice(
+        scheme=options.ode_scheme,
+        coefficients=cfg.ode_coefficients,
+        share_coefficients=cfg.ode_share_coefficients,
+        function=cfg.ode_function,
+        scope=cfg.ode_function_scope,
+        steps=cfg.ode_steps,
+        stage_parameters=cfg.ode_stage_parameters,
+        splitting=cfg.layer_splitting,
+        lstm=LSTMChoice(
+            cfg.dlstm_hidden, cfg.dlstm_merge, cfg.dlstm_share, cfg.dlstm_first_cell, cfg.dlstm_forget_bias
+        ),
+        history=options.layer_history,
+        normalize_before=options.normalize_before,
+        layerdrop=options.layerdrop or 0.0,
+        max_relative_positions=cfg.max_relative_positions,
+        relative_values=cfg.relative_values,
+    )
+
+
+def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
+    """Activation and inner dropout of feed-forward networks."""
+    # relu_dropout is the name under which old configurations know activation_dropout.
+    return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
+
+
+class TrainedFor(nn.Module):
+    """Keeps in a checkpoint what the parameters of a stack were trained for, and compares when they are loaded.
+
+    Another scheme is what the user wants who overrides the options of a checkpoint or fine-tunes it. Training that
+    merely goes on must not change it unnoticed.
+
+    :param stack: what to call the stack in an error
+    :param choice: what its parameters are trained for now
+    :param may_swap: parameters may have been trained for another scheme, where that makes sense
+    :param fixed: more options that parameters belong to and do not show
+    """
+
+    def __init__(self, stack: str, choice: DepthChoice, may_swap: bool, fixed: Mapping[str, str]) -> None:
+        super().__init__()
+        self.stack, self.choice, self.may_swap, self.fixed = stack, choice, may_swap, fixed
+
+    def get_extra_state(self) -> Tensor:
+        """A line as the numbers of its bytes, because checkpoints hold nothing but tensors."""
+        line = " ".join(f"{name}={value}" for name, value in (self.choice.trait() | dict(self.fixed)).items())
+        return torch.tensor(list(line.encode()))
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Compares with what was saved.
+
+        :raises ValueError: if the parameters cannot, or must not, serve this stack's scheme
+        """
+        try:
+            line = bytes(int(number) for number in state.tolist()).decode()
+            trained = dict(entry.split("=", 1) for entry in line.split())
+            difference = swapped(trained, self.choice)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{self.stack}: the checkpoint does not say what it was trained for: damaged?") from error
+        for name, value in self.fixed.items():
+            if trained.get(name, value) != value:
+                what = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{self.stack}: trained with {what} {trained[name]}, which is not to be {value} now")
+        if difference is None:
+            return
+        said, reason = difference
+        if reason is None and not self.may_swap:
+            reason = "decode with --model-overrides or train on with --finetune-from-model to swap them"
+        if reason is not None:
+            raise ValueError(f"{self.stack}: {said}: {reason}")
+        logger.warning(f"{self.stack}: {said}")
+
+
+class DepthStack(nn.Module):
+    """What encoder and decoder have in common: ``layers``, and a scheme that moves a representation through them.
+
+    Mixed into a class of fairseq whose ``build_encoder_layer`` or ``build_decoder_layer`` has made the layers.
+    """
+
+    layers: Sequence[Layer]
+
+    def choose_depth(
+        self, cfg: TransformerConfig, stack: str, dim: int | None = None, fixed: Mapping[str, str] | None = None
+    ) -> None:
+        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already.
+
+        :param dim: width of the representation; the stack's by default
+        :param fixed: more options that a checkpoint of the stack keeps
+        """
+        self.stack = stack
+        self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
+        names = tuple(self.layers[0]) if len(self.layers) else ()
+        self.grouping = self.choice.grouping(names)
+        activation, inner_dropout = feed_forward_options(cfg)
+        hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
+        self.scheme = build_scheme(self.choice, len(self.layers), names, dim or sizes.embed_dim, hidden)
+        self.recompute = cfg.checkpoint_activations
+        self.replacements: dict[int, nn.Module] = {}
+        self.watch: Watch | None = None
+        self.depth_log: DepthLog | None = None
+        may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
+        # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
+        self.trained_version = TrainedFor(stack, self.choice, may_swap, fixed or {})
+
+    @property
+    def stepped(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The stepped blocks in their order: number of the layer, and which part of it, if it has several blocks."""
+        parts = [
+            ("+".join(members),) if len(self.grouping) > 1 else () for members, stepped in self.grouping if stepped
+        ]
+        return [(number, part) for number in range(1, len(self.layers) + 1) for part in parts]
+
+    def through_depth(self, y0: Tensor, inputs: Inputs, padding: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
+
+        ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
+        m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.carried``).
+
+        :param y0: [B, T, C]
+        :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
+        :param padding: [B, T], True where nothing is to be logged
+        :returns: y_L, and what each layer and the end read: y_0, y_1, … [B, T, C] each
+        """
+
+        def step(index: int, depth_state: DepthState) -> DepthState:
+            blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
+            if index in self.replacements:
+                carried = self.scheme.carried(depth_state)
+                made = self.replacements[index](torch.cat(carried, dim=-1)).split(depth_state.y.size(-1), dim=-1)
+                return self.scheme.replaced(made, blocks, depth_state)
+            return self.scheme.step(blocks, depth_state)
+
+        log = self.depth_log if self.depth_log is not None and self.depth_log.following else None
+        one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
+        depth_state = self.scheme.start(y0)
+        passed = [depth_state.y]
+        with nullcontext() if log is None else log.weighing(self, padding):
+            for index in range(len(self.layers)):
+                if log is not None:
+                    log.reads(self.stack, index + 1, self.scheme.carried(depth_state))
+                before, depth_state = depth_state, one_step(index, depth_state)
+                if self.watch is not None:
+                    self.watch(index, self.scheme.carried(before), self.scheme.made(depth_state))
+                passed.append(depth_state.y)
+        return self.scheme.finish(depth_state), passed
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        """fairseq calls this before it loads parameters; those that were not trained here do not say for what."""
+        key = f"{name}.trained_version._extra_state"
+        state_dict.setdefault(key, self.trained_version.get_extra_state())
+        return state_dict

@@ -1,0 +1,64 @@
+"""The encoder: fairseq's embedding and interface around a depth scheme."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
+from torch import Tensor, nn
+
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.layers import build_layer
+from ode_transformer.nn import Layer, WordDropout, attention_pattern, kind
+
+
+class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
+    """Embeds the source and moves it through the layers by the scheme of the options."""
+
+    def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.choose_depth(cfg, "encoder")
+        self.word_dropout = WordDropout(cfg.word_dropout_prob)
+
+    def build_encoder_layer(self, cfg: TransformerConfig) -> Layer:
+        return build_layer(cfg, "encoder")
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> dict[str, list[Tensor]]:
+        """Encodes a batch; the result has the keys of fairseq's encoders.
+
+        :param src_tokens: [B, S]
+        :param return_all_hiddens: also return what each layer read, ``encoder_states``
+        :param token_embeddings: [B, S, C] in place of the lookup
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        if token_embeddings is None:
+            token_embeddings = self.word_dropout(self.embed_tokens(src_tokens))
+        y0, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        y0 = y0.masked_fill(padding.unsqueeze(-1), 0)
+        length = src_tokens.size(1)
+        pattern = attention_pattern(
+            length,
+            length,
+            src_tokens.device,
+            padding_mask=padding if padding.any() else None,
+            clip=self.cfg.max_relative_positions,
+        )
+        inputs = {"self_attn": {"pattern": pattern}}
+        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}), padding)
+        if self.layer_norm is not None:
+            y = self.layer_norm(y)
+        return {
+            "encoder_out": [y.transpose(0, 1)],  # S x B x C
+            "encoder_padding_mask": [padding],  # B x S
+            "encoder_embedding": [embedding],  # B x S x C
+            "encoder_states": [x.transpose(0, 1) for x in passed] if return_all_hiddens else [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # B x 1
+        }

@@ -1,1 +1,0 @@
-"""Encoders and decoders on fairseq's base classes."""

@@ -1,0 +1,1 @@
+"""Many experiments side by side: tables and plots."""

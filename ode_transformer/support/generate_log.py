@@ -1,0 +1,59 @@
+"""What ``fairseq-generate`` and ``fairseq-interactive`` print, back in the order of the input.
+
+They print batch by batch, so sentences are out of order; each line tells its sentence's number N, from 0
+on: ``S-N`` source, ``T-N`` target (reference), ``H-N`` score and hypothesis, ``D-N`` score and detokenised
+hypothesis. ``T`` is detokenised like ``D``, so these two are compared. With ``--nbest`` the best hypothesis
+comes first.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import read_lines
+
+_LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One sentence of the log; ``source`` and ``reference`` are None where none was printed."""
+
+    number: int
+    source: str | None
+    reference: str | None
+    hypothesis: str
+
+
+def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:
+    """All sentences of a log, from number 0 on.
+
+    :raises UserError: there is none, one is missing, one has no hypothesis, or one occurs twice
+    """
+    texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
+    for position, line in enumerate(read_lines(path), start=1):
+        match = _LINE.fullmatch(line)
+        if not match:
+            continue
+        kind, number, text = match[1], int(match[2]), match[3]
+        if kind == "D":
+            _, tab, text = text.partition("\t")
+            if not tab:
+                raise UserError(f"{path}: line {position} has no hypothesis: was the log cut off?")
+            texts[kind].setdefault(number, text)
+        elif number in texts[kind]:
+            raise UserError(f"{path}: {kind}-{number} occurs twice: is it the log of several runs?")
+        else:
+            texts[kind][number] = text
+    numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())
+    if not numbers:
+        raise UserError(f"{path}: no output of fairseq-generate in it")
+    for expected, number in enumerate(numbers):
+        if number != expected:
+            # fairseq leaves out the last batch, the longest sentences, unless its size is a multiple of 8.
+            hint = "decode with --required-batch-size-multiple 1"
+            raise UserError(f"{path}: sentence {expected} is missing: {hint} and without skipping sentences")
+        if number not in texts["D"]:
+            raise UserError(f"{path}: sentence {number} has no hypothesis (D-{number}): was the log cut off?")
+    return [Translation(n, texts["S"].get(n), texts["T"].get(n), texts["D"][n]) for n in numbers]

@@ -1,0 +1,47 @@
+"""What a measurement was made with: every published number carries it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from ode_transformer.support.commands import PACKAGE
+
+
+def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
+    """What ran where, when and how.
+
+    :param command: the words with which it can be made again
+    :param on_gpu: it ran on a GPU, not on the processor
+    """
+    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    return {
+        "torch": torch.__version__,
+        "fairseq": importlib.metadata.version("ve-fairseq"),
+        "device": torch.cuda.get_device_name() if on_gpu else f"{os.cpu_count()} cores of {_processor()}",
+        "threads": str(torch.get_num_threads()),
+        "commit": commit,
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "command": shlex.join(command),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,187 @@
+"""``ode-transformer compare`` on real checkpoints of random parameters."""
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
+from PIL import Image
+
+from ode_transformer.analysis.comparison import system_results
+from ode_transformer.cli.main import main
+from ode_transformer.metrics.metric import Settings
+from ode_transformer.metrics.translation_scores import bleu, length_ratio
+from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.lines import read_lines
+
+PAIRS = [("▁The s t", "n er e e"), ("s s s", "e e e"), ("s " * 12, "e r " * 8), ("▁The", "n"), ("t t t t", "r r e")]
+TRAIN = [("s", "e e e e"), ("t", "r n"), *[("s t", "e")] * 10]
+
+
+@pytest.fixture
+def folder(untrained: Path, tmp_path: Path) -> Path:
+    """A test set, a training set, ``model.pt`` and another model, ``other.pt``."""
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "test", PAIRS)
+    binarise(folder, "train", TRAIN)
+    change(folder / "model.pt", folder / "other.pt")
+    return folder
+
+
+def change(source: Path, target: Path) -> None:
+    state = load_checkpoint(source)
+    generator = torch.Generator().manual_seed(1)
+    for name, value in state["model"].items():
+        if value.is_floating_point() and "version" not in name:
+            value += 0.1 * value.std(correction=0) * torch.randn(value.shape, generator=generator)
+    save_checkpoint(state, target)
+
+
+def command(folder: Path, *words: str) -> int:
+    systems = ["--system", f"one={folder / 'model.pt'}", "--system", f"two={folder / 'other.pt'}"]
+    search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4"]
+    return main(["compare", str(folder), *systems, "--output", str(folder / "out"), *search, *words])
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(folder, "--maps", "1,4") == 0
+    printed, out = capsys.readouterr().out, folder / "out"
+    assert printed == (out / "tables.md").read_text()
+    references = [" ".join(pair[1].split()) for pair in PAIRS]
+    buckets = {"1-3": [0, 1, 3], "4": [4], "5+": [2]}
+    for system in ("one", "two"):
+        hypotheses = read_lines(out / "systems" / system / "hypotheses.txt")
+        assert len(hypotheses) == len(PAIRS)
+        (overall,) = (row for row in rows(out / "summary.csv") if row["system"] == system)
+        assert float(overall["BLEU"]) == bleu(hypotheses, Settings(references))[0].value
+        assert float(overall["length ratio"]) == length_ratio(hypotheses, Settings(references))
+        for row in rows(out / "bleu_by_length.csv"):
+            some = buckets[row["source length (tokens)"]]
+            part = [hypotheses[n] for n in some], Settings([references[n] for n in some])
+            assert int(row["sentences"]) == len(some)
+            assert float(row[system]) == bleu(*part)[0].value
+    # Targets with their end symbols have 5, 4, 17, 2 and 4 tokens.
+    by_position = {row["target position"]: int(row["tokens"]) for row in rows(out / "accuracy_by_position.csv")}
+    assert by_position == {"1-3": 3 + 3 + 3 + 2 + 3, "4": 4, "5+": 1 + 13}
+    # In training e is seen 14 times, the end 12 times, r and n once, er never.
+    by_frequency = rows(out / "accuracy_by_frequency.csv")
+    assert [row["frequency in the training data"] for row in by_frequency] == ["0", "1-9", "10+"]
+    assert [int(row["tokens"]) for row in by_frequency] == [1, 2 + 8 + 2, 2 + 3 + 8 + 1 + 5]
+    assert json.loads((out / "results.json").read_text())["signature"].startswith("nrefs:1|case:mixed")
+    names = [
+        "length_ratio",
+        "bleu_by_length",
+        "length_ratio_by_length",
+        "accuracy_by_position",
+        "accuracy_by_frequency",
+    ]
+    maps = [f"attention/{s}-{n}-attention_over_the_source" for s in ("one", "two") for n in (1, 4)]
+    for name in [*names, *maps]:
+        image = Image.open(out / f"{name}.png").convert("RGB")
+        assert len(image.getcolors(1 << 20)) > 10
+    shown = json.loads((out / f"{maps[0]}.json").read_text())
+    assert shown["tokens"] == [["n", "er", "e", "e", "</s>"], ["▁The", "s", "t", "</s>"]]
+    assert [sum(line) for line in shown["weights"]] == pytest.approx([1] * 5)
+
+
+def test_the_translations_are_those_of_translate(folder: Path) -> None:
+    assert command(folder) == 0
+    (folder / "input").write_text("".join(f"{source.strip()}\n" for source, _ in PAIRS))
+    words = ["--path", str(folder / "model.pt"), "--bpe", "none", "--beam", "2", "--max-len-b", "20"]
+    files = ["--input", str(folder / "input"), "--output", str(folder / "output")]
+    assert main(["translate", *words, *files]) == 0
+    assert (folder / "output").read_bytes() == (folder / "out" / "systems" / "one" / "hypotheses.txt").read_bytes()
+
+
+def test_a_system_is_decoded_again_only_if_it_changed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    def best(hub, sources, *at_once, **search):
+        searched.append(len(sources))
+        return original(hub, sources, *at_once, **search)
+
+    original = system_results.best
+    monkeypatch.setattr(system_results, "best", best)
+    assert command(folder) == 0
+    assert searched == [5, 5]
+    expected = capsys.readouterr().out
+    assert command(folder) == 0
+    assert capsys.readouterr().out == expected
+    assert searched == [5, 5]
+    assert command(folder, "--lengths", "2", "--maps", "2") == 0  # what is only shown differently
+    assert searched == [5, 5]
+    change(folder / "other.pt", folder / "other.pt")
+    assert command(folder) == 0
+    assert capsys.readouterr().err.count("decode: already done") == 3  # two before, and the first of these two
+    assert searched == [5, 5, 5]
+    assert command(folder, "--beam", "3", "--sentences", "2") == 0
+    assert searched == [5, 5, 5, 2, 2]
+
+
+def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in folder.glob("train.*"):
+        file.unlink()
+    assert command(folder) == 0
+    out, error = capsys.readouterr()
+    assert "no training data in it, so no accuracy by frequency" in error
+    assert "frequency in the training data" not in out
+
+
+def larger_dictionary(folder: Path) -> None:
+    with open(folder / "dict.de.txt", "a", encoding="utf-8") as file:
+        file.write("further 1\n")
+
+
+HARM: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
+    "missing checkpoint": (lambda f: (f / "other.pt").unlink(), [], "--system two=.*other.pt is not a file"),
+    "flipped bit": (lambda f: flip_in_a_tensor(f / "other.pt"), [], "other.pt: broken or truncated"),
+    "other dictionaries": (larger_dictionary, [], "model.pt: cannot be built with the dictionaries of"),
+    "missing dictionary": (lambda f: (f / "dict.en.txt").unlink(), [], "dict.en.txt: missing"),
+    "no test set": (lambda f: (f / "test.en-de.en.idx").unlink(), [], "no data of the split 'test'"),
+    "sentence out of range": (lambda f: f, ["--maps", "2,6"], "--maps 6: the sentences are 1 to 5"),
+    "sentence beyond the first": (lambda f: f, ["--maps", "3", "--sentences", "2"], "the sentences are 1 to 2"),
+    "a name twice": (lambda f: f, ["--system", "one=x"], "--system one=x: there is another system of this name"),
+    "no name": (lambda f: f, ["--system", "model.pt"], "--system model.pt: expected NAME=CHECKPOINT"),
+    "a path for a name": (lambda f: f, ["--system", "../a=model.pt"], "expected NAME=CHECKPOINT"),
+    "a long sentence": (
+        lambda f: binarise(f, "test", [("s", "e"), ("s " * MAX_POSITIONS, "e")]),
+        [],
+        "sentence 2 of test is longer than .*model.pt takes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("harm", "words", "message"), HARM.values(), ids=HARM)
+def test_bad_input_ends_in_one_line(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    harm: Callable[[Path], object],
+    words: list[str],
+    message: str,
+) -> None:
+    harm(folder)
+    assert command(folder, *words) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    (line,) = [line for line in error.splitlines() if line.startswith("ode-transformer compare: error: ")]
+    assert error.splitlines()[-1] == line
+    assert re.search(message, line)
+
+
+@pytest.mark.parametrize("maps", ["0", "2,1", "1,1", "x", ""])
+def test_numbers_of_sentences_rise_from_1_on(folder: Path, maps: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command(folder, "--maps", maps)
+    assert "expected rising whole numbers from 1 on" in capsys.readouterr().err

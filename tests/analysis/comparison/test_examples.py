@@ -1,0 +1,109 @@
+"""Sentences side by side: the chosen ones, with what differs from the reference."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.analysis.comparison.examples import Outputs, marked, most_different
+from ode_transformer.cli.main import main
+
+SOURCES = ["He go to school .", "I likes it .", "All is well ."]
+REFERENCES = ["He goes to the school .", "I like it .", "All is well ."]
+BASELINE = ["He go to school .", "I like it .", "All is well ."]
+RK4 = ["He goes to the school .", "I likes it | *much* .", "All is well ."]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Two texts, and the first system's log of fairseq-generate, out of order."""
+    texts = {"source": SOURCES, "references": REFERENCES, "baseline": BASELINE, "rk4": RK4, "short": RK4[:2]}
+    paths = {name: tmp_path / name for name in (*texts, "log", "blind")}
+    for name, lines in texts.items():
+        paths[name].write_text("".join(f"{line}\n" for line in lines))
+    log = [
+        f"S-{n}\t{SOURCES[n]}\nT-{n}\t{REFERENCES[n]}\nH-{n}\t-0.1\tx x\nD-{n}\t-0.1\t{BASELINE[n]}\n"
+        for n in (2, 0, 1)
+    ]
+    paths["log"].write_text("2026 | INFO | fairseq_cli.generate | loading\n" + "".join(log) + "Generate test: BLEU\n")
+    paths["blind"].write_text("".join(f"D-{n}\t-0.1\t{line}\n" for n, line in enumerate(BASELINE)))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        ("a b c", "a b c", "a b c"),
+        ("a x c", "a b c", "a ~~b~~ **x** c"),
+        ("a c", "a b c", "a ~~b~~ c"),
+        ("a b c d", "a b c", "a b c **d**"),
+        ("", "a b", "~~a b~~"),
+        ("a *b* | <c>", "a", r"a **\*b\* \| \<c\>**"),
+    ],
+)
+def test_what_differs_is_marked(hypothesis: str, reference: str, expected: str) -> None:
+    assert marked(hypothesis, reference) == expected
+
+
+TABLE = """Beside the reference: **added**, ~~missing~~. In brackets: per of the sentence.
+
+### Line 2
+
+| | |
+|---|---|
+| source | I likes it . |
+| reference | I like it . |
+| baseline (0.0) | I like it . |
+| rk4 (75.0) | I ~~like~~ **likes** it **\\| \\*much\\*** . |
+"""
+
+
+@pytest.mark.parametrize("baseline", ["log", "baseline"])
+@pytest.mark.parametrize("chosen", [("--lines", "2"), ("--most-different", "1")])
+def test_logs_and_texts_of_systems(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str], baseline: str, chosen: tuple[str, ...]
+) -> None:
+    sides = [] if baseline == "log" else ["--source", str(files["source"]), "--references", str(files["references"])]
+    systems = ["--system", f"baseline={files[baseline]}", "--system", f"rk4={files['rk4']}"]
+    output = files["log"].with_name("examples.md")
+    options = ["--metric", "per", "--output", str(output)]
+    assert main(["examples", *systems, *sides, *chosen, *options]) == 0
+    assert capsys.readouterr().out == output.read_text() == TABLE
+
+
+def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
+    references = ["a b c d", "a b c d", "", "a b c d", "a b c d"]
+    first = ["a b c d", "a b c x", "a", "a b x x", "a b c d"]
+    last = ["a b c x", "a b c d", "b", "a b c d", "a b c d"]
+    outputs = Outputs(None, references, {"first": first, "between": references, "last": last})
+    assert most_different(outputs, "per", 5) == [4, 1, 2, 3, 5]
+    assert most_different(outputs, "per", 2) == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--system", "a={rk4}", "--lines", "1"], "no system is a log of fairseq-generate with references (T-): give"),
+        (["--system", "a={blind}", "--lines", "1"], "with references (T-): give --references"),
+        (["--system", "a={log}", "--lines", "4"], "--lines 4: the sentences are 1 to 3"),
+        (["--system", "a={log}", "--system", "b={short}", "--lines", "1"], "short: 2 sentences, but 3 references"),
+        (["--system", "a={log}", "--source", "{short}", "--lines", "1"], "short: 2 lines, but 3 references"),
+        (["--system", "a={log}", "--most-different", "1"], "give --system more than once"),
+        (["--system", "{log}", "--lines", "1"], "expected NAME=FILE"),
+        (["--system", "a=absent", "--lines", "1"], "absent is not a file"),
+        (["--system", "a={log}", "--lines", "1", "--output", "absent/a.md"], "absent/a.md: not a file in an existing"),
+    ],
+)
+def test_bad_input_is_one_line(
+    files: dict[str, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["examples", *(argument.format(**files) for argument in arguments)]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def test_wrong_lines_are_refused_with_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["examples", "--system", "a=b", "--lines", "3,0"])
+    assert "3,0: expected rising whole numbers from 1 on" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""Curves from what fairseq-train itself wrote: its log, its TensorBoard files, and what happens by layer."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from commands_for_tests import BATCHES, NO_DROPOUT, Text, finish, start, training
+from test_curves import shown_colours
+
+from ode_transformer.analysis.curves.training_log import read_events, read_log, read_run
+from ode_transformer.cli.main import main
+
+pytestmark = pytest.mark.slow
+
+UPDATES = 2 * BATCHES + 2
+OPTIONS = (*NO_DROPOUT, "--log-interval", 2, "--validate-interval-updates", 4)
+
+
+@pytest.fixture(scope="module")
+def run(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two epochs, stopped within the first and in between, as scripts/train.sh leaves them behind."""
+    folder = tmp_path_factory.mktemp("runs") / "rk2"
+    folder.mkdir()
+    for until in (6, BATCHES, UPDATES):
+        flags = training(text, folder / "checkpoints", "ode_transformer_rk2_tiny", until, *OPTIONS)
+        flags = tuple(flag for flag in flags if flag != "--disable-validation")
+        done = finish(start("train", *flags, "--tensorboard-logdir", folder / "tensorboard", "--log-depth-interval", 4))
+        assert done.returncode == 0, done.stderr
+        with open(folder / "train.log", "a") as log:
+            log.write(done.stdout + done.stderr)
+    return folder
+
+
+def test_log_and_tensorboard_tell_the_same(run: Path) -> None:
+    log, events = read_log(run / "train.log"), read_events(run / "tensorboard")
+    assert read_run(run) == log
+    assert read_run(run / "tensorboard") == events
+    assert [(p.split, p.updates) for p in log] == [(p.split, p.updates) for p in events]
+    for ours, other in zip(log, events, strict=True):
+        for name in ("loss", "nll_loss", "gnorm", "minutes"):
+            expected = getattr(ours, name)
+            assert getattr(other, name) == (expected and pytest.approx(expected, rel=1e-5)), (name, ours)
+        assert dict(other.depth) == pytest.approx(dict(ours.depth), rel=1e-5)
+        assert other.epochs == pytest.approx(ours.epochs, abs=0.001) == ours.updates / BATCHES
+        assert other.epoch == ours.epoch
+    splits = [p.split for p in log]
+    assert splits == ["train"] * 9 + ["train-epoch"] * 3 + ["valid"] * 6
+    assert [p.updates for p in log if p.split == "train-epoch"] == [8, 16, 18]
+    assert [p.epochs for p in log if p.split == "valid"] == [0.5, 0.75, 1.0, 1.5, 2.0, 2.25]
+    assert [p.updates for p in log if p.split == "train" and p.depth] == [4, 8, 12, 16]
+
+
+def test_the_perplexity_is_fairseqs_own(run: Path) -> None:
+    lines = (run / "train.log").read_text().splitlines()
+    reports = [json.loads(line[line.index("{") :]) for line in lines if '"valid_ppl"' in line]
+    points = [point for point in read_log(run / "train.log") if point.split == "valid"]
+    assert [point.perplexity for point in points] == pytest.approx([float(r["valid_ppl"]) for r in reports], rel=1e-2)
+
+
+def test_figures_and_tables(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    panels = ("--what", "perplexity", "gradient-norm", "depth/*/gradient_norm", "--by", "updates", "epochs")
+    for folder in (run, run / "tensorboard"):
+        picture, table = tmp_path / "a.png", tmp_path / "a.csv"
+        assert main(["curves", str(folder), *panels, "--output", str(picture), "--csv", str(table)]) == 0
+        assert (31, 119, 180) in shown_colours(picture)
+        rows = list(csv.DictReader(table.open()))
+        assert len(rows) == 18
+        weights = [float(row["depth/encoder/1/weight_1"]) for row in rows if row["depth/encoder/1/weight_1"]]
+        assert len(weights) >= 6
+        assert all(0 < weight < 1 for weight in weights)
+
+
+def test_by_default_nothing_is_added_to_the_log(text: Text, tmp_path: Path) -> None:
+    keys, losses = [], []
+    for name, more in (("off", ()), ("on", ("--log-depth-interval", 2))):
+        log = tmp_path / f"{name}.log"
+        flags = training(text, tmp_path / name, "ode_transformer_rk2_tiny", 4, *OPTIONS, *more, "--log-file", log)
+        done = finish(start("train", *flags))
+        assert done.returncode == 0, done.stderr
+        reports = [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"epoch')]
+        keys.append({key for report in reports for key in report})
+        losses.append([(report.get("loss"), report.get("gnorm")) for report in reports])
+    assert losses[0] == losses[1]
+    assert len(keys[1] - keys[0]) > 8
+    assert not any("depth" in key for key in keys[0])

@@ -1,0 +1,132 @@
+"""Gradient norms by layer: the right tensors, the right loss, and a command that says them."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_for_tests import binarise
+from models_for_tests import PAD, batch, small_model, teacher_forced
+from torch import nn
+
+from ode_transformer.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood, watched
+from ode_transformer.cli.main import main
+
+KINDS = {
+    "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
+    "rk2 gate, dlcl": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "leapfrog": {"encoder_ode_scheme": "leapfrog", "decoder_ode_scheme": "leapfrog"},
+    "dlcl-increments": {"encoder_ode_scheme": "dlcl-increments", "decoder_ode_scheme": "multistep"},
+    "dlstm": {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"},
+}
+
+
+def sample(lengths: list[int], seed: int = 0) -> dict:
+    target = batch(lengths, seed + 1)
+    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": None}
+    return {"net_input": net_input | {"prev_output_tokens": teacher_forced(target)}, "target": target}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_layer_reads_what_is_embedded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The norm at layer 1 is that of the embedded text, by the loss written out."""
+    model, one = (
+        small_model(**(KINDS[kind] | {"encoder_layer_history": "none", "decoder_layer_history": "none"})),
+        sample([6, 3]),
+    )
+    embedded = []
+    for stack, name in ((model.encoder, "forward_embedding"), (model.decoder, "_embed")):
+        original = getattr(stack, name)
+
+        def embed(*given, original=original, **named):
+            found = original(*given, **named)
+            x = (found[0] if isinstance(found, tuple) else found).detach().requires_grad_()
+            embedded.append(x)
+            return (x, *found[1:]) if isinstance(found, tuple) else x
+
+        monkeypatch.setattr(stack, name, embed)
+    logits = model(**one["net_input"])[0]
+    kept = one["target"].ne(PAD)
+    logits.log_softmax(-1)[kept].gather(1, one["target"][kept][:, None]).mean().neg().backward()
+    expected = [float(x.grad.norm()) for x in embedded]
+    monkeypatch.undo()
+    norms = gradient_norms(model, [one], PAD)
+    assert [norms["encoder"][0], norms["decoder"][0]] == pytest.approx(expected)
+    assert [len(norms[stack]) for stack in ("encoder", "decoder")] == [2, 2]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dlcl-increments"])
+def test_a_layer_that_doubles_doubles_the_gradient(kind: str) -> None:
+    """Where all that a layer reads is replaced by twice it, in the last layer but one of what gradients pass."""
+    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+    model, one = small_model(**(KINDS[kind] | plain)), sample([5, 4])
+    width = 16 * (2 if kind in ("dlstm", "leapfrog") else 1)
+    twice = nn.Linear(width, width, bias=False).double()
+    with torch.no_grad():
+        twice.weight.copy_(2 * torch.eye(width))
+    model.encoder.replacements[0] = twice
+    first, _ = gradient_norms(model, [one], PAD)["encoder"]
+    read = []
+    with watched(model, lambda place, given, made: read.append(given[0]) if place == ("encoder", 2) else None):
+        loss = negative_log_likelihood(model, one, PAD)
+    # Of a depth-wise LSTM the output alone: its first cell is constant. So is what leapfrog has for y_{−1}.
+    (gradient,) = torch.autograd.grad(loss, read)
+    assert first == pytest.approx(2 * float(gradient.norm()))
+
+
+def test_a_grid_is_seen_as_a_whole() -> None:
+    """Also where training would divide the batch; the norm at layer 1 is over all cells."""
+    one = sample([6, 3])
+    whole, divided = (
+        gradient_norms(small_model(arch="reformer", encoder_layers=1, max_joint_cells=cells), [one], PAD)
+        for cells in (0, 20)
+    )
+    assert divided == whole
+    assert [len(norms) for norms in whole.values()] == [1, 2]
+
+
+def test_batches_are_averaged_and_padding_has_no_part() -> None:
+    model, first, second = small_model(), sample([6, 3]), sample([4, 4], seed=7)
+    apart = [gradient_norms(model, [one], PAD) for one in (first, second)]
+    together = gradient_norms(model, [first, second], PAD)
+    for stack, norms in together.items():
+        assert norms == pytest.approx([(a + b) / 2 for a, b in zip(apart[0][stack], apart[1][stack], strict=True)])
+    wider = {key: nn.functional.pad(t, (0, 3), value=PAD) for key, t in second["net_input"].items() if t is not None}
+    padded = {
+        "net_input": wider | {"src_lengths": None},
+        "target": nn.functional.pad(second["target"], (0, 3), value=PAD),
+    }
+    for stack, norms in gradient_norms(model, [padded], PAD).items():
+        assert norms == pytest.approx(apart[1][stack])
+    assert model.encoder.watch is None
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def command(folder: Path, *options: object) -> int:
+    path = folder / "model.pt"
+    return main(["gradient-norms", str(folder), "--path", str(path), str(path), *map(str, options)])
+
+
+def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "few", [("▁The s", "▁D er"), ("s s s", "e e e")])
+    table, picture = tmp_path / "norms.csv", tmp_path / "norms.png"
+    assert command(folder, "--split", "few", "--names", "a", "b", "--csv", table, "--output", picture) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["a encoder", "a decoder", "b encoder", "b decoder"]
+    rows = list(csv.DictReader(table.open()))
+    printed = [float(number) for line in lines for number in line.split(":")[1].split()]
+    assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for options, message in (
+        (("--names", "a"), "--names: 1 for 2 checkpoints"),
+        ((), "is named twice"),
+        (("--names", "a", "b", "--output", tmp_path / "no" / "x.png"), "not a file in an existing directory"),
+        (("--names", "a", "b", "--split", "absent"), "no data of the split 'absent'"),
+    ):
+        assert command(folder, *options) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1

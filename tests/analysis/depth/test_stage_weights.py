@@ -1,0 +1,130 @@
+"""The stage weights that a trained model reports are those that it uses."""
+
+import pytest
+import torch
+from models_for_tests import PAD, batch, small_model, teacher_forced
+
+from ode_transformer.analysis.depth.coefficients import StageWeights, measure, stage_weights, table
+from ode_transformer.support.errors import UserError
+
+SOURCE, PREVIOUS = batch([6, 3, 4]), teacher_forced(batch([5, 7, 2], seed=1))
+
+
+def collect(model) -> list[StageWeights]:
+    batches = [
+        {"src_tokens": SOURCE[rows], "src_lengths": None, "prev_output_tokens": PREVIOUS[rows]}
+        for rows in (slice(0, 2), slice(2, 3))
+    ]
+    return stage_weights(model, batches, PAD)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
+    model = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate", ode_share_coefficients=share)
+    seen: list[torch.Tensor] = []
+    sets = model.encoder.scheme.scheme.coefficients
+    handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    for handle in handles:
+        handle.remove()
+    rows = collect(model)
+    assert [row.block for row in rows] == ["encoder layer 1", "encoder layer 2"]
+    for row, gate in zip(rows, seen, strict=True):
+        real = gate[SOURCE.ne(PAD)]
+        assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
+        assert row.deviation[0] == pytest.approx(real.std(correction=0).item(), abs=1e-6)
+        assert row.mean[0] != pytest.approx(gate.mean().item(), abs=1e-6)  # padding would have counted
+
+
+def test_the_gate_of_joint_layers_is_averaged_over_real_cells() -> None:
+    model = small_model(arch="reformer", decoder_ode_scheme="rk2", ode_coefficients="gate")
+    seen: list[torch.Tensor] = []
+    sets = model.decoder.scheme.coefficients
+    handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    for handle in handles:
+        handle.remove()
+    rows = collect(model)
+    assert [row.block for row in rows] == ["decoder layer 1", "decoder layer 2"]
+    for row, gate in zip(rows, seen, strict=True):
+        real = gate[SOURCE.ne(PAD)[:, :, None] & PREVIOUS.ne(PAD)[:, None]]
+        assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
+    assert "nothing to weigh" in table(collect(small_model(arch="reformer", encoder_layers=0)))
+
+
+def test_scalars_of_both_stacks() -> None:
+    model = small_model(encoder_ode_scheme="rk4", decoder_ode_scheme="rk2", ode_coefficients="scalar")
+    rows = collect(model)
+    assert [row.block for row in rows] == [f"{s} layer {n}" for s in ("encoder", "decoder") for n in (1, 2)]
+    for row in rows:
+        stack, _, number = row.block.split()
+        weight = getattr(model, stack).scheme.scheme.coefficients[int(number) - 1].weight
+        assert row.mean == pytest.approx(weight.tolist(), abs=1e-6)
+        assert row.deviation == pytest.approx([0] * len(weight), abs=1e-6)
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_each_stepped_block_is_reported_whatever_the_steps(share: bool) -> None:
+    model = small_model(
+        encoder_ode_scheme="rk2", ode_coefficients="gate", ode_function_scope="san/ffn", ode_steps=2,
+        ode_share_coefficients=share,
+    )  # fmt: skip
+    seen: list[torch.Tensor] = []
+    for coefficients in model.encoder.scheme.scheme.coefficients:
+        coefficients.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1)))
+    with torch.no_grad():
+        model(SOURCE, None, PREVIOUS)
+    rows = collect(model)
+    names = [f"encoder layer {layer} {name}" for layer in (1, 2) for name in ("self_attn", "ffn")]
+    assert [row.block for row in rows] == names
+    for number, row in enumerate(rows):
+        both = torch.cat([gate[SOURCE.ne(PAD)] for gate in seen[2 * number : 2 * number + 2]])
+        assert row.mean[0] == pytest.approx(both.mean().item(), abs=1e-6)
+
+
+def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:
+    rows = collect(small_model(encoder_ode_scheme="rk4"))
+    assert rows[0].mean == pytest.approx((1 / 6, 2 / 6, 2 / 6, 1 / 6), abs=1e-6)
+    assert "encoder layer 1:  0.167 ± 0.000  0.333 ± 0.000" in table(rows)
+    assert "nothing to weigh" in table(collect(small_model()))
+
+
+def test_the_weights_of_recurrences_are_their_parameters() -> None:
+    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none", "ode_function_scope": "san/ffn"}
+    model = small_model(encoder_ode_scheme="multistep", decoder_ode_scheme="dlcl-increments", **plain)
+    rows = {row.block: row for row in collect(model)}
+    names = [f"encoder layer {n} {name}" for n in (1, 2) for name in ("self_attn", "ffn")][1:]  # the first needs no k
+    names += [f"decoder layer {n} {name}" for n in (1, 2) for name in ("self_attn", "encoder_attn", "ffn")]
+    assert list(rows) == names
+    assert rows["encoder layer 2 self_attn"].mean == pytest.approx((model.encoder.scheme.k[2].item(),), abs=1e-6)
+    assert rows["encoder layer 2 self_attn"].deviation == (0.0,)
+    weight = model.decoder.scheme.weight
+    assert rows["decoder layer 2 self_attn"].mean == pytest.approx(weight[3, :4].tolist(), abs=1e-6)
+    assert "nothing to weigh" in table(collect(small_model(encoder_ode_scheme="polynet", **plain)))
+
+
+def test_the_released_k_is_averaged_over_channels() -> None:
+    model = small_model(encoder_ode_scheme="multistep-released", encoder_layer_history="none")
+    rows = collect(model)
+    names = ["encoder layer 1 ffn", "encoder layer 2 self_attn", "encoder layer 2 ffn"]
+    assert [row.block for row in rows] == names
+    for row, k in zip(rows, model.encoder.scheme.k, strict=True):
+        assert row.mean == pytest.approx((k.mean().item(),), abs=1e-6)
+        assert row.deviation == pytest.approx((k.std(correction=0).item(),), abs=1e-6)
+
+
+def test_no_hook_is_left_behind() -> None:
+    model = small_model(encoder_ode_scheme="rk2")
+    collect(model)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_a_missing_or_broken_checkpoint_is_one_line(tmp_path) -> None:
+    broken = tmp_path / "model.pt"
+    broken.write_bytes(b"no checkpoint")
+    with pytest.raises(UserError, match=str(broken)):
+        measure(broken, tmp_path, "valid", 10)
+    with pytest.raises(FileNotFoundError):
+        measure(tmp_path / "none.pt", tmp_path, "valid", 10)

@@ -1,0 +1,232 @@
+"""Truncation errors of blocks: against the matrix exponential, by hand, and by the command."""
+
+import csv
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import binarise, make_language_model
+from models_for_tests import PAD, batch, small_model, teacher_forced
+from torch import nn
+
+from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals, steps_seen
+from ode_transformer.analysis.depth.truncation_error import measured_order, table
+from ode_transformer.analysis.linear_probe.layer_replacement import watched
+from ode_transformer.cli.main import main
+from ode_transformer.nn import Layer
+from ode_transformer.numerics import RECURRENCES, Block, get_tableau, runge_kutta_step, solve_to_tolerance
+
+A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+NAMES = ("euler", "rk2", "rk4")
+
+
+def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
+    previous = teacher_forced(batch(target, 1))
+    return {"net_input": {"src_tokens": batch(source), "src_lengths": None, "prev_output_tokens": previous}}
+
+
+def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: Any) -> dict[str, BlockErrors]:
+    options = {"tolerance": 1e-7, "max_steps": 1024} | more
+    blocks = block_errors(model, samples, PAD, {name: get_tableau(name) for name in NAMES}, counts, **options)
+    return {block.block: block for block in blocks}
+
+
+def test_a_linear_field_against_the_matrix_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model(arch="ode_transformer_lm_rk2", ode_coefficients="tableau", decoder_layers=1, **NO_HISTORY)
+    tokens = batch([6, 3, 4])
+    read: list[torch.Tensor] = []
+    with watched(model, lambda place, given, made: read.append(given[0])), torch.no_grad():
+        model(tokens)
+    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
+    (block,) = measured(model, [{"net_input": {"src_tokens": tokens}}], (1, 2)).values()
+    y0 = read[0][tokens.ne(PAD)]
+    exact = y0 @ torch.matrix_exp(A).T
+    moved = (exact - y0).norm(dim=1)
+    one, half = torch.eye(16, dtype=torch.float64), A / 2
+    propagators = {
+        Method("euler", 1): one + A,
+        Method("euler", 2): (one + half) @ (one + half),
+        Method("rk2", 1): one + A + A @ A / 2,
+        Method("rk4", 1): one + A + A @ A / 2 + A @ A @ A / 6 + A @ A @ A @ A / 24,
+        Method(TRAINED, 1): one + A + A @ A / 2,
+    }
+    for method, propagator in propagators.items():
+        errors = (y0 @ propagator.T - exact).norm(dim=1)
+        expected = float((errors / moved).mean()), float(errors.mean())
+        assert block.mean(method) == pytest.approx(expected, rel=1e-3)
+    assert block.moved / block.positions == pytest.approx(float(moved.mean()))
+    assert block.positions == 13
+
+
+def test_the_models_own_step_by_hand() -> None:
+    """The second layer's, from what it reads under a layer history; the gate is no tableau's."""
+    model = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate")
+    sample = pairs([6, 3, 4], [5, 4, 2])
+    blocks = measured(model, [sample], max_steps=64)
+    tokens = sample["net_input"]["src_tokens"]
+    steps: list[tuple[Any, ...]] = []
+    with torch.no_grad():
+        with steps_seen(model.encoder, lambda *step: steps.append(step)):
+            model(**sample["net_input"])
+        _, field, y0, stepped = steps[1]
+        exact = solve_to_tolerance(field, y0, 0.0, max_steps=64).y
+        own = model.encoder.scheme.scheme.coefficients[1]
+        y1 = runge_kutta_step(field, y0, get_tableau("rk2"), own)
+        torch.testing.assert_close(stepped, y1)
+        for method, y in ((TRAINED, y1), ("euler", y0 + field(y0))):
+            error, moved = ((x - exact).norm(dim=-1)[tokens.ne(PAD)] for x in (y, y0))
+            expected = float((error / moved).mean()), float(error.mean())
+            assert blocks["encoder layer 2"].mean(Method(method, 1)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("parts", [{}, NO_HISTORY, {"arch": "reformer", "max_joint_cells": 20}])
+@pytest.mark.parametrize("scheme", NAMES)
+def test_what_is_trained_as_a_tableau_has_its_error(scheme: str, parts: dict[str, Any]) -> None:
+    model = small_model(**(parts | {"decoder_ode_scheme": scheme}))
+    sample = pairs([4, 3], [5, 2])
+    before = model(**sample["net_input"])[0]
+    names = [name for name, _ in model.named_modules()]
+    for name, block in measured(model, [sample], tolerance=1e-4).items():
+        stack = name.split()[0]
+        assert block.mean(Method(TRAINED, 1)) == block.mean(Method(scheme if stack == "decoder" else "euler", 1))
+    assert [name for name, _ in model.named_modules()] == names
+    assert torch.equal(model(**sample["net_input"])[0], before)
+
+
+def test_padding_and_the_division_into_batches_have_no_part() -> None:
+    model, lengths = small_model(encoder_ode_scheme="rk2"), ([6, 3], [4, 5])
+    whole, *rows = pairs(*lengths), *({} for _ in range(2))
+    for row, one in enumerate(rows):
+        tokens = {key: whole["net_input"][key][row : row + 1] for key in ("src_tokens", "prev_output_tokens")}
+        cut = {key: text[:, : side[row]] for (key, text), side in zip(tokens.items(), lengths, strict=True)}
+        one["net_input"] = {key: nn.functional.pad(text, (0, 2 * row), value=PAD) for key, text in cut.items()}
+        one["net_input"]["src_lengths"] = None
+    together, apart = (measured(model, samples, max_steps=16) for samples in ([whole], rows))  # as many for each batch
+    for name, block in together.items():
+        assert apart[name].positions == block.positions
+        for method in block.sums:
+            assert apart[name].mean(method) == pytest.approx(block.mean(method), rel=1e-9)
+
+
+def test_smooth_blocks_keep_the_orders() -> None:
+    """Attention, normalisation and a feed-forward network without ReLU's kinks."""
+    model = small_model(activation_fn="tanh", **NO_HISTORY)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "fc2" in name or "out_proj" in name:
+                parameter.mul_(0.2)  # a short way, on which the solution needs few steps
+    blocks = measured(model, [pairs([6, 3, 4], [5, 7, 2])], (8, 16), tolerance=1e-10).values()
+    for name, order in zip(NAMES, (1, 2, 4), strict=True):
+        assert [measured_order(block, name, (8, 16)) for block in blocks] == pytest.approx([order] * 4, abs=0.25)
+
+
+def test_an_error_below_what_is_known_is_not_told() -> None:
+    model = small_model(**NO_HISTORY)
+    block = measured(model, [pairs([6, 3], [4, 4])], (1, 64), tolerance=10.0)["encoder layer 1"]
+    assert block.steps == 16
+    *_, rk4, own = table(block, NAMES, (1, 64))
+    assert rk4.split()[2:] == [f"<{10 * block.reference_bound:.0e}", "—"]
+    assert own.split() == ["as", "trained", f"{block.mean(Method('euler', 1))[0]:.2e}"]
+    block.bound = math.inf
+    first, _, euler, *_ = table(block, NAMES, (1, 64))
+    assert "the solution is not known: 16 steps" in first
+    assert euler.split()[1:] == ["?", "?", "—"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"}, "steps no F"),
+        ({"encoder_ode_scheme": "rk2", "ode_function": "layer-output"}, "no rate of change"),
+    ],
+)
+def test_blocks_without_a_flow(parts: dict[str, Any], reason: str) -> None:
+    assert all(reason in str(said) for said in refusals(small_model(**parts)).values())
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_equations_in_several_layers_have_no_flow(name: str) -> None:
+    model = small_model(encoder_ode_scheme=name, encoder_layer_history="none")
+    assert refusals(model)["encoder"] == f"scheme '{name}' is an equation in several layers, no step of y' = F(y)"
+
+
+def test_a_stack_without_flows_does_not_hide_the_other() -> None:
+    model = small_model(encoder_ode_scheme="dlstm")
+    assert list(measured(model, [pairs([4], [3])], tolerance=1e-3)) == ["decoder layer 1", "decoder layer 2"]
+    separate = small_model(encoder_ode_scheme="rk2", ode_stage_parameters="separate")
+    assert refusals(separate) == {
+        "encoder": "with separate stage parameters each stage has another F",
+        "decoder": None,
+    }
+
+
+def command(folder: Path, *options: object) -> int:
+    return main(["truncation-error", str(folder), "--path", str(folder / "model.pt"), *map(str, options)])
+
+
+def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "valid", [("▁The s", "▁D er"), ("s s s", "e e e")])
+    numbers, picture = tmp_path / "errors.csv", tmp_path / "errors.png"
+    wanted = ("--names", "one", "--schemes", "euler,kutta3", "--steps", "2,1", "--tolerance", "1e-3")
+    assert command(folder, *wanted, "--csv", numbers, "--output", picture) == 0
+    lines = capsys.readouterr().out.splitlines()
+    blocks = [f"{stack} layer {number}" for stack in ("encoder", "decoder") for number in (1, 2)]
+    assert [line.split(":")[0] for line in lines[::5]] == [f"one, {block}" for block in blocks]
+    assert [line.split()[0] for line in lines[:5]] == ["one,", "steps", "euler", "kutta3", "as"]
+    rows = list(csv.DictReader(numbers.open()))
+    assert {(row["scheme"], row["steps"]) for row in rows} == {
+        *((scheme, count) for scheme in ("euler", "kutta3") for count in "12"),
+        (TRAINED, "1"),
+    }
+    euler = [f"{float(r['relative_error']):.2e}" for r in rows if (r["block"], r["scheme"]) == (blocks[0], "euler")]
+    assert lines[2].split()[1:3] == euler
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for options, message in (
+        (("--names", "a", "b"), "--names: 2 for 1 checkpoints"),
+        (("--csv", tmp_path / "no" / "x.csv"), "not a file in an existing directory"),
+        (("--split", "absent"), "no data of the split 'absent'"),
+        (("--path", folder / "model.pt", tmp_path / "none.pt"), "none.pt: No such file"),
+    ):
+        assert command(folder, *options) == 2
+        out, error = capsys.readouterr()
+        assert message in error
+        assert (out, error.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--schemes", "euler,rk5", "unknown scheme 'rk5'; known are euler"),
+        ("--schemes", "repeat", "repeat does not solve y' = f(y); these do: euler"),
+        ("--steps", "1,0", "0 is not a whole number from 1 on"),
+        ("--tolerance", "0", "0 is not a positive number"),
+    ],
+)
+def test_what_cannot_be_asked_for(
+    option: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command(tmp_path, option, value)
+    assert message in capsys.readouterr().err
+
+
+def test_language_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_language_model(tmp_path)
+    assert command(tmp_path, "--tolerance", "1e-3", "--sentences", 3, "--output", tmp_path / "errors.png") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0].split(", ")[1] for line in lines[::6]] == ["decoder layer 1", "decoder layer 2"]
+    paths = ["--path", str(tmp_path / "model.pt")]
+    assert main(["gradient-norms", str(tmp_path), *paths, "--output", str(tmp_path / "norms.png")]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["decoder:"]
+    assert main(["coefficients", str(tmp_path), *paths]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "decoder layer 1",
+        "decoder layer 2",
+    ]
+    assert main(["probe-linear", str(tmp_path), *paths, "--output", str(tmp_path / "probe")]) == 2
+    assert "a model of the task language_modeling, not of translation" in capsys.readouterr().err

@@ -1,0 +1,272 @@
+"""A layer as a function, watched and replaced, in every kind of stack."""
+
+from typing import Any
+
+import pytest
+import torch
+from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from torch import nn
+
+from ode_transformer.analysis.linear_probe.layer_replacement import (
+    Distillation,
+    LayerPlace,
+    linear_layer,
+    negative_log_likelihood,
+    relative_change,
+    replaced,
+    sums_of_batch,
+)
+from ode_transformer.numerics import RECURRENCES
+
+BOTH = ("encoder", "decoder")
+
+
+def both(**options: str) -> dict[str, str]:
+    return {f"{stack}_{name}": value for stack in BOTH for name, value in options.items()}
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "euler": both(layer_history="none"),
+    "dense": both(layer_history="dense"),
+    "dlcl": {},
+    "gate": {"ode_coefficients": "gate", **both(ode_scheme="rk2")},
+    "gate without history": {"ode_coefficients": "gate", **both(ode_scheme="rk2", layer_history="none")},
+    "sub-layers": {"ode_coefficients": "scalar", "ode_function_scope": "san/ffn", **both(ode_scheme="rk4")},
+    "one sub-layer": {"ode_coefficients": "scalar", "ode_function_scope": "ffn", **both(ode_scheme="rk2")},
+    "repeat": both(ode_scheme="repeat"),
+    "dlstm": both(ode_scheme="dlstm", layer_history="none"),
+    "dlstm with history": {"dlstm_share": "none", **both(ode_scheme="dlstm", layer_history="dlcl")},
+    **{name: both(ode_scheme=name, layer_history="none") for name in RECURRENCES},
+    "dlcl-increments, sub-layers": {
+        "ode_function_scope": "san/ffn",
+        **both(ode_scheme="dlcl-increments", layer_history="none"),
+    },
+    "polynet with history": both(ode_scheme="polynet", layer_history="dlcl"),
+    "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
+    "post-norm": {"post_norm": True, "ode_function": "layer-output"},
+    "post-norm without history": {
+        "post_norm": True,
+        "ode_function": "layer-output",
+        **both(ode_scheme="rk2", layer_history="none"),
+    },
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+every_place = pytest.mark.parametrize(
+    "place", [LayerPlace(stack, number) for stack in BOTH for number in (1, 2, 3)], ids=str
+)
+
+SOURCE = batch([9, 6, 7, 8])
+TARGET = batch([8, 9, 5, 9], seed=1)
+INPUT = {"src_tokens": SOURCE, "src_lengths": None, "prev_output_tokens": teacher_forced(TARGET)}
+SAMPLE = {"net_input": INPUT, "target": TARGET}
+
+
+def model_of(kind: dict[str, Any]) -> Any:
+    return small_model(encoder_layers=3, decoder_layers=3, **kind)
+
+
+def output(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model(**INPUT)[0]
+
+
+class Recording(nn.Module):
+    """A layer as it has been seen: knows what to make of one argument."""
+
+    def __init__(self, model: Any, place: LayerPlace) -> None:
+        super().__init__()
+        part = getattr(model, place.stack)
+
+        def see(index: int, given: tuple[torch.Tensor, ...], made: tuple[torch.Tensor, ...]) -> None:
+            if index == place.number - 1:
+                self.given, self.made = torch.cat(given, dim=-1), torch.cat(made, dim=-1)
+
+        part.watch = see
+        output(model)
+        part.watch = None
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        assert torch.equal(given, self.given)
+        return self.made
+
+
+@every_place
+@every_kind
+def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], place: LayerPlace) -> None:
+    """Later layers read what they read and keep coefficients of their own."""
+    model = model_of(kind)
+    expected = output(model)
+    recording = Recording(model, place)
+    with replaced(model, place, recording):
+        assert torch.equal(output(model), expected)
+        recording.made = recording.made + torch.randn_like(recording.made)
+        assert not torch.allclose(output(model), expected)
+    assert torch.equal(output(model), expected)
+
+
+@every_kind
+def test_a_layer_is_given_what_it_reads(kind: dict[str, Any]) -> None:
+    model = model_of(kind)
+    with torch.no_grad():
+        read = model.encoder(SOURCE, None, return_all_hiddens=True)["encoder_states"]
+    for number in (1, 2, 3):
+        recording = Recording(model, LayerPlace("encoder", number))
+        torch.testing.assert_close(recording.given[..., :16], read[number - 1].transpose(0, 1))
+        if model.encoder.choice.history == "none" and model.encoder.choice.scheme != "dlcl-increments":
+            torch.testing.assert_close(recording.made[..., :16], read[number].transpose(0, 1))
+
+
+@pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
+def test_a_layer_makes_increments_where_a_scheme_sums_them(scope: str) -> None:
+    model = model_of({"ode_function_scope": scope} | both(ode_scheme="dlcl-increments", layer_history="none"))
+    first, second = (Recording(model, LayerPlace("encoder", number)) for number in (1, 2))
+    weight = model.encoder.scheme.weight
+    with torch.no_grad():
+        increments = first.made.split(16, dim=-1)
+        assert len(increments) == (1 if scope == "san+ffn" else 2)
+        row = weight[len(increments) - 1]
+        expected = first.given + sum(w * f for w, f in zip(row, increments, strict=False))
+        torch.testing.assert_close(second.given, expected)
+
+
+@pytest.mark.parametrize("history", ["dense", "dlcl"])
+def test_what_a_layer_makes_is_normalised_and_combined_afterwards(history: str) -> None:
+    model = model_of({"encoder_layer_history": history})
+    first, second = (Recording(model, LayerPlace("encoder", number)) for number in (1, 2))
+    scheme = model.encoder.scheme
+    with torch.no_grad():
+        weights = scheme.weights(1)
+        y0 = first.given / scheme.weights(0)[0]
+        torch.testing.assert_close(second.given, weights[0] * y0 + weights[1] * scheme.norms[0](first.made))
+
+
+@every_place
+@every_kind
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerPlace) -> None:
+    model = model_of(kind)
+    recording = Recording(model, place)
+    width, made = recording.given.size(-1), recording.made.size(-1)
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(made, width, generator=generator) / width**0.5
+    layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
+    with torch.no_grad(), replaced(model, place, layer):
+        encoder_out = model.encoder(SOURCE, None)
+        tokens = torch.full((4, 1), EOS)
+        incremental_state: dict[str, Any] = {}
+        for _ in range(5):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            full = model.decoder(tokens, encoder_out=encoder_out)[0]
+            torch.testing.assert_close(logits[:, 0], full[:, -1])
+            rows = torch.randint(0, 4, (4,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (4, 1), generator=generator)], dim=1)
+
+
+def make_affine(model: Any, place: LayerPlace) -> None:
+    """Lets every sub-layer of a layer add a constant: the layer is y + b."""
+    with torch.no_grad():
+        for name, parameter in getattr(model, place.stack).layers[place.number - 1].named_parameters():
+            if name.endswith(("out_proj.weight", "fc2.weight")):
+                parameter.zero_()
+
+
+@every_place
+@pytest.mark.parametrize("kind", ["euler", "dlcl", "gate", "strang"])
+def test_a_linear_layer_is_recovered_exactly(kind: str, place: LayerPlace) -> None:
+    model = model_of(KINDS[kind])
+    make_affine(model, place)
+    expected = output(model)
+    fit = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    assert fit.r_squared == pytest.approx(1, abs=1e-10)
+    torch.testing.assert_close(fit.weight, torch.eye(16, dtype=torch.float64), atol=1e-6, rtol=0)
+    with replaced(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        torch.testing.assert_close(output(model), expected)
+    other = LayerPlace(place.stack, place.number % 3 + 1)
+    assert sums_of_batch(model, INPUT, [other], PAD)[other].fit().r_squared < 0.9999
+
+
+def test_cells_of_a_grid_are_positions() -> None:
+    """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
+    model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
+    place = LayerPlace("decoder", 1)
+    sums = sums_of_batch(model, INPUT, [place, LayerPlace("encoder", 1)], PAD)
+    cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
+    assert sums[place].count == cells
+    assert sums[LayerPlace("encoder", 1)].count == 9 + 6 + 7 + 8
+    fit = sums[place].fit()
+    with replaced(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        again = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    assert again.r_squared == pytest.approx(1, abs=1e-9)
+
+
+@every_place
+def test_padding_is_not_counted(place: LayerPlace) -> None:
+    model = model_of(KINDS["gate"])
+    together = sums_of_batch(model, INPUT, [place], PAD)[place]
+    alone = None
+    for source, previous in zip(SOURCE, INPUT["prev_output_tokens"], strict=True):
+        single = {"src_tokens": source[source.ne(PAD)][None], "src_lengths": None}
+        single["prev_output_tokens"] = previous[previous.ne(PAD)][None]
+        more = sums_of_batch(model, single, [place], PAD)[place]
+        alone = more if alone is None else alone + more
+    assert together.count == alone.count == (30 if place.stack == "encoder" else 31)
+    for name in ("x", "y", "xx", "yx", "yy"):
+        torch.testing.assert_close(getattr(together, name), getattr(alone, name))
+
+
+def test_one_pass_serves_all_layers_and_leaves_no_watch_behind() -> None:
+    model = model_of(KINDS["dlcl"])
+    places = [LayerPlace(stack, number) for stack in BOTH for number in (1, 2, 3)]
+    sums = sums_of_batch(model, INPUT, places, PAD)
+    assert set(sums) == set(places)
+    for place in places:
+        assert torch.equal(sums[place].yx, sums_of_batch(model, INPUT, [place], PAD)[place].yx)
+    assert model.encoder.watch is None
+    assert model.decoder.watch is None
+
+
+@every_place
+def test_likelihood_trains_w_and_b_alone_and_gets_better(place: LayerPlace) -> None:
+    model = model_of(KINDS["gate"])
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    start = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    training = Distillation(model, place, start, updates=30, lr=1e-2)
+    losses = [training.step(SAMPLE, PAD) for _ in range(30)]
+    with torch.no_grad(), replaced(model, place, linear_layer(start.weight, start.bias, training.layer.weight)):
+        assert losses[0] == pytest.approx(negative_log_likelihood(model, SAMPLE, PAD).item())
+    with torch.no_grad(), replaced(model, place, training.layer):
+        assert negative_log_likelihood(model, SAMPLE, PAD).item() < losses[0] - 0.01
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert not torch.equal(training.layer.weight, start.weight)
+    assert not torch.equal(training.layer.bias, start.bias)
+
+
+def test_the_loss_is_that_of_the_definition() -> None:
+    model = model_of(KINDS["euler"])
+    log_probabilities = output(model).log_softmax(-1)
+    rows, columns = TARGET.ne(PAD).nonzero(as_tuple=True)
+    expected = -log_probabilities[rows, columns, TARGET[rows, columns]].mean()
+    assert negative_log_likelihood(model, SAMPLE, PAD).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+# BLEU and Δ of Tables 6 and 7, the whole model first: encoder 1–6, decoder 1–6.
+PRINTED = {
+    27.55: (
+        [(27.17, -1.38), (27.11, -1.60), (27.09, -1.67), (27.07, -1.74), (27.15, -1.45), (27.24, -1.13)],
+        [(27.62, 0.25), (27.64, 0.33), (27.47, -0.29), (27.53, -0.07), (26.96, -2.14), (26.42, -4.10)],
+    ),
+    28.41: (
+        [(27.50, -3.20), (26.60, -6.37), (27.09, -4.65), (27.41, -3.52), (27.87, -1.90), (27.84, -2.01)],
+        [(28.30, -0.39), (28.17, -0.84), (28.22, -0.67), (28.05, -1.27), (26.82, -5.60), (19.87, -30.06)],
+    ),
+}
+
+
+def test_the_papers_changes_are_relative_to_the_whole_model() -> None:
+    for full, stacks in PRINTED.items():
+        for score, change in (row for rows in stacks for row in rows):
+            assert f"{relative_change(score, full):.2f}" == f"{change:.2f}"
+    assert relative_change(5.0, 0.0) is None

@@ -1,0 +1,330 @@
+"""Averaging of checkpoints: which files, which numbers, and what stays intact when something goes wrong."""
+
+import argparse
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_for_tests import flip_in_a_tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ode_transformer
+from ode_transformer.checkpoints import averaging
+from ode_transformer.checkpoints.averaging import average_checkpoints, best_checkpoints, last_checkpoints
+from ode_transformer.cli.main import main
+from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.errors import UserError
+
+
+def write(path: Path, model: dict[str, torch.Tensor] | None = None, maximise: bool | None = None) -> Path:
+    """A small checkpoint of fairseq's form."""
+    state = {
+        "args": None,
+        "cfg": {"model": argparse.Namespace(arch="transformer_tiny"), "checkpoint": {}},
+        "model": {"weight": torch.zeros(2)} if model is None else model,
+        "optimizer_history": [{"num_updates": 7}],
+        "last_optimizer_state": {"state": {0: torch.zeros(1000)}},
+    }
+    if maximise is not None:
+        state["cfg"]["checkpoint"]["maximize_best_checkpoint_metric"] = maximise
+    torch.save(state, path)
+    return path
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+# --- which files -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    for name in (
+        *(f"checkpoint{epoch}.pt" for epoch in (1, 2, 9, 10, 11)),
+        *(f"checkpoint_{epoch}_{update}.pt" for epoch, update in ((1, 500), (2, 1000), (2, 1500), (10, 9000))),
+        "checkpoint_last.pt",
+        "checkpoint_best.pt",
+        "checkpoint3.pt.tmp",
+    ):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_last_by_epoch_is_numeric(run_directory: Path):
+    assert names(last_checkpoints(run_directory, 3)) == [
+        "checkpoint9.pt",
+        "checkpoint10.pt",
+        "checkpoint11.pt",
+    ]
+
+
+def test_last_by_update_is_numeric(run_directory: Path):
+    chosen = last_checkpoints(run_directory, 2, by="update")
+    assert names(chosen) == ["checkpoint_2_1500.pt", "checkpoint_10_9000.pt"]
+
+
+def test_the_time_of_writing_does_not_matter(run_directory: Path):
+    os.utime(run_directory / "checkpoint1.pt", (4e9, 4e9))
+    assert names(last_checkpoints(run_directory, 1)) == ["checkpoint11.pt"]
+
+
+def test_until_is_inclusive(run_directory: Path):
+    assert names(last_checkpoints(run_directory, 2, until=10)) == ["checkpoint9.pt", "checkpoint10.pt"]
+    chosen = last_checkpoints(run_directory, 1, by="update", until=1499)
+    assert names(chosen) == ["checkpoint_2_1000.pt"]
+
+
+@pytest.mark.parametrize(
+    ("count", "by", "until", "message"),
+    [
+        (6, "epoch", None, "6 epoch checkpoints asked for, 5 found"),
+        (3, "epoch", 8, "3 epoch checkpoints asked for, 2 found up to epoch 8"),
+        (5, "update", None, "5 update checkpoints asked for, 4 found"),
+    ],
+)
+def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):
+    with pytest.raises(UserError, match=message):
+        last_checkpoints(run_directory, count, by, until)
+
+
+def test_two_checkpoints_of_one_update(run_directory: Path):
+    (run_directory / "checkpoint_1_1000.pt").touch()
+    with pytest.raises(UserError, match="two checkpoints have the same update"):
+        last_checkpoints(run_directory, 1, by="update")
+
+
+@pytest.mark.parametrize(
+    ("maximise", "expected"),
+    [
+        (False, ["checkpoint.best_nll_loss_10.0001.pt", "checkpoint.best_nll_loss_9.5000.pt"]),
+        (True, ["checkpoint.best_nll_loss_10.0001.pt", "checkpoint.best_nll_loss_12.25012.pt"]),
+    ],
+)
+def test_best_goes_in_the_direction_that_the_run_saved(tmp_path: Path, maximise: bool, expected: list[str]):
+    # Three decimals of value; the digits after them only keep names apart.
+    for name in ("nll_loss_9.5000", "nll_loss_10.0001", "nll_loss_12.25012"):
+        write(tmp_path / f"checkpoint.best_{name}.pt", maximise=maximise)
+    assert names(best_checkpoints(tmp_path, 2)) == expected
+
+
+def test_best_of_a_negative_metric(tmp_path: Path):
+    for value in ("-0.500", "-1.500", "0.250"):
+        write(tmp_path / f"checkpoint.best_score_{value}0.pt", maximise=True)
+    chosen = names(best_checkpoints(tmp_path, 2))
+    assert chosen == ["checkpoint.best_score_-0.5000.pt", "checkpoint.best_score_0.2500.pt"]
+
+
+def test_best_from_old_checkpoints_with_args(tmp_path: Path):
+    for value in ("1.0000", "2.0000"):
+        path = tmp_path / f"checkpoint.best_bleu_{value}.pt"
+        args = argparse.Namespace(maximize_best_checkpoint_metric=True)
+        torch.save({"args": args, "model": {}}, path)
+    assert names(best_checkpoints(tmp_path, 1)) == ["checkpoint.best_bleu_2.0000.pt"]
+
+
+def test_best_of_unknown_direction(tmp_path: Path):
+    write(tmp_path / "checkpoint.best_loss_1.0000.pt")
+    with pytest.raises(UserError, match="better high or low"):
+        best_checkpoints(tmp_path, 1)
+
+
+def test_best_of_two_metrics(tmp_path: Path):
+    for metric in ("loss", "bleu"):
+        write(tmp_path / f"checkpoint.best_{metric}_1.0000.pt", maximise=True)
+    with pytest.raises(UserError, match=r"different metrics \(bleu, loss\)"):
+        best_checkpoints(tmp_path, 1)
+
+
+def test_too_few_best(run_directory: Path):
+    with pytest.raises(UserError, match="1 best checkpoints asked for, 0 found"):
+        best_checkpoints(run_directory, 1)
+
+
+# --- which numbers -----------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-1e4, 1e4, width=16), min_size=3, max_size=3), min_size=1, max_size=5),
+    st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+)
+def test_mean_in_double_precision_and_own_type(tmp_path_factory: pytest.TempPathFactory, rows, dtype):
+    directory = tmp_path_factory.mktemp("mean")
+    models = [{"w": torch.tensor(row, dtype=dtype)} for row in rows]
+    paths = [write(directory / f"{index}.pt", model) for index, model in enumerate(models)]
+    mean = average_checkpoints(paths)["model"]["w"]
+    assert mean.dtype == dtype
+    exact = torch.stack([model["w"].double() for model in models]).sum(0) / len(models)
+    torch.testing.assert_close(mean.double(), exact.to(dtype).double(), rtol=0, atol=0)
+
+
+def test_half_precision_does_not_overflow(tmp_path: Path):
+    paths = [write(tmp_path / f"{i}.pt", {"w": torch.full((2,), 6e4, dtype=torch.float16)}) for i in range(3)]
+    assert average_checkpoints(paths)["model"]["w"].tolist() == [6e4, 6e4]
+
+
+def test_buffers_that_are_no_floats_come_from_the_last(tmp_path: Path):
+    models = [{"count": torch.tensor(i), "mask": torch.tensor(i == 2), "w": torch.tensor(1.0 * i)} for i in range(3)]
+    model = average_checkpoints([write(tmp_path / f"{i}.pt", m) for i, m in enumerate(models)])["model"]
+    assert model == {"count": torch.tensor(2), "mask": torch.tensor(True), "w": torch.tensor(1.0)}
+
+
+def test_complex_parameters_are_averaged(tmp_path: Path):
+    paths = [write(tmp_path / f"{i}.pt", {"w": torch.tensor([i + 2j * i])}) for i in range(2)]
+    assert average_checkpoints(paths)["model"]["w"].tolist() == [0.5 + 1j]
+
+
+def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):
+    paths = []
+    for index in range(2):
+        shared = torch.full((100, 100), float(index))
+        paths.append(write(tmp_path / f"{index}.pt", {"embed": shared, "project": shared, "own": shared.clone()}))
+    output = tmp_path / "average.pt"
+    assert main(["average", *map(str, paths), "--output", str(output)]) == 0
+    model = load_checkpoint(output)["model"]
+    assert model["embed"].data_ptr() == model["project"].data_ptr() != model["own"].data_ptr()
+    assert all(torch.equal(tensor, torch.full((100, 100), 0.5)) for tensor in model.values())
+
+
+def test_parameters_tied_in_the_last_file_only_become_two(tmp_path: Path):
+    shared = torch.zeros(2)
+    first = write(tmp_path / "1.pt", {"a": torch.ones(2), "b": torch.full((2,), 3.0)})
+    last = write(tmp_path / "2.pt", {"a": shared, "b": shared})
+    model = average_checkpoints([first, last])["model"]
+    assert [model["a"].tolist(), model["b"].tolist()] == [[0.5, 0.5], [1.5, 1.5]]
+
+
+def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
+    state = average_checkpoints([write(tmp_path / "a.pt"), write(tmp_path / "b.pt")])
+    assert state["cfg"]["model"].arch == "transformer_tiny"
+    assert state["optimizer_history"] == [{"num_updates": 7}]
+    assert "last_optimizer_state" not in state
+    assert state["averaged_from"] == ["a.pt", "b.pt"]
+
+
+def test_one_checkpoint_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    paths = [write(tmp_path / f"{i}.pt", {"a": torch.zeros(3), "b": torch.zeros(3)}) for i in range(4)]
+    load, alive = averaging.load_checkpoint, weakref.WeakSet()
+
+    def watched(path):
+        assert len(alive) == 0
+        state = load(path)
+        alive.update(state["model"].values())
+        return state
+
+    monkeypatch.setattr(averaging, "load_checkpoint", watched)
+    average_checkpoints(paths)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"w": torch.zeros(2)}, "second.pt: lacks the parameter 'b' of .*first.pt"),
+        (
+            {"w": torch.zeros(2), "b": torch.zeros(1), "c": torch.zeros(1)},
+            "second.pt: has a parameter 'c' that",
+        ),
+        (
+            {"w": torch.zeros(3), "b": torch.zeros(1)},
+            r"'w' is float32 \(3,\), but float32 \(2,\) in .*first.pt",
+        ),
+        ({"w": torch.zeros(2).half(), "b": torch.zeros(1)}, r"'w' is float16 \(2,\), but float32"),
+    ],
+)
+def test_different_models(tmp_path: Path, other: dict[str, torch.Tensor], message: str):
+    first = write(tmp_path / "first.pt", {"w": torch.zeros(2), "b": torch.zeros(1)})
+    with pytest.raises(UserError, match=message):
+        average_checkpoints([first, write(tmp_path / "second.pt", other)])
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_models_of_different_schemes_have_no_mean(tmp_path: Path):
+    """Their parameters would fit; what they were trained for does not."""
+    paths = []
+    for scheme in ("scheme=rk4", "scheme=rk2"):
+        model = {"w": torch.ones(2), "encoder._extra_state": torch.tensor(list(scheme.encode()))}
+        paths.append(write(tmp_path / f"{scheme[-3:]}.pt", model))
+    with pytest.raises(UserError, match="rk2.pt: 'encoder._extra_state' is scheme=rk2, but scheme=rk4 in .*rk4.pt"):
+        average_checkpoints(paths)
+    assert average_checkpoints([paths[0], paths[0]])["model"]["encoder._extra_state"].tolist() == list(b"scheme=rk4")
+
+
+def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for epoch in (8, 9, 10):
+        write(tmp_path / f"checkpoint{epoch}.pt", {"w": torch.tensor([float(epoch)])})
+    output = tmp_path / "average.pt"
+    assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}: mean of 2 checkpoints: checkpoint9.pt, checkpoint10.pt\n"
+    assert torch.load(output)["model"]["w"].tolist() == [9.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{dir}"], "is a directory: say --last N or --best N"),
+        (["{dir}/a.pt", "--last", "1"], "take one directory"),
+        (["{dir}", "{dir}", "--last", "1"], "take one directory"),
+        (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),
+        (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
+        (["{dir}/a.pt", "{dir}/../{name}/a.pt"], "named twice"),
+        (["{dir}/absent.pt"], "absent.pt: No such file"),
+        (["{dir}/a.pt", "--output", "{dir}/absent/x.pt"], "x.pt: not a file in an existing directory"),
+        (["{dir}/a.pt", "--output", "{dir}"], "not a file in an existing directory"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    write(tmp_path / "a.pt")
+    arguments = [argument.format(dir=tmp_path, name=tmp_path.name) for argument in arguments]
+    assert main(["average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.pt").exists()
+
+
+@pytest.mark.parametrize("options", [["--last", "0"], ["--last", "x"], ["--last", "1", "--best", "1"]])
+def test_options_that_the_parser_refuses(tmp_path: Path, options: list[str]):
+    with pytest.raises(SystemExit, match="2"):
+        main(["average", str(tmp_path), "--output", "x.pt", *options])
+
+
+@pytest.mark.parametrize("harm", [flip_in_a_tensor, lambda path: path.write_bytes(path.read_bytes()[:-100])])
+def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str], harm):
+    for epoch in (1, 2, 3):
+        write(tmp_path / f"checkpoint{epoch}.pt")
+    harm(tmp_path / "checkpoint2.pt")
+    output = tmp_path / "average.pt"
+    output.write_bytes(b"old")
+    assert main(["average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
+    broken = tmp_path / "checkpoint2.pt"
+    assert capsys.readouterr() == ("", f"ode-transformer average: error: {broken}: broken or truncated\n")
+    assert output.read_bytes() == b"old"
+
+
+def test_a_killed_process_leaves_the_old_output(tmp_path: Path):
+    """The process dies for real, half-way through writing."""
+    write(tmp_path / "a.pt")
+    output = tmp_path / "average.pt"
+    output.write_bytes(b"the old average")
+    program = (
+        "import os, signal, sys, torch\n"
+        "def save(state, file):\n"
+        "    file.write(b'half a checkpoint'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "torch.save = save\n"
+        "from ode_transformer.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    root = str(Path(ode_transformer.__file__).parent.parent)
+    command = [sys.executable, "-c", program, "average", str(tmp_path / "a.pt"), "--output", str(output)]
+    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": root}, check=False)
+    assert killed.returncode == -9
+    assert output.read_bytes() == b"the old average"
+    assert list(tmp_path.glob(".average.pt.*.tmp"))  # it had begun to write

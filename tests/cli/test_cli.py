@@ -1,0 +1,98 @@
+"""The command line: quick to start, errors in one line, commands from one table."""
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import ode_transformer
+from ode_transformer.cli import main as cli
+from ode_transformer.support.errors import UserError
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch):
+    """Install a subcommand ``try`` that runs the given function."""
+
+    def install(run):
+        module = types.ModuleType("trial_command")
+        module.add_arguments = lambda parser: parser.add_argument("--number", type=int, default=0)
+        module.run = run
+        monkeypatch.setitem(sys.modules, "trial_command", module)
+        monkeypatch.setitem(cli.COMMANDS, "try", ("trial_command", "try something"))
+
+    return install
+
+
+def failing_with(error: BaseException):
+    def run(args):
+        raise error
+
+    return run
+
+
+def test_a_command_is_one_line_in_the_table(command, capsys: pytest.CaptureFixture[str]):
+    command(lambda args: args.number)
+    assert cli.main(["try", "--number", "5"]) == 5
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    assert "try something" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UserError("a.pt: broken"), "a.pt: broken"),
+        (UserError("two\n  lines"), "two lines"),
+        (FileNotFoundError(2, "No such file or directory", "b.pt"), "b.pt: No such file or directory"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_errors_take_one_line(command, capsys: pytest.CaptureFixture[str], error: Exception, message: str):
+    command(failing_with(error))
+    assert cli.main(["try"]) == 2
+    assert capsys.readouterr() == ("", f"ode-transformer try: error: {message}\n")
+
+
+@pytest.mark.parametrize("error", [ValueError("a mistake of ours"), OSError("no error number")])
+def test_our_own_mistakes_keep_their_traceback(command, error: Exception):
+    command(failing_with(error))
+    with pytest.raises(type(error)):
+        cli.main(["try"])
+
+
+def test_interrupt(command):
+    command(failing_with(KeyboardInterrupt()))
+    assert cli.main(["try"]) == 130
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["average"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([name, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: ode-transformer {name}")
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from ode_transformer.cli.main import main\n"
+        "try:\n"
+        "    main(['--help'])\n"
+        "except SystemExit:\n"
+        "    heavy = {'torch', 'fairseq', 'numpy', 'matplotlib', 'sacrebleu'} & set(sys.modules)\n"
+        "    sys.exit(f'loaded {heavy}' if heavy else 0)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(ode_transformer.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,243 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_wheels import compile_mo, make_wheel
+
+from ode_transformer.corpora.catalogues.catalogue_corpus import agree, clean, main, usual_length
+from ode_transformer.corpora.catalogues.catalogue_files import Message
+from ode_transformer.corpora.parallel_text import Pair, normalise
+
+COLOURS = ["red", "green", "blue", "white", "black", "grey", "brown", "pink", "violet", "orange"]
+FARBEN = ["rot", "grün", "blau", "weiß", "schwarz", "grau", "braun", "rosa", "violett", "orange"]
+THINGS = {"house": "Haus", "tree": "Baum", "car": "Auto", "sheet": "Blatt", "door": "Tür", "wall": "Wand"}
+CATALOGUE = {
+    f"A {colour} {thing} and a {second} one": f"{ding} in {farbe}, eines in {zweite}"
+    for colour, farbe in zip(COLOURS, FARBEN, strict=True)
+    for second, zweite in zip(COLOURS, FARBEN, strict=True)
+    for thing, ding in THINGS.items()
+}
+JUNK = {"Hello %(name)s there": "Hallo %(name)s", "Single": "Einzeln", "Same text": "Same text"}
+
+
+def run(wheels: Path, output: Path, target: str = "de") -> int:
+    return main(["--wheels", str(wheels), "--target", target, "--output", str(output)])
+
+
+def lines(output: Path, language: str) -> list[str]:
+    names = [f"{split}.{language}" for split in ("train", "valid", "test")]
+    return [line for name in names for line in (output / name).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Save  the file…", "Datei\u00a0sichern …", Pair("Save the file...", "Datei sichern ...")),
+        ("\n  The “file”\n", "Die „Datei“", Pair('The "file"', 'Die "Datei"')),
+        ("_Open file", "Datei ö_ffnen", Pair("Open file", "Datei öffnen")),
+        ("E_xit program", "ファイル(_X)", Pair("Exit program", "ファイル")),
+        ("&Open file", "Datei &öffnen", Pair("Open file", "Datei öffnen")),
+        ("Cut & paste", "Ausschneiden & einfügen", Pair("Cut & paste", "Ausschneiden & einfügen")),
+        ("All users", "Alle Nutzer*innen", Pair("All users", "Alle Nutzer*innen")),
+        ("Use 50 % of it", "50% davon nutzen", Pair("Use 50 % of it", "50% davon nutzen")),
+        ("Family tree", "Stammbaum", Pair("Family tree", "Stammbaum")),
+        ("Text before and after", "Vor- und -nachher", Pair("Text before and after", "Vor- und -nachher")),
+        (
+            "Read and/or write",
+            "Lesen und/oder schreiben",
+            Pair("Read and/or write", "Lesen und/oder schreiben"),
+        ),
+    ],
+)
+def test_kept(source: str, target: str, expected: Pair) -> None:
+    assert clean(Message(source, target)) == expected
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        "%s old files",
+        "%(count)d old files",
+        "%1 old files",
+        "old {} files",
+        "old {name} files",
+        "old ${name} files",
+        "old $name files",
+        "an <b>old</b> file",
+        "old&nbsp;files here",
+        "an &quot;old&quot; file",
+        "run `make` now",
+        "an **old** file",
+        "see http://example",
+        "see www.example",
+        "open setup.py now",
+        "open /etc/hosts now",
+        "use --force now",
+        "use -f now",
+        "call main() now",
+        "one file(s) left",
+        "ask me@home now",
+        "two\nlines of text",
+        "the MAX_SIZE value",
+        "name=value pairs here",
+        "[1] old file",
+        "old → new file",
+        "chat;talk;share it",
+        " ".join(["word"] * 81),
+    ],
+)
+def test_dropped_on_either_side(phrase: str) -> None:
+    plain = "fine words " * (40 if len(phrase) > 300 else 1)
+    assert clean(Message(plain, "gute Worte")) is not None
+    assert clean(Message(phrase, "gute Worte")) is None
+    assert clean(Message(plain, phrase)) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("Word", "Wort"),
+        ("Re-order", "Neu bestellen"),
+        ("page 1", "Seite 1"),
+        ("Python Server", "python server!"),
+        ("Plone Site", "Site"),
+        ("two words", "..."),
+        ("the MAX_SIZE value", "der Wert MAX_SIZE"),
+    ],
+)
+def test_not_worth_learning(source: str, target: str) -> None:
+    assert clean(Message(source, target)) is None
+
+
+@given(st.text(), st.text())
+def test_a_kept_pair_is_two_plain_lines(source: str, target: str) -> None:
+    pair = clean(Message(f"some words {source}", f"ein paar Worte {target}"))
+    if pair:
+        for text in (pair.source, pair.target):
+            assert text == " ".join(text.split())
+            assert not set(text) & set("{}<>`\\_\n")
+            assert clean(Message(pair.source, pair.target)) == pair
+
+
+def test_most_packages_decide() -> None:
+    chosen = agree(
+        [("a", Pair("Log in", "Anmelden"))] * 3
+        + [("b", Pair("log in!", "Einloggen")), ("c", Pair("Log in", "einloggen."))]
+        + [("d", Pair("Log out", "Abmelden"))]
+    )
+    assert chosen == {
+        Pair("Log in", "einloggen."): {"b", "c"},
+        Pair("Log out", "Abmelden"): {"d"},
+    }
+
+
+def test_most_messages_decide_between_equal_packages() -> None:
+    pairs = [
+        ("a", Pair("Log in", "Anmelden")),
+        ("b", Pair("Log in", "Einloggen")),
+        ("b", Pair("Log in", "Einloggen")),
+    ]
+    assert list(agree(pairs)) == [Pair("Log in", "Einloggen")]
+
+
+PHRASES = st.sampled_from(["Log in", "log in", "LOG IN!", "Log out", "log out."])
+TRANSLATIONS = st.sampled_from(["Anmelden", "Anmelden.", "Einloggen", "Abmelden"])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.builds(Pair, PHRASES, TRANSLATIONS))), st.randoms())
+def test_choice_is_unique_real_and_independent_of_order(candidates: list[tuple[str, Pair]], random) -> None:
+    chosen = agree(candidates)
+    keys = [normalise(pair.source) for pair in chosen]
+    assert sorted(keys) == sorted({normalise(pair.source) for _, pair in candidates})
+    assert set(chosen) <= {pair for _, pair in candidates}
+    shuffled = list(candidates)
+    random.shuffle(shuffled)
+    assert agree(shuffled) == chosen
+
+
+def test_unusual_lengths_are_dropped() -> None:
+    fair = {Pair(source, target): {"a"} for source, target in CATALOGUE.items()}
+    odd = {
+        Pair("Are you really sure that you want this?", "Ja"): {"a"},
+        Pair("Two words", "Zwei " * 20): {"a"},
+    }
+    assert usual_length(fair | odd) == fair
+
+
+def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    path = "locale/de/LC_MESSAGES/app.mo"
+    first = dict(list(CATALOGUE.items())[:400])
+    # The second package repeats a third of the first one's phrases, in capitals.
+    second = {key.upper(): value for key, value in list(CATALOGUE.items())[300:]}
+    make_wheel(wheels, "first", {path: compile_mo(first | JUNK)})
+    make_wheel(wheels, "second", {path: compile_mo(second)}, "License: BSD\n")
+    make_wheel(wheels, "without", {"a.py": "print()"})
+    output = tmp_path / "out"
+    assert run(wheels, output) == 0
+    pairs = list(zip(lines(output, "en"), lines(output, "de"), strict=True))
+    assert {source.lower(): target for source, target in pairs} == {
+        source.lower(): target for source, target in CATALOGUE.items()
+    }
+    assert len(pairs) == len(CATALOGUE)
+    origins = json.loads((output / "corpus.json").read_text())["origins"]
+    found = [(o["package"], o["licence"], o["pairs"], o["alone"]) for o in origins]
+    assert found == [("first", "MIT", 400, 300), ("second", "BSD", 300, 200)]
+    printed = capsys.readouterr().out
+    assert "first 1.0 (MIT): 400 pairs" in printed
+    assert f"{len((output / 'train.en').read_text().splitlines())} train" in printed
+
+
+def test_romanian_is_spelt_with_commas(tmp_path: Path) -> None:
+    catalogue = {key: f"{value} şi ţară" for key, value in CATALOGUE.items()}
+    make_wheel(tmp_path, "one", {"locale/ro/LC_MESSAGES/app.mo": compile_mo(catalogue)})
+    assert run(tmp_path, tmp_path / "out", "ro") == 0
+    assert all(line.endswith(" și țară") for line in lines(tmp_path / "out", "ro"))
+
+
+def test_missing_language_lists_those_that_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for package, code in (("one", "de"), ("two", "de"), ("three", "pt_BR")):
+        make_wheel(tmp_path, package, {f"locale/{code}/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
+    assert run(tmp_path, tmp_path / "out", "xx") == 2
+    assert capsys.readouterr().err == (
+        "catalogue_corpus: error: --target xx: no catalogues in this language; "
+        "there are (packages): de (2), pt_BR (1)\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "nowhere", tmp_path / "out") == 2
+    assert capsys.readouterr().err == f"catalogue_corpus: error: --wheels {tmp_path}/nowhere: no wheels there\n"
+
+
+def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(tmp_path, "good", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
+    (tmp_path / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive")
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'bad-1.0-py3-none-any.whl'}: broken wheel" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(tmp_path, "flipped", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
+    data = bytearray(wheel.read_bytes())
+    data[len(data) // 2] ^= 1
+    wheel.write_bytes(data)
+    assert run(tmp_path, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"{wheel}: broken wheel: locale/de/LC_MESSAGES/app: Bad CRC-32" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_few_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_wheel(tmp_path, "one", {"locale/de/LC_MESSAGES/app.mo": compile_mo({"Two words": "Zwei Worte"})})
+    assert run(tmp_path, tmp_path / "out") == 2
+    assert "1 pairs are too few" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,394 @@
+"""One line of translation for each line of text, or one line of error and nothing written."""
+
+import argparse
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from checkpoint_for_tests import MAX_POSITIONS, flip_in_a_tensor
+from commands_for_tests import ENVIRONMENT, PAIRS, USER_DIR, Text, lines_of, succeed
+from fairseq.hub_utils import GeneratorHubInterface
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.cli.main import main
+from ode_transformer.decoding import translate as translation
+from ode_transformer.decoding.translate import build_bpe, plain, translate
+from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+
+SHORT = ("--max-len-b", 12)
+SOURCES = [source for source, _ in PAIRS]
+
+Command = Callable[..., bytes]
+
+
+@pytest.fixture
+def command(untrained: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
+    """Runs the command on a text as standard input and returns what it wrote to standard output."""
+
+    def run(text: bytes | str, *options: object, status: int = 0) -> bytes:
+        data = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        assert main(["translate", "--path", str(untrained), "--cpu", *map(str, (*SHORT, *options))]) == status
+        out, err = capsysbinary.readouterr()
+        assert err == b""
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(untrained: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]):
+    """Runs the command, which has to refuse its input, and returns the line of error without its beginning."""
+
+    def run(text: bytes | str, *options: object, path: Path = untrained) -> str:
+        data = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        assert main(["translate", "--path", str(path), *map(str, (*SHORT, *options))]) == 2
+        out, err = capsysbinary.readouterr()
+        assert out == b""
+        assert len(err.decode().splitlines()) == 1
+        beginning, _, message = err.decode().rstrip("\n").partition(": error: ")
+        assert beginning == "ode-transformer translate"
+        return message
+
+    return run
+
+
+@pytest.fixture
+def folder(untrained: Path, tmp_path: Path) -> Path:
+    """A copy of the model's folder, to do harm to."""
+    return shutil.copytree(untrained.parent, tmp_path / "model")
+
+
+def hub_of(untrained: Path) -> GeneratorHubInterface:
+    from ode_transformer.models import ODETransformerModel
+
+    folder = str(untrained.parent)
+    return ODETransformerModel.from_pretrained(folder, "model.pt", bpe="sentencepiece", data_name_or_path=folder)
+
+
+# --- what is written ---------------------------------------------------------------------------
+
+
+def test_translations_are_those_of_fairseq_in_the_order_of_the_text(untrained: Path, command: Command) -> None:
+    text = "".join(f"{source}\n" for source in SOURCES)
+    expected = hub_of(untrained).translate(SOURCES, beam=3, lenpen=0.6, max_len_b=12)
+    assert len(set(expected)) > 0.8 * len(expected)  # so that a wrong order would be seen
+    assert command(text, "--beam", 3, "--lenpen", 0.6).decode() == "".join(f"{line}\n" for line in expected)
+
+
+def test_a_translation_does_not_depend_on_the_other_lines(
+    command: Command, monkeypatch: pytest.MonkeyPatch, untrained: Path
+) -> None:
+    texts = [f"{source}\n" for source in SOURCES[:12]]
+    alone = [command(text) for text in texts]
+    for options in (("--batch-size", 1), ("--batch-size", 5), ("--max-tokens", 40)):
+        assert command("".join(texts), *options) == b"".join(alone)
+    assert command("".join(reversed(texts))) == b"".join(reversed(alone))
+    monkeypatch.setattr(translation, "_AT_ONCE", 5)
+    assert command("".join(texts)) == b"".join(alone)
+
+
+def test_options_of_the_search_count(command: Command) -> None:
+    text = "".join(f"{source}\n" for source in SOURCES)
+    assert command(text, "--beam", 1) != command(text, "--beam", 5)
+    lengths = [len(command(text, "--lenpen", lenpen)) for lenpen in (-5, 5)]
+    assert lengths[0] < lengths[1]
+    assert len(command(text, "--max-len-b", 2)) < 0.5 * len(command(text))
+
+
+def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command) -> None:
+    first, second = (command(f"{source}\n") for source in SOURCES[:2])
+    # U+200B and U+FEFF are nothing to sentencepiece.
+    text = f"\n{SOURCES[0]}\n \t\x85\x00\n\u200b\n\r\n{SOURCES[1]}"
+    assert command(text) == b"\n" + first + b"\n\n\n" + second
+    assert command(f"\ufeff{SOURCES[0]}\r\n{SOURCES[1]}\n\n") == first + second + b"\n"
+
+
+def test_no_line_gives_no_line_and_empty_lines_need_no_search(command: Command, monkeypatch) -> None:
+    monkeypatch.setattr(GeneratorHubInterface, "generate", None)
+    assert command("") == b""
+    assert command("\n") == b"\n"
+    assert command("\n \n\x0b") == b"\n\n\n"
+
+
+def test_control_characters_are_spaces(command: Command) -> None:
+    spaced = command("The dog sleeps.\n")
+    for character in "\x00\x01\t\x0b\x0c\r\x1b\x1c\x1d\x1e\x1f\x7f\x85\x9f\u2028\u2029":
+        assert command(f"{character}The{character}dog {character}sleeps.{character}\n") == spaced
+        assert plain(f"a{character}b") == "a b"
+
+
+def test_what_is_plain_is_one_line_to_every_reader() -> None:
+    for character in map(chr, range(0x110000)):
+        assert len(plain(f"a{character}b").splitlines()) == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12), max_size=4))
+def test_as_many_lines_as_were_read(untrained: Path, texts: list[str]) -> None:
+    hub = hub_of(untrained)
+    found = translate(hub, texts, "text", beam=1, max_len_b=3)
+    assert len(found) == len(texts)
+    assert all(len(line.splitlines()) <= 1 for line in found)
+    assert all(line == "" for text, line in zip(texts, found, strict=True) if not text.strip())
+
+
+def test_a_dictionary_with_a_line_end_in_it_does_not_break_a_line(folder: Path, command: Command) -> None:
+    # fairseq's own dictionaries have no such symbol, but it would read one.
+    dictionary = folder / "dict.de.txt"
+    dictionary.write_text(re.sub(r"^(.*?)(\S)( \d+)$", "\\1\u2028\x85\\2\\3", dictionary.read_text(), flags=re.M))
+    out = command("The dog sleeps.\n", folder).decode()
+    assert out.count("\n") == 1
+    assert len(out.splitlines()) == 1
+
+
+def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Command, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_text("The dog sleeps.\n\nThe cat sleeps.")
+    expected = command(text.read_bytes())
+    output.write_bytes(b"old")
+    assert command("not this", "--input", text, "--output", output) == b""
+    assert output.read_bytes() == expected
+    assert command("", "--input", "text", "--output", "text") == b""
+    assert text.read_bytes() == expected
+    assert sorted(os.listdir(tmp_path)) == ["output", "text"]
+
+
+def test_dictionaries_and_pieces_of_another_folder(folder: Path, tmp_path: Path, command: Command, refused) -> None:
+    expected = command("The dog sleeps.\n")
+    alone = tmp_path / "alone" / "model.pt"
+    alone.parent.mkdir()
+    shutil.move(folder / "model.pt", alone)
+    pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", folder / "sentencepiece.bpe.model")
+    assert command("The dog sleeps.\n", folder, "--path", alone, *pieces) == expected
+    # Without pieces, what is read and written are the model's symbols.
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    cut = " ".join(processor.encode("The dog sleeps.", out_type=str))
+    found = command(f"{cut}\n", folder, "--path", alone).decode()
+    assert found.replace(" ", "").replace("▁", " ").strip() == expected.decode().strip()
+    assert "dict.en.txt: missing" in refused("The dog sleeps.\n", path=alone)
+
+
+def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Command, refused) -> None:
+    expected = command("The dog sleeps.\n")
+    state = load_checkpoint(folder / "model.pt")
+    state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
+    save_checkpoint(state, folder / "model.pt")
+    assert "say --source-lang and --target-lang" in refused("a\n", path=folder / "model.pt")
+    options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
+    assert command("The dog sleeps.\n", *options) == expected
+    (folder / "train.en-de.en.idx").touch()  # from which fairseq takes the languages
+    assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
+
+
+def test_batches_of_the_training_do_not_matter(folder: Path, command: Command) -> None:
+    expected = command("The dog sleeps.\n")
+    state = load_checkpoint(folder / "model.pt")
+    state["cfg"]["dataset"] |= {"max_tokens": 2, "batch_size": 1, "required_batch_size_multiple": 8}
+    save_checkpoint(state, folder / "model.pt")
+    assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_checkpoint_with_options_of_the_older_form(folder: Path, command: Command) -> None:
+    expected = command("The dog sleeps.\n")
+
+    def older(state: dict[str, Any]) -> None:
+        cfg = state.pop("cfg")
+        model = {name: value for name, value in vars(cfg["model"]).items() if not name.startswith("_")}
+        task = {"task": "translation", "source_lang": "en", "target_lang": "de", "criterion": "cross_entropy"}
+        state["args"] = argparse.Namespace(**model | task)
+
+    spoil(folder, older)
+    assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
+
+
+def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
+    codes = tmp_path / "bpecodes"
+    codes.write_text("#version: 0.2\nl o\nlo w</w>\n")
+    for bpe in (build_bpe("subword_nmt", codes, tmp_path / "x"), build_bpe(None, None, tmp_path)):
+        assert bpe.encode("low lot") == "low lo@@ t"
+        assert bpe.decode("low lo@@ t") == "low lot"
+    assert build_bpe("none", None, tmp_path) is None
+    assert build_bpe(None, None, tmp_path / "x") is None
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"good\nb\xffd\n", "line 2 is not UTF-8: byte 2 of it is 0xff"),
+        (b"\xe2\x80\n", "line 1 is not UTF-8: byte 1 of it is 0xe2"),
+        (b"a\n" * 3 + b"\xed\xa0\x80", "line 4 is not UTF-8: byte 1 of it is 0xed"),
+        (
+            b"good\n\n" + b"x " * 5000 + b"\n",
+            f"line 3 has 5001 tokens with the end symbol, the model takes at most {MAX_POSITIONS}",
+        ),
+    ],
+)
+def test_bad_text(tmp_path: Path, refused, monkeypatch, text: bytes, message: str) -> None:
+    monkeypatch.setattr(GeneratorHubInterface, "generate", None)  # nothing is translated before everything is checked
+    file, output = tmp_path / "text", tmp_path / "output"
+    file.write_bytes(text)
+    output.write_bytes(b"old")
+    assert refused(text, "--bpe", "none") == f"standard input: {message}"
+    assert refused("", "--bpe", "none", "--input", file, "--output", output) == f"{file}: {message}"
+    assert output.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_longest_line_that_the_model_takes(command: Command, refused) -> None:
+    assert command("x " * (MAX_POSITIONS - 1), "--bpe", "none")
+    assert f"line 1 has {MAX_POSITIONS + 1} tokens" in refused("x " * MAX_POSITIONS, "--bpe", "none")
+    assert command("x " * 9, "--bpe", "none", "--max-tokens", 10)
+    message = refused("x\n" + "x " * 10, "--bpe", "none", "--max-tokens", 10)
+    assert message == "standard input: line 2 has 11 tokens with the end symbol, more than --max-tokens 10"
+
+
+def truncate(folder: Path, name: str, kept: float) -> None:
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(kept * len(data))])
+
+
+def spoil(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    state = load_checkpoint(folder / "model.pt")
+    change(state)
+    save_checkpoint(state, folder / "model.pt")
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "absent checkpoint": (lambda f: (f / "model.pt").unlink(), "model.pt: No such file or directory"),
+    "truncated checkpoint": (lambda f: truncate(f, "model.pt", 0.7), "model.pt: broken or truncated"),
+    "flipped bit": (lambda f: flip_in_a_tensor(f / "model.pt"), "model.pt: broken or truncated"),
+    "missing dictionary": (lambda f: (f / "dict.de.txt").unlink(), "dict.de.txt: missing"),
+    "truncated dictionary": (lambda f: truncate(f, "dict.en.txt", 0.5), "dict.en.txt"),
+    "half a dictionary": (
+        lambda f: (f / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(50))),
+        "model.pt: cannot be built with the dictionaries of .*: .*size mismatch",
+    ),
+    "dictionary that is not UTF-8": (lambda f: (f / "dict.en.txt").write_bytes(b"a\xff 1\n"), "dict.en.txt: not a"),
+    "dictionary without counts": (lambda f: (f / "dict.en.txt").write_text("a\n"), "dict.en.txt: not a dictionary"),
+    "truncated pieces": (lambda f: truncate(f, "sentencepiece.bpe.model", 0.4), "model: not a file of sentencepiece"),
+    "lost parameter": (
+        lambda f: spoil(f, lambda state: state["model"].pop("decoder.layer_norm.bias")),
+        "model.pt: cannot be built .*: .*Missing key",
+    ),
+    "NaN": (
+        lambda f: spoil(f, lambda state: state["model"]["decoder.layer_norm.bias"].fill_(torch.nan)),
+        "model.pt: the parameter 'decoder.layer_norm.bias' has a value that is infinite or not a number",
+    ),
+    "unknown model": (
+        lambda f: spoil(f, lambda state: setattr(state["cfg"]["model"], "_name", "nothing")),
+        "model.pt: cannot be built with the dictionaries",
+    ),
+    "other task": (
+        lambda f: spoil(f, lambda state: state["cfg"]["task"].update(_name="language_modeling")),
+        "model.pt: a model of the task language_modeling, not of translation",
+    ),
+    "no options": (lambda f: spoil(f, lambda state: state.pop("cfg")), "model.pt: a model of the task None"),
+}
+
+
+@pytest.mark.parametrize(("harm", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Path], object], message: str) -> None:
+    harm(folder)
+    output = tmp_path / "output"
+    assert re.search(message, refused("The dog sleeps.\n", "--output", output, path=folder / "model.pt"))
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bpe", "gpt2"), "--bpe gpt2: unknown; known are sentencepiece, subword_nmt and none"),
+        (("--bpe", "subword_nmt"), "--bpe subword_nmt: say its file with --bpe-model, there is no .*bpecodes"),
+        (("--bpe-model", "x"), "--bpe-model x: say with --bpe what it is of"),
+        (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: say with --bpe what it is of"),
+        (("--bpe", "sentencepiece", "--bpe-model", "absent"), "absent: No such file"),
+        (("--bpe", "sentencepiece", "--bpe-model", __file__), f"{__file__}: not a file of sentencepiece"),
+        (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__}: not a file of subword_nmt: .*line 1"),
+        (("--fp16", "--cpu"), "--fp16 needs a GPU"),
+        (("--input", "absent"), "absent: No such file"),
+        (("--output", "absent/x"), "absent/x: not a file in an existing directory"),
+        (("--output", "/dev/null"), "/dev/null: not a file"),
+        (("absent",), "absent: No such file"),
+        (("--source-lang", "xx"), "dict.xx.txt: missing"),
+    ],
+)
+def test_wrong_options(refused, options: tuple[str, ...], message: str) -> None:
+    assert re.search(message, refused("The dog sleeps.\n", *options))
+
+
+@pytest.mark.parametrize("options", [("--beam", "0"), ("--lenpen", "nan"), ("--lenpen", "400"), ("--batch-size", "x")])
+def test_options_that_the_parser_refuses(options: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["translate", "--path", "model.pt", *options])
+    assert f"argument {options[0]}: {options[1]} is not a" in capsys.readouterr().err
+
+
+def test_lines_that_fairseq_leaves_out_are_noticed(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = hub_of(untrained)
+    generate = hub.generate
+    monkeypatch.setattr(hub, "generate", lambda sources, **search: generate(sources, **search)[:-1])
+    with pytest.raises(RuntimeError, match="fairseq translated 2 of 3 lines"):
+        translate(hub, SOURCES[:3], "text", beam=1, max_len_b=3)
+
+
+def test_a_failed_write_leaves_the_old_output(tmp_path: Path, command: Command, refused, monkeypatch) -> None:
+    output = tmp_path / "output"
+    output.write_bytes(b"old")
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert "output: could not be written" in refused("The dog sleeps.\n", "--output", output)
+    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("output", b"old")]
+
+
+# --- a trained model, as a user runs it --------------------------------------------------------
+
+
+def run_command(lines: Sequence[str], *options: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "ode_transformer.cli.main", "translate", *map(str, options)],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        env=ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent), "LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+@pytest.mark.slow
+def test_a_trained_model(text: Text, learned: Callable[[str], Path]) -> None:
+    checkpoint = learned("rk2")
+    pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", text.pieces)
+    pairs = [PAIRS[number] for number in (9, 0, 6, 39, 4, 24, 17)]
+    typed = [source for source, _ in pairs]
+    out = run_command(typed, text.data, "--path", checkpoint, *pieces, "--beam", 1)
+    right = [line == target for line, (_, target) in zip(out.split("\n"), pairs, strict=False)]
+    assert out.count("\n") == len(typed)
+    assert sum(right) >= len(typed) - 1
+    for beam in (1, 5):
+        common = ("--user-dir", USER_DIR, "--cpu", "--path", checkpoint, "--beam", beam)
+        shown = succeed("interactive", text.data, *common, *pieces, stdin="".join(f"{line}\n" for line in typed))
+        expected = [fields[1] for _, fields in sorted(lines_of(shown, "D").items())]
+        out = run_command(typed, text.data, "--path", checkpoint, *pieces, "--beam", beam)
+        assert out == "".join(f"{line}\n" for line in expected)

@@ -1,0 +1,79 @@
+"""The demonstration's task, and its whole way on a small text."""
+
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ode_transformer.glue import bert_demo
+from ode_transformer.glue.bert_demo import CLASSES, divide, shuffle
+from ode_transformer.support.errors import UserError
+
+WORDS = "we you they see hear like find the a old new green small dog cat house river tree today again".split()  # noqa: SIM905
+
+
+def lines(count: int) -> list[str]:
+    generator = random.Random(0)
+    return [f"{' '.join(generator.choices(WORDS, k=7)).capitalize()} {number}." for number in range(count)]
+
+
+def test_words_change_places() -> None:
+    generator = random.Random(1)
+    for line in [*lines(50), "a b"]:
+        shuffled = shuffle(line, generator)
+        assert shuffled != line
+        assert sorted(shuffled.split()) == sorted(line.split())
+
+
+def test_no_line_is_in_the_text_and_the_task() -> None:
+    text = lines(400)
+    rest, task = divide([*text, text[0], "too short"], 60, 40)
+    assert [len(examples) for examples in task.values()] == [60, 40]
+    assert len(rest) == 301
+    kept = {" ".join(sorted(line.lower().rstrip(".").split())) for line in rest}
+    labelled = [example for examples in task.values() for example in examples]
+    assert not any(" ".join(sorted(example.texts[0].split())) in kept for example in labelled)
+    assert [example.label for example in labelled] == [*CLASSES] * 50
+    original = {line.lower().rstrip(".") for line in text}
+    assert all((example.texts[0] in original) == (example.label == "original") for example in labelled)
+    assert divide(text, 60, 40)[1] == divide(text[::-1], 60, 40)[1]
+
+
+def test_too_few_lines() -> None:
+    with pytest.raises(UserError, match="90 lines of 4 words are too few for 100 labelled ones"):
+        divide(lines(90), 60, 40)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--text", "none.txt"], "--text none.txt: missing"),
+        (["--arch", "macaron_tiny"], "--arch macaron_tiny: what can be pre-trained is macaron_bert_base"),
+    ],
+)
+def test_wrong_options(words: list[str], message: str, capsys) -> None:
+    assert bert_demo.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
+    (tmp_path / "text").write_text("\n".join(lines(600)) + "\n")
+    config = yaml.safe_load(bert_demo.CONFIG.read_text()) | {"pieces": 80, "train_lines": 60, "test_lines": 40}
+    config["finetuning"]["max-epoch"] = 1
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(config))
+    monkeypatch.setattr(bert_demo, "CONFIG", tmp_path / "demo.yaml")
+    words = ["--text", str(tmp_path / "text"), "--output", str(tmp_path / "out"), "--updates", "4"]
+    words += ["--", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
+    assert bert_demo.main(words) == 0
+    printed = capfd.readouterr().out
+    tuning = [line for line in printed.splitlines() if "--task sentence_prediction" in line]
+    trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
+    assert len(trained) == 3
+    assert all("--distributed-world-size 1 " in line for line in trained)
+    assert ["--finetune-from-model" in line for line in tuning] == [True, False]
+    assert all("--encoder-layers 1" in line and "--encoder-ode-scheme heun" in line for line in tuning)
+    assert [line.split("accuracy")[0].strip() for line in printed.splitlines()[-2:]] == ["pre-trained", "from scratch"]
+    assert bert_demo.main(words) == 0
+    assert "+ fairseq-train" not in capfd.readouterr().out

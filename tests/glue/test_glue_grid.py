@@ -1,0 +1,65 @@
+"""The grid of fine-tuning on GLUE, wrong configurations, and flags that it does not let through."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ode_transformer.glue.benchmark import CONFIG, main
+from ode_transformer.glue.grid import check_flags, grid_of, read_config
+from ode_transformer.support.errors import UserError
+
+
+def test_the_papers_grid() -> None:
+    points = grid_of(read_config(CONFIG))
+    assert len(points) == 2 * 2 * 2 * 3 * 4
+    assert points[0] == {"weight-decay": 0.0, "batch-size": 16, "lr": 5e-5, "max-epoch": 3, "seed": 200}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": None}, "train: None: input should be a valid dictionary"),
+        ({"grid": [1]}, "grid: input should be a valid dictionary"),
+        ({"more": 1}, "more: unknown key; known are grid, train"),
+        ({"grid": {"lr": [0.1]}}, "grid: batch-size is missing"),
+        ({"batch-size": 16}, "grid.batch-size: 16: input should be a valid list"),
+        ({"batch-size": []}, "grid.batch-size: list should have at least 1 item"),
+        ({"weight-decay": 0.1}, "grid.weight-decay: 0.1: input should be a valid list"),
+        ({"weight-decay": [[0.1]]}, "grid.weight-decay.0: input should be"),
+        ({"batch-size": [0]}, "grid.batch-size.0: 0 is not a whole number above 0"),
+        ({"batch-size": [True]}, "grid.batch-size.0: True is not a whole number"),
+        ({"max-epoch": [3, 2.5]}, "grid.max-epoch.1: 2.5 is not a whole number"),
+        ({"seed": [1.0]}, "grid.seed.0: 1.0 is not a whole number"),
+        ({"lr": ["5e-5"]}, "grid.lr.0: '5e-5' is text: YAML reads 5.0e-5 as a number, 5e-5 not"),
+        ({"lr": [True]}, "grid.lr.0: True is not a number above 0"),
+        ({"lr": [-0.1]}, "grid.lr.0: -0.1 is not a number above 0"),
+        ({"lr": [float("nan")]}, "grid.lr.0: nan is not a number above 0"),
+        (
+            {"train": {"adam-betas": [0.9, 0.98]}},
+            "train.adam-betas: input should be a valid boolean, or .*, or input should be a valid string",
+        ),
+    ],
+)
+def test_a_wrong_config(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    config = yaml.safe_load(CONFIG.read_text())
+    inner = not change.keys() & {"grid", "train", "more"}
+    config = config | ({"grid": config["grid"] | change} if inner else change)
+    (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(UserError, match=rf"glue\.yaml:\d+: {message}"):
+        read_config(tmp_path / "glue.yaml")
+
+
+def test_the_hint_on_numbers_is_true(tmp_path: Path) -> None:
+    assert yaml.safe_load("[5e-5, 5.0e-5]") == ["5e-5", 5e-5]
+
+
+@pytest.mark.parametrize(
+    "words", ["--batch-size 8", "--max-epoch=9", "--update-freq 2", "--max-update 5", "--seed 3", "--weight-d 0"]
+)
+def test_flags_that_the_runs_are_told_apart_by(tmp_path: Path, capsys, words: str) -> None:
+    assert main(["finetune", "--model", "none.pt", "--", *words.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{words.split()[0]} after --: --" in line
+    check_flags(["--fp16", "--lr-scheduler", "fixed", "-s", "x", "--batch-size-valid", "9"], read_config(CONFIG))

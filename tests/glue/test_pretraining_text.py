@@ -1,0 +1,89 @@
+"""Plain text to fairseq's data: documents, the held-out share, pieces, resumption, bad files."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.glue import pretraining_text
+from ode_transformer.glue.pretraining_text import divide, documents, encoder, learn_pieces
+
+
+def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("\n one \n\ntwo\nthree\n\n\n")
+    (tmp_path / "b").write_text("four\nfive\n\nsix")
+    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two", "three"], ["four", "five"], ["six"]]
+
+
+def test_without_blank_lines_a_line_is_a_document(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    assert list(documents([tmp_path / "a"])) == [["one"], ["two"]]
+    (tmp_path / "b").write_text("three\nfour\n\nfive\n")
+    divided = [["three", "four"], ["five"]]
+    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two"], *divided]
+    assert list(documents([tmp_path / "b", tmp_path / "a"])) == [*divided, ["one"], ["two"]]
+
+
+def test_whole_documents_are_held_out(tmp_path: Path) -> None:
+    texts = [f"first {number}\nsecond {number}" for number in range(400)]
+    (tmp_path / "a").write_text("\n\n".join(texts))
+    divide([tmp_path / "a"], 0.1, tmp_path)
+    parts = [(tmp_path / split).read_text().strip().split("\n\n") for split in ("train", "valid")]
+    assert sorted(parts[0] + parts[1]) == sorted(texts)
+    assert 20 < len(parts[1]) < 60
+
+
+def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("".join(f"The Old House, the old house {n}\n" for n in range(300)))
+    for cased, same in ((False, True), (True, False)):
+        learn_pieces(tmp_path / "text", 34, cased, tmp_path)
+        encode = encoder(tmp_path / "sentencepiece.bpe.model")
+        assert (encode("The Old House") == encode("the old house")) == same
+        assert "\n" not in encode("one\u2028two")
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (b"good\nb\xe4d\n", [], "a, line 2: not UTF-8"),
+        (b"one line\n", [], "no document for the valid split"),
+        (b"\n\n", [], "no document for the train split"),
+        (None, [], "a: missing"),
+    ],
+)
+def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, words: list, message: str) -> None:
+    if content is not None:
+        (tmp_path / "a").write_bytes(content)
+    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out"), *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (tmp_path / "out" / "text").exists()
+
+
+def test_too_many_pieces(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a").write_text("".join(f"word {number}\n" for number in range(500)))
+    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2
+    assert "vocabulary of 9000 pieces from" in capsys.readouterr().err
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, capsys, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretraining_text, "prepare", interrupt)
+    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "pretraining_text: interrupted; the same command goes on from here\n"
+
+
+@pytest.mark.slow
+def test_the_whole_way_and_again(tmp_path: Path, capfd) -> None:
+    (tmp_path / "a").write_text("".join(f"Word {number} of 500\n" for number in range(500)))
+    words = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-share", "0.1"]
+    assert pretraining_text.main(words) == 0
+    made = {path.name for path in (tmp_path / "out" / "data-bin").iterdir()}
+    assert {"dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx", "sentencepiece.bpe.model"} <= made
+    capfd.readouterr()
+    assert pretraining_text.main(words) == 0
+    assert capfd.readouterr().out.count("already done") == 3
+    (tmp_path / "a").write_text("".join(f"Another {number} of 400\n" for number in range(400)))
+    assert pretraining_text.main(words) == 0
+    assert "already done" not in capfd.readouterr().out

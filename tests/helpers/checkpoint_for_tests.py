@@ -1,0 +1,111 @@
+"""Checkpoints as fairseq writes them, with their dictionaries beside them, without any training."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import sentencepiece
+import torch
+from commands_for_tests import PAIRS, SMALL
+from fairseq import options, tasks
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.support.checkpoint_file import save_checkpoint
+
+MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
+
+
+def make_model(directory: Path) -> Path:
+    """Writes ``model.pt``, ``dict.en.txt``, ``dict.de.txt`` and ``sentencepiece.bpe.model``; returns the first.
+
+    Its parameters are random, yet a translation depends on the line.
+    """
+    everything = [sentence for pair in PAIRS for sentence in pair]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(everything),
+        model_prefix=str(directory / "sentencepiece.bpe"),
+        vocab_size=200,
+        minloglevel=2,
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "sentencepiece.bpe.model"))
+    dictionary = Dictionary()
+    for number in range(3, pieces.get_piece_size()):  # 0 to 2 are <unk>, <s> and </s>
+        dictionary.add_symbol(pieces.id_to_piece(number))
+    for language in ("en", "de"):
+        dictionary.save(str(directory / f"dict.{language}.txt"))
+    positions = ("--max-source-positions", MAX_POSITIONS, "--max-target-positions", MAX_POSITIONS)
+    flags = ("--task", "translation", "--arch", "ode_transformer_rk2_tiny", *SMALL, *positions)
+    return _write(directory, flags, {"source_lang": "en", "target_lang": "de"})
+
+
+def make_language_model(directory: Path, *flags: object) -> Path:
+    """Writes ``model.pt``, ``dict.txt`` and 24 sentences as the split ``valid``; returns the first."""
+    sentences = [sentence.split() for sentence, _ in PAIRS[:24]]
+    dictionary = Dictionary()
+    for word in sorted({word for words in sentences for word in words}):
+        dictionary.add_symbol(word)
+    dictionary.save(str(directory / "dict.txt"))
+    builder = MMapIndexedDatasetBuilder(str(directory / "valid.bin"))
+    for words in sentences:
+        builder.add_item(dictionary.encode_line(" ".join(words), add_if_not_exist=False))
+    builder.finalize(str(directory / "valid.idx"))
+    sizes = SMALL[SMALL.index("--decoder-embed-dim") :]
+    samples = ("--sample-break-mode", "complete", "--tokens-per-sample", 12)
+    return _write(
+        directory, ("--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", *sizes, *samples, *flags)
+    )
+
+
+def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | None = None) -> Path:
+    """``model.pt`` of random parameters; ``known`` completes the task's options."""
+    parser = options.get_training_parser()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(directory), *map(str, flags)]))
+    torch.manual_seed(1)
+    for name, value in (known or {}).items():
+        cfg.task[name] = value
+    model = tasks.setup_task(cfg.task).build_model(cfg.model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)  # with small ones the translation of every line would be the same
+    state = {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        "optimizer_history": [{"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
+    save_checkpoint(state, directory / "model.pt")
+    return directory / "model.pt"
+
+
+def flip(path: Path, bit: int) -> None:
+    """Turns one bit of a file, counted from its start."""
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def flip_in_a_tensor(path: Path) -> None:
+    """Turns the last bit of a number in the middle of the checkpoint's largest tensor."""
+    with zipfile.ZipFile(path) as archive:
+        largest = max(archive.infolist(), key=lambda entry: entry.file_size)
+        content = archive.read(largest)
+    # The archive's entries are not compressed, so that the tensor is in the file as it is in memory.
+    flip(path, 8 * (path.read_bytes().index(content) + len(content) // 2 // 4 * 4))
+
+
+def binarise(directory: Path, split: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Writes sentence pairs, already in pieces, as fairseq-preprocess does."""
+    for side, language in enumerate(("en", "de")):
+        dictionary = Dictionary.load(str(directory / f"dict.{language}.txt"))
+        prefix = directory / f"{split}.en-de.{language}"
+        builder = MMapIndexedDatasetBuilder(f"{prefix}.bin")
+        for pair in pairs:
+            builder.add_item(dictionary.encode_line(pair[side], add_if_not_exist=False))
+        builder.finalize(f"{prefix}.idx")

@@ -1,0 +1,67 @@
+"""fairseq's commands without the seconds that imports take: each is a fork of a process that has imported fairseq.
+
+This module imports nothing of the package: ``--user-dir`` has to.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import tempfile
+from importlib import metadata
+from multiprocessing import forkserver
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO
+
+import pytest
+
+IMPORTED = [
+    *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "generate", "eval_lm")),
+    *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
+    "sacrebleu",
+]
+
+
+class Forked:
+    """Popen for fairseq's commands, as ``commands.run`` uses it, by a process that has imported everything already."""
+
+    def __init__(self, words: list[str], **others: Any) -> None:
+        self.words, self.returncode = words, -1
+
+    def __enter__(self) -> Forked:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(IMPORTED)
+        with tempfile.NamedTemporaryFile() as file:
+            process = context.Process(target=carry_out, args=(self.words, file.name))
+            process.start()
+            process.join()
+            self.returncode = process.exitcode
+            self.stdout: TextIO = open(file.name, encoding="utf-8", errors="replace")  # noqa: SIM115  closed below
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stdout.close()
+
+
+def inherit() -> None:
+    """Lets a fork of this process use the same server, though that is not its own child."""
+    forkserver._forkserver.ensure_running = lambda: None
+
+
+def carry_out(words: list[str], output: str) -> None:
+    """Runs a command of this Python environment, its output going to a file."""
+    file = os.open(output, os.O_WRONLY | os.O_APPEND)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(file, stream.fileno())
+    multiprocessing.set_start_method("fork", force=True)  # Linux's own, for the processes that load data
+    sys.argv = words
+    (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
+    sys.exit(entry.load()())
+
+
+def run_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the runner start its commands without the seconds that imports take."""
+    popen = SimpleNamespace(Popen=Forked, PIPE=None, STDOUT=None)
+    monkeypatch.setattr("ode_transformer.support.commands.subprocess", popen)

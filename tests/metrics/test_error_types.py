@@ -1,0 +1,194 @@
+"""Counting by type of error on edits written by hand, and ERRANT's part by a stand-in with its signatures."""
+
+import difflib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from ode_transformer.cli.main import main
+from ode_transformer.metrics.error_types import TypedEdit, compare, count_types, find_edits, load_errant
+from ode_transformer.metrics.max_match import Counts
+
+GOLD = """S A boy ran at road .
+A 3 4|||Prep|||along|||REQUIRED|||-NONE-|||0
+A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
+A 2 3|||Um|||-NONE-|||REQUIRED|||-NONE-|||0
+
+S My hat .
+A 1 2|||Nn|||hats|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
+"""
+OUTPUT = "The boy ran along the road .\nMy hat .\n"
+
+
+def edit(text: str) -> TypedEdit:
+    """``3-4 on R:PREP``"""
+    span, correction, kind = text.split(" ")
+    start, end = map(int, span.split("-"))
+    return TypedEdit(start, end, correction, kind)
+
+
+def edits(*texts: str) -> list[TypedEdit]:
+    return [edit(text) for text in texts]
+
+
+# --- counting ----------------------------------------------------------------------------------------
+
+
+def test_correct_edits_count_for_the_type_of_the_reference():
+    system = edits("0-1 The R:DET", "3-4 along R:OTHER", "5-6 roads R:NOUN:NUM")
+    reference = edits("3-4 along R:PREP", "4-4 the M:DET", "5-6 streets R:NOUN")
+    assert compare(system, reference) == {
+        "R:DET": Counts(proposed=1),
+        "R:PREP": Counts(1, 1, 1),
+        "R:NOUN:NUM": Counts(proposed=1),
+        "M:DET": Counts(gold=1),
+        "R:NOUN": Counts(gold=1),
+    }
+
+
+def test_an_edit_that_occurs_twice_is_found_twice_at_most():
+    twice = edits("1-1 , M:PUNCT", "1-1 , M:PUNCT")
+    assert compare(twice, twice[:1]) == {"M:PUNCT": Counts(1, 2, 1)}
+    assert compare(twice[:1], twice) == {"M:PUNCT": Counts(1, 1, 2)}
+    assert compare(twice, twice) == {"M:PUNCT": Counts(2, 2, 2)}
+
+
+def test_annotators_are_chosen_by_the_score_of_all_sentences_up_to_theirs():
+    right, other, wrong = edits("0-1 a X"), edits("0-1 b X", "1-2 c Y"), edits("0-1 z Z")
+    assert count_types([right], [[other, right]]) == {"X": Counts(1, 1, 1)}
+    # A silent system has the annotator with nothing to correct.
+    assert count_types([[]], [[right, []]]) == {}
+    # F is 0 with both: the one with fewer missed edits.
+    assert count_types([wrong], [[other, right]]) == {"Z": Counts(proposed=1), "X": Counts(gold=1)}
+
+
+def test_scores_that_agree_in_four_digits_are_equal():
+    many = edits(*(f"{n}-{n + 1} a X" for n in range(20_000)))
+    half = many[:10_000] + edits(*(f"{n}-{n} b X" for n in range(10_000)))
+    few, right = edits("0-1 c X"), edits("0-1 c X", "1-2 d X")
+    # After (10000, 20000, 20000) with F = 0.5, (1, 2, 1) makes it 0.500005 and (2, 2, 20) 0.49996: one more is correct.
+    full = right + edits(*(f"{n}-{n} e X" for n in range(18)))
+    assert count_types([many, right], [[half], [few, full]]) == {"X": Counts(10_002, 20_002, 20_020)}
+    assert count_types([right], [[few, full]]) == {"X": Counts(1, 2, 1)}
+
+
+# --- the stand-in ------------------------------------------------------------------------------------
+
+
+class Annotator:
+    """What ERRANT 3.0.2's Annotator has of the same names, with types that say what happened and how long it is."""
+
+    def __init__(self) -> None:
+        self.nlp = SimpleNamespace(meta={"lang": "en", "name": "core_web_sm", "version": "3.8.0"})
+
+    def parse(self, text: str, tokenise: bool = False) -> list[str]:
+        assert not tokenise
+        return text.split()
+
+    def annotate(
+        self, orig: list[str], cor: list[str], lev: bool = False, merging: str = "rules"
+    ) -> list[SimpleNamespace]:
+        opcodes = difflib.SequenceMatcher(None, orig, cor, autojunk=False).get_opcodes()
+        kinds = {"insert": "M", "delete": "U", "replace": "R"}
+        return [
+            SimpleNamespace(
+                o_start=i, o_end=j, c_start=k, c_end=m, c_str=" ".join(cor[k:m]), type=f"{kinds[tag]}:{j - i}"
+            )
+            for tag, i, j, k, m in opcodes
+            if tag != "equal"
+        ]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str], Annotator]], None]:
+    """Puts a module in ERRANT's place, with this function ``load``."""
+
+    def put(load: Callable[[str], Annotator]) -> None:
+        module = ModuleType("errant")
+        module.__version__ = "3.0.2"
+        module.load = lambda lang, nlp=None: load(lang)
+        monkeypatch.setitem(sys.modules, "errant", module)
+
+    return put
+
+
+def score(tmp_path: Path, gold: str = GOLD, output: str = OUTPUT) -> int:
+    (tmp_path / "gold.m2").write_text(gold, encoding="utf-8")
+    (tmp_path / "output").write_text(output, encoding="utf-8")
+    files = ("--gold", str(tmp_path / "gold.m2"), "--hypotheses", str(tmp_path / "output"))
+    return main(["score", "--metric", "errant", *files])
+
+
+def test_scores_by_type(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
+    install(lambda lang: Annotator())
+    assert score(tmp_path) == 0
+    # System: 0-1 The (R:1), 3-4 along the (R:1). Reference: 3-4 along the. "ran" is marked as unclear, and stays.
+    settings = "2 lines; errant:3.0.2|spacy:en_core_web_sm-3.8.0|annotators:2|beta:0.5"
+    assert capsys.readouterr().out.splitlines() == [
+        f"P 50.00 (1 of 2 system edits correct; {settings})",
+        f"R 100.00 (1 of 1 gold edits found; {settings})",
+        f"F0.5 55.56 (1 correct, 2 system and 1 gold edits; {settings})",
+        f"F0.5 R:1 55.56 (P 50.00, R 100.00, 1 correct, 2 system and 1 gold edits; {settings})",
+    ]
+
+
+def test_types_in_the_order_of_their_frequency(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
+    install(lambda lang: Annotator())
+    gold = "S a b c d e f\nA 1 2|||x|||-NONE-|||-|||-|||0\nA 3 4|||x|||-NONE-|||-|||-|||0\nA 5 5|||x|||E|||-|||-|||0\n"
+    assert score(tmp_path, gold, "a c d X e E f\n") == 0
+    rows = [line.partition("; ")[0] for line in capsys.readouterr().out.splitlines()[3:]]
+    assert rows == [
+        "F0.5 U:1 83.33 (P 100.00, R 50.00, 1 correct, 1 system and 2 gold edits",
+        "F0.5 M:0 55.56 (P 50.00, R 100.00, 1 correct, 2 system and 1 gold edits",
+    ]
+
+
+def test_what_is_missing_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    def no_model(lang: str) -> Annotator:
+        raise OSError("[E050] Can't find model 'en_core_web_sm'.\nIt doesn't seem to be a package.")
+
+    install(no_model)
+    assert score(tmp_path) == 2
+    assert capsys.readouterr().err == (
+        "ode-transformer score: error: --metric errant: spaCy's model en_core_web_sm is not installed; "
+        "python -m spacy download en_core_web_sm\n"
+    )
+    monkeypatch.setitem(sys.modules, "errant", None)
+    assert score(tmp_path) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pip install errant==3.0.2, then python -m spacy download en_core_web_sm" in line
+
+
+def test_as_many_hypotheses_as_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
+    install(lambda lang: Annotator())
+    assert score(tmp_path, GOLD, "one line\n") == 2
+    assert "1 hypotheses, but 2 sentences in the M2 file" in capsys.readouterr().err
+
+
+def test_overlapping_edits_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
+    install(lambda lang: Annotator())
+    assert score(tmp_path, "S a b\nA 0 2|||x|||c|||-|||-|||0\nA 1 2|||x|||d|||-|||-|||0\n", "c\n") == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("P 100.00")
+    assert "gold.m2:1: edits of annotator 0 overlap: the later one is left out" in captured.err
+
+
+@pytest.mark.slow
+def test_errant_itself():
+    errant = pytest.importorskip("errant")
+    try:
+        errant.load("en")
+    except OSError:
+        pytest.skip("spaCy's model is not installed")
+    annotator, versions = load_errant()
+    assert versions.startswith(f"errant:{errant.__version__}|spacy:en_core_web_sm-")
+    # The example of ERRANT's README.
+    source, correction = "This are gramamtical sentence .", ["This", "is", "a", "grammatical", "sentence", "."]
+    found = find_edits(annotator, annotator.parse(source), correction)
+    assert found == edits("1-2 is R:VERB:SVA", "2-2 a M:DET", "2-3 grammatical R:SPELL")

@@ -1,0 +1,114 @@
+"""M2 files: what is read, what is refused and how edits are applied."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, corrected, overlap, read_m2, sentences_of
+from ode_transformer.support.errors import UserError
+
+TEXT = """S She go to school in bus yesterday .
+A 4 5|||Prep|||by||on a|||REQUIRED|||-NONE-|||0
+A 1 2|||Vt|||went|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
+
+S The the ending is fine
+A 0 1|||R:DET||||||REQUIRED|||-NONE-|||0
+A 5 5|||M:PUNCT|||.|||REQUIRED|||a remark|||0
+
+
+S Nothing here .
+"""
+
+
+def sentences(text: str | bytes) -> list[AnnotatedSentence]:
+    data = text if isinstance(text, bytes) else text.encode()
+    return list(sentences_of(data.splitlines(keepends=True), "gold.m2"))
+
+
+def edited(*edits: Edit) -> AnnotatedSentence:
+    return AnnotatedSentence(tuple("abcd"), {0: edits}, "gold.m2:1")
+
+
+def test_what_is_read(tmp_path: Path):
+    (tmp_path / "gold.m2").write_text(TEXT, encoding="utf-8")
+    first, second, third = read_m2(tmp_path / "gold.m2")
+    assert first.tokens == ("She", "go", "to", "school", "in", "bus", "yesterday", ".")
+    assert first.edits == {
+        0: (Edit(1, 2, "Vt", (("went",),)), Edit(4, 5, "Prep", (("by",), ("on", "a")))),
+        1: (),
+    }
+    assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", ((".",),)))}
+    assert (third.edits, third.place) == ({}, f"{tmp_path}/gold.m2:11")
+
+
+def test_sentences_come_as_the_lines_do():
+    lines = iter([b"S a\n", b"\n", b"S b\n", b"nonsense\n"])
+    stream = sentences_of(lines, "gold.m2")
+    assert next(stream).tokens == ("a",)
+    assert next(lines) == b"S b\n"
+
+
+def test_an_empty_sentence_and_no_line_feed_at_the_end():
+    empty, last = sentences("S\n\nS a b")
+    assert (empty.tokens, last.tokens) == ((), ("a", "b"))
+
+
+def test_a_correction_may_have_bars_in_it():
+    (sentence,) = sentences("S a b\nA 1 2|||R:PUNCT|||||||REQUIRED|||-NONE-|||0")
+    assert sentence.edits[0] == (Edit(1, 2, "R:PUNCT", (("|",),)),)
+
+
+def test_edits_are_applied():
+    first, second, third = sentences(TEXT)
+    assert " ".join(corrected(first)) == "She went to school by bus yesterday ."
+    assert corrected(first, annotator=1) == list(first.tokens)
+    assert " ".join(corrected(second)) == "the ending is fine ."
+    assert corrected(third) == list(third.tokens)
+
+
+def test_insertions_at_one_place_keep_their_order_and_precede_a_replacement():
+    text = "S a b\nA 1 2|||x|||B|||-|||-|||0\nA 1 1|||x|||2|||-|||-|||0\nA 1 1|||x|||1|||-|||-|||0"
+    assert corrected(sentences(text)[0]) == ["a", "2", "1", "B"]
+
+
+@pytest.mark.parametrize("kind", ["UNK", "Um"])
+def test_an_error_without_a_known_correction_stays(kind: str):
+    assert corrected(edited(Edit(0, 2, kind, ((),)), Edit(1, 2, "x", (("B",),)))) == ["a", "B", "c", "d"]
+
+
+def test_of_overlapping_edits_the_later_one_is_left_out():
+    overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
+    assert corrected(overlapping) == ["A", "C", "d"]
+    assert overlap(overlapping)
+    assert not overlap(overlapping, annotator=1)
+    assert not overlap(edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),))))
+    assert not overlap(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A 0 1|||x|||y|||-|||-|||0", "gold.m2:1: an edit .* without a sentence"),
+        ("S a\n\nA 0 1|||x|||y|||-|||-|||0", "gold.m2:3: an edit .* without a sentence"),
+        ("S a\nA 0 1|||x|||y|||0", "gold.m2:2: an edit has six fields"),
+        ("S a\nA 0 2|||x|||y|||-|||-|||0", "gold.m2:2: the span 0 2 lies outside the sentence of 1 tokens"),
+        ("S a b\nA 1 0|||x|||y|||-|||-|||0", "gold.m2:2: the span 1 0 lies outside"),
+        ("S a\nA -1 1|||x|||y|||-|||-|||0", "gold.m2:2: the span -1 1 lies outside"),
+        ("S a\nA 0|||x|||y|||-|||-|||0", "gold.m2:2: not whole numbers: span '0'"),
+        ("S a\nA 0 1|||x|||y|||-|||-|||first", "gold.m2:2: not whole numbers: .* annotator 'first'"),
+        ("S a\nS b", "gold.m2:2: no empty line between"),
+        ("S a\nB 0 1", "gold.m2:2: a line starts with"),
+        ("Sa", "gold.m2:1: a line starts with"),
+        (b"S a\nA 0 1|||x|||\xff|||-|||-|||0", "gold.m2:2: not UTF-8"),
+    ],
+)
+def test_what_is_refused(text: str | bytes, message: str):
+    with pytest.raises(UserError, match=message):
+        sentences(text)
+
+
+def test_a_file_without_sentences_is_refused(tmp_path: Path):
+    (tmp_path / "empty.m2").write_bytes(b"\n\n")
+    with pytest.raises(UserError, match="empty.m2: no sentence"):
+        read_m2(tmp_path / "empty.m2")

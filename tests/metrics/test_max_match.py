@@ -1,0 +1,413 @@
+"""MaxMatch against its definition, written out for short sentences, and against examples worked by hand."""
+
+import io
+import random
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.cli.main import main
+from ode_transformer.metrics.edit_lattice import EditLattice, SystemEdit
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, corrected, sentences_of
+from ode_transformer.metrics.max_match import Counts, max_match, total
+from ode_transformer.support.errors import UserError
+
+# --- examples worked by hand -------------------------------------------------------------------------
+
+# The official scorer's README has an example of the same kinds of edits: 4 correct of 5 system and 5 gold edits.
+EXAMPLE = """S A boy ran at road .
+A 3 4|||Prep|||along|||REQUIRED|||-NONE-|||0
+A 4 4|||ArtOrDet|||the||a|||REQUIRED|||-NONE-|||0
+
+S My hat .
+A 1 2|||Nn|||hats|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
+
+S Small birds eats a many seed .
+A 2 3|||SVA|||eat|||REQUIRED|||-NONE-|||0
+A 3 4|||ArtOrDet|||-NONE-|||REQUIRED|||-NONE-|||0
+A 5 6|||Nn|||seeds|||REQUIRED|||-NONE-|||0
+A 1 2|||Nn|||bird|||REQUIRED|||-NONE-|||1
+"""
+OUTPUT = ["The boy ran along a road .", "My hat .", "Small birds eat many seed ."]
+
+
+def gold(text: str) -> list[AnnotatedSentence]:
+    return list(sentences_of(text.encode().splitlines(), "gold.m2"))
+
+
+def sentence(source: str, *edits: tuple[int, int, str]) -> AnnotatedSentence:
+    return AnnotatedSentence(
+        tuple(source.split()),
+        {0: tuple(Edit(i, j, "x", tuple(tuple(c.split()) for c in text.split("|"))) for i, j, text in edits)},
+        "gold.m2:1",
+    )
+
+
+def counts(hypothesis: str, annotated: AnnotatedSentence, **options: int) -> Counts:
+    return total(max_match([hypothesis], [annotated], **options))
+
+
+def test_example_of_the_official_scorer():
+    matched = max_match(OUTPUT, gold(EXAMPLE))
+    assert [found.annotator for found in matched] == [0, 1, 0]
+    assert [str(edit) for edit in matched[0].edits] == ["0-1 The", "3-4 along", "4-4 a"]
+    assert [edit.correct for edit in matched[0].edits] == [False, True, True]
+    result = total(matched)
+    assert result == Counts(correct=4, proposed=5, gold=5)
+    assert (result.precision, result.recall, result.f_score(0.5)) == (0.8, 0.8, pytest.approx(0.8))
+
+
+def test_a_phrase_is_one_edit_where_the_annotator_has_one():
+    # Dahlmeier & Ng's motive: an aligner that cannot know the annotation finds an insertion and a substitution here.
+    source, hypothesis = "there is no a doubt , tracking system has", "there is no doubt , tracking systems have"
+    phrase = sentence(source, (3, 4, ""), (7, 9, "systems have"))
+    assert counts(hypothesis, phrase) == Counts(2, 2, 2)
+    words = sentence(source, (3, 4, ""), (7, 8, "systems"), (8, 9, "have"))
+    assert counts(hypothesis, words) == Counts(3, 3, 3)
+
+
+def test_an_edit_keeps_two_words_at_most():
+    two = sentence("a b c d", (0, 4, "x b c y"))
+    assert counts("x b c y", two) == Counts(1, 1, 1)
+    assert counts("x b c y", two, max_unchanged=1) == Counts(0, 2, 1)
+    three = sentence("a b c d e", (0, 5, "x b c d y"))
+    assert counts("x b c d y", three) == Counts(0, 2, 1)
+    # Other edits are merged, too, as far as the same limit goes.
+    assert counts("x b c y", sentence("a b c d")) == Counts(0, 1, 0)
+
+
+def test_kept_words_may_stand_at_the_ends_of_an_edit():
+    assert counts("a big cat", sentence("a cat", (0, 1, "a big"))) == Counts(1, 1, 1)
+
+
+def test_any_alternative_is_correct():
+    annotated = sentence("I goes home", (1, 2, "go|went"), (2, 3, "|away"))
+    for hypothesis, found in (("I go", 2), ("I went away", 2), ("I gone away", 1)):
+        assert counts(hypothesis, annotated).correct == found
+    assert counts("I goes home", annotated) == Counts(0, 0, 2)
+
+
+def test_case_counts():
+    assert counts("The cat", sentence("the cat", (0, 1, "the"))) == Counts(0, 1, 1)
+    assert counts("The cat", sentence("the cat", (0, 1, "The"))) == Counts(1, 1, 1)
+
+
+def test_each_gold_insertion_counts_once_and_in_order():
+    once = sentence("x y", (1, 1, "a"))
+    assert counts("x a a y", once).correct == 1
+    twice = sentence("x y", (1, 1, "a"), (1, 1, "b"))
+    assert counts("x a b y", twice) == Counts(2, 2, 2)
+    assert counts("x b a y", twice).correct == 1
+
+
+def test_a_gold_edit_that_changes_nothing_is_not_found():
+    assert counts("x y", sentence("x y", (0, 1, "x"))) == Counts(0, 0, 1)
+
+
+def test_conventions_without_edits():
+    for hypothesis, annotated, expected in (
+        ("x", sentence("x"), (1, 1, 1)),
+        ("x", sentence("x", (0, 1, "y")), (1, 0, 0)),
+        ("y", sentence("x"), (0, 1, 0)),
+        ("", sentence(""), (1, 1, 1)),
+        ("", sentence("x", (0, 1, "")), (1, 1, 1)),
+    ):
+        found = counts(hypothesis, annotated)
+        assert (found.precision, found.recall, found.f_score(0.5)) == expected
+
+
+def test_f_weighs_precision_against_recall():
+    found = Counts(correct=3, proposed=4, gold=10)
+    p, r = 3 / 4, 3 / 10
+    assert found.f_score(1) == pytest.approx(2 * p * r / (p + r))
+    assert found.f_score(0.5) == pytest.approx(1.25 * p * r / (0.25 * p + r))
+
+
+def test_the_annotator_depends_on_what_came_before():
+    # Two system edits: annotator 0 has one of them, annotator 1 both, among eight.
+    edits = {0: "A", 1: "ABCDEFGH"}
+    divided = AnnotatedSentence(
+        tuple("abcdefgh"),
+        {who: tuple(Edit(i, i + 1, "x", ((c,),)) for i, c in enumerate(found)) for who, found in edits.items()},
+    )
+    agreed = sentence("i j k l m n o p q r", *((i, i + 1, c) for i, c in enumerate("IJKLMNOPQR")))
+    hypothesis = "A B c d e f g h"
+    # Alone, (2, 2, 8) has F = 0.63 and (1, 2, 1) 0.56; after (10, 10, 10), they make it 0.91 and 0.93.
+    assert [found.annotator for found in max_match([hypothesis], [divided])] == [1]
+    matched = max_match(["I J K L M N O P Q R", hypothesis], [agreed, divided])
+    assert [found.annotator for found in matched] == [0, 0]
+    assert total(matched) == Counts(11, 12, 11)
+
+
+def test_of_equal_scores_the_one_with_more_correct_edits_counts():
+    # All of a phrase, or each of its words: F is 1 with both.
+    (both,) = gold("S a b\nA 0 2|||x|||c d|||-|||-|||0\nA 0 1|||x|||c|||-|||-|||1\nA 1 2|||x|||d|||-|||-|||1")
+    assert total(max_match(["c d"], [both])) == Counts(2, 2, 2)
+
+
+def test_equally_good_annotators_are_taken_in_the_order_of_their_numbers():
+    (both,) = gold("S a\nA 0 1|||x|||c|||-|||-|||1\nA 0 1|||x|||b|||-|||-|||0")
+    assert max_match(["d"], [both])[0].annotator == 0
+    # Both have F = 0: fewer gold edits decide.
+    (both,) = gold("S a e\nA 0 1|||x|||c|||-|||-|||0\nA 1 2|||x|||c|||-|||-|||0\nA 0 1|||x|||b|||-|||-|||1")
+    assert max_match(["d e"], [both])[0].annotator == 1
+
+
+def test_sentences_and_hypotheses_have_to_be_as_many():
+    with pytest.raises(UserError, match="2 hypotheses, but 1 sentences"):
+        max_match(["a", "b"], [sentence("a")])
+
+
+def test_a_lattice_that_is_too_large_is_one_edit_and_said(capsys: pytest.CaptureFixture[str]):
+    annotated = sentence("a b c d e", (1, 4, "x y"))
+    assert counts("a x y e", annotated, max_cells=29) == Counts(1, 1, 1)
+    assert capsys.readouterr().err == (
+        "gold.m2:1: 5 tokens, and 4 in the hypothesis, are too many to align: their difference counts as one edit\n"
+    )
+    assert counts("a b c d e", annotated, max_cells=1) == Counts(0, 0, 1)
+    assert counts("a a b c d e", annotated, max_cells=1) == Counts(0, 1, 1)
+    capsys.readouterr()
+    counts("a x y e", annotated, max_cells=30)
+    assert not capsys.readouterr().err
+
+
+def test_long_sentences_without_a_common_word_take_seconds_at_most():
+    count = 150  # every one of 22,801 vertices is there; merged edits would be 130 million
+    annotated = sentence(" ".join(f"a{i}" for i in range(count)), (3, 4, "b3"), (5, 5, "b5"))
+    began = time.monotonic()
+    assert counts(" ".join(f"b{i}" for i in range(count)), annotated) == Counts(2, 5, 2)
+    assert time.monotonic() - began < 20
+
+
+def test_what_is_told_of_a_sentence():
+    (told,) = map(str, max_match(OUTPUT[:1], gold(EXAMPLE)[:1]))
+    assert told.splitlines() == [
+        "source: A boy ran at road .",
+        "hypothesis: The boy ran along a road .",
+        "system edits: 0-1 The; 3-4 along; 4-4 a",
+        "correct edits: 3-4 along; 4-4 a",
+        "gold edits of annotator 0: 3-4 along [Prep]; 4-4 the || a [ArtOrDet]",
+        "counts: 2 correct, 3 proposed, 2 gold",
+    ]
+
+
+# --- the command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "gold.m2").write_text(EXAMPLE, encoding="utf-8")
+    (tmp_path / "output").write_text("".join(f"{line}\n" for line in OUTPUT), encoding="utf-8")
+    return tmp_path / "gold.m2", tmp_path / "output"
+
+
+def score(*arguments: object) -> int:
+    return main(["score", "--metric", "m2", *map(str, arguments)])
+
+
+def test_score_prints_precision_recall_and_f(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--gold", files[0], "--hypotheses", files[1]) == 0
+    settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
+    assert capsys.readouterr().out.splitlines() == [
+        f"P 80.00 (4 of 5 system edits correct; {settings})",
+        f"R 80.00 (4 of 5 gold edits found; {settings})",
+        f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
+    ]
+
+
+def test_score_tells_of_every_sentence(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--gold", files[0], "--hypotheses", files[1], "-v") == 0
+    first, second, third, scores = capsys.readouterr().out.split("\n\n")
+    assert first == f"1\n{max_match(OUTPUT[:1], gold(EXAMPLE)[:1])[0]}"
+    assert second.startswith("2\nsource: My hat .\n")
+    assert "gold edits of annotator 1: \n" in second
+    assert scores.startswith("P 80.00")
+    assert score("--gold", files[0], "--hypotheses", files[1], "-v", "--json") == 2
+    assert "--verbose is text: it does not go with --json" in capsys.readouterr().err
+
+
+def test_score_reads_standard_input(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for number in (0, 1):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(files[number].read_bytes())))
+        names = [*files]
+        names[number] = Path("-")
+        assert score("--gold", names[0], "--hypotheses", names[1]) == 0
+        assert capsys.readouterr().out.startswith("P 80.00")
+
+
+def test_score_says_what_is_missing(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
+    assert score("--hypotheses", files[1]) == 2
+    assert "--metric m2 needs --gold" in capsys.readouterr().err
+    files[1].write_text("one line\n", encoding="utf-8")
+    assert score("--gold", files[0], "--hypotheses", files[1]) == 2
+    assert "1 hypotheses, but 3 sentences in the M2 file" in capsys.readouterr().err
+
+
+# --- the definition, by trying everything ------------------------------------------------------------
+
+Tokens = Sequence[str]
+Walk = list[tuple[int, int]]  # vertices
+
+
+def paths(i: int, j: int) -> Iterator[Walk]:
+    """All ways from (0, 0) to (i, j) by deletions, insertions and diagonal edges."""
+    if i == j == 0:
+        yield [(0, 0)]
+    for di, dj in ((1, 0), (0, 1), (1, 1)):
+        if i >= di and j >= dj:
+            for path in paths(i - di, j - dj):
+                yield [*path, (i, j)]
+
+
+def keeps(source: Tokens, hypothesis: Tokens, a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return b == (a[0] + 1, a[1] + 1) and source[a[0]] == hypothesis[a[1]]
+
+
+def paths_within_the_lattice(source: Tokens, hypothesis: Tokens) -> list[Walk]:
+    everything = list(paths(len(source), len(hypothesis)))
+    edges = set()
+    for substitution in (1, 2):
+
+        def price(path: Walk, substitution: int = substitution) -> int:
+            return sum(
+                0 if keeps(source, hypothesis, a, b) else substitution if b == (a[0] + 1, a[1] + 1) else 1
+                for a, b in zip(path, path[1:], strict=False)
+            )
+
+        cheapest = min(map(price, everything))
+        for path in everything:
+            if price(path) == cheapest:
+                edges |= set(zip(path, path[1:], strict=False))
+    return [path for path in everything if edges >= set(zip(path, path[1:], strict=False))]
+
+
+def matchings(edits: list[tuple[int, int, tuple[str, ...]]], annotated: Tokens, first: int = 0) -> Iterator[list[bool]]:
+    """All ways to give edits different gold edits, in order."""
+    if not edits:
+        yield []
+        return
+    start, end, correction = edits[0]
+    for rest in matchings(edits[1:], annotated, first):
+        yield [False, *rest]
+    for number in range(first, len(annotated)):
+        edit = annotated[number]
+        if (edit.start, edit.end) == (start, end) and correction in edit.corrections:
+            for rest in matchings(edits[1:], annotated, number + 1):
+                yield [True, *rest]
+
+
+def by_definition(source: Tokens, hypothesis: Tokens, edits: Sequence[Edit], max_unchanged: int) -> tuple[int, int]:
+    """Correct and system edits."""
+    best = None
+    for path in paths_within_the_lattice(source, hypothesis):
+        edges = len(path) - 1
+        for cuts in product((False, True), repeat=max(edges - 1, 0)):
+            stops = [0, *(number for number, cut in enumerate(cuts, start=1) if cut), *([edges] if edges else [])]
+            found, lengths, kept_alone, valid = [], [], 0, True
+            for begin, stop in zip(stops, stops[1:], strict=False):
+                kept = sum(keeps(source, hypothesis, path[n], path[n + 1]) for n in range(begin, stop))
+                if kept == stop - begin:
+                    valid &= kept == 1
+                    kept_alone += 1
+                else:
+                    valid &= kept <= max_unchanged
+                    (i, j), (k, m) = path[begin], path[stop]
+                    found.append((i, k, tuple(hypothesis[j:m])))
+                    lengths.append(stop - begin)
+            if not valid:
+                continue
+            for matching in matchings(found, edits):
+                outside = kept_alone + sum(n for n, correct in zip(lengths, matching, strict=True) if not correct)
+                value = (-sum(matching), outside, len(found) - sum(matching))
+                best = value if best is None else min(best, value)
+    assert best is not None
+    return -best[0], -best[0] + best[2]
+
+
+def random_edits(rng: random.Random, source: Tokens) -> tuple[Edit, ...]:
+    edits, position = [], 0
+    while position <= len(source):
+        if rng.random() < 0.5:
+            end = min(len(source), position + rng.choice((0, 0, 1, 1, 2, 3)))
+            lengths = [rng.choice((0, 1, 1, 2)) for _ in range(rng.choice((1, 1, 2)))]
+            edits.append(Edit(position, end, "x", tuple(tuple(rng.choices("abc", k=n)) for n in lengths)))
+            position = end if end > position or rng.random() < 0.5 else end + 1
+        else:
+            position += 1
+    return tuple(edits)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_edits_are_those_of_the_definition(seed: int):
+    """480 sentences of tiny alphabets, where many paths, repeated insertions and several alternatives compete."""
+    rng = random.Random(seed)
+    correct = 0
+    for _ in range(60):
+        source, hypothesis = (rng.choices("abc"[: rng.choice((2, 3))], k=rng.randint(0, 5)) for _ in range(2))
+        edits, max_unchanged = random_edits(rng, source), rng.choice((0, 1, 2, 2))
+        found = EditLattice(source, hypothesis).edits(edits, max_unchanged)
+        right = sum(edit.correct for edit in found)
+        assert (right, len(found)) == by_definition(source, hypothesis, edits, max_unchanged), (source, hypothesis)
+        assert apply(source, found) == hypothesis
+        correct += right
+    assert correct > 5  # the cases are about something
+
+
+def apply(source: Tokens, edits: Sequence[SystemEdit]) -> list[str]:
+    annotated = AnnotatedSentence(
+        tuple(source), {0: tuple(Edit(edit.start, edit.end, "x", (edit.correction,)) for edit in edits)}
+    )
+    return corrected(annotated)
+
+
+def test_annotators_are_those_of_the_definition():
+    """A corpus of 250 sentences with one to three annotators, each sentence's chosen by the F of all up to it."""
+    rng = random.Random(0)
+    corpus, hypotheses = [], []
+    for _ in range(250):
+        source = tuple(rng.choices("abcd", k=rng.randint(1, 4)))
+        corpus.append(AnnotatedSentence(source, {a: random_edits(rng, source) for a in range(rng.randint(1, 3))}))
+        hypotheses.append(" ".join(rng.choices("abcd", k=rng.randint(0, 4))))
+    expected, chosen = (0, 0, 0), []
+    for annotated, hypothesis in zip(corpus, hypotheses, strict=True):
+        options = []
+        for annotator, edits in annotated.edits.items():
+            correct, proposed = by_definition(annotated.tokens, hypothesis.split(), edits, 2)
+            c, e, g = (a + b for a, b in zip(expected, (correct, proposed, len(edits)), strict=True))
+            f = 1.25 * c / (e + 0.25 * g) if e or g else 1.0
+            options.append((-f, -c, e + 0.25 * g, annotator, (c, e, g)))
+        *_, annotator, expected = min(options)
+        chosen.append(annotator)
+    matched = max_match(hypotheses, corpus)
+    assert [found.annotator for found in matched] == chosen
+    result = total(matched)
+    assert (result.correct, result.proposed, result.gold) == expected
+    assert len(set(chosen)) == 3
+
+
+# --- properties --------------------------------------------------------------------------------------
+
+
+def test_the_gold_corrections_are_perfect_and_the_source_has_no_recall():
+    rng = random.Random(1)
+    corpus, hypotheses = [], []
+    while len(corpus) < 200:
+        # No word occurs twice, so that the corrections can be told from each other.
+        tokens = tuple(f"w{number}" for number in range(rng.randint(1, 12)))
+        places = sorted(rng.sample(range(len(tokens)), k=min(len(tokens), rng.randint(1, 3))))
+        edits = tuple(
+            Edit(i, i + rng.choice((0, 1)), "x", (tuple(f"c{i}{n}" for n in range(rng.choice((1, 1, 2)))),))
+            for i in places
+        )
+        corpus.append(AnnotatedSentence(tokens, {0: edits}))
+        hypotheses.append(" ".join(corrected(corpus[-1])))
+    perfect = total(max_match(hypotheses, corpus))
+    assert perfect.correct == perfect.proposed == perfect.gold > 200
+    unchanged = total(max_match([" ".join(annotated.tokens) for annotated in corpus], corpus))
+    assert (unchanged.correct, unchanged.proposed, unchanged.recall) == (0, 0, 0)

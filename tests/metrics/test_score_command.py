@@ -1,0 +1,258 @@
+"""Scores of files and logs by the command, and the reading of what is scored."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.cli.main import main
+from ode_transformer.metrics.metric import Settings
+from ode_transformer.metrics.registry import METRICS, PAIRED
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.generate_log import Translation, read_generate_log
+from ode_transformer.support.lines import read_lines
+
+
+@pytest.mark.parametrize("metric", PAIRED.values(), ids=PAIRED)
+def test_what_cannot_be_scored(metric):
+    with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
+        metric(["a"], Settings(["a", "b"]))
+    with pytest.raises(UserError, match="nothing to score"):
+        metric([], Settings([]))
+    with pytest.raises(UserError, match="no references"):
+        metric(["a"], Settings())
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_sees_the_settings_that_it_declares_alone(metric):
+    given = Settings(["a"], tokenize="none", lowercase=True, compound_split=True)
+    own = metric.own(given)
+    for name in ("references", "tokenize", "lowercase", "compound_split"):
+        assert getattr(own, name) == getattr(given if metric.reads(name) else Settings(), name)
+
+
+# --- files -------------------------------------------------------------------------------------
+
+LOG = """some other line
+S-1\tsource one
+T-1\treference one
+H-1\t-0.5\ttok en one
+D-1\t-0.5\tbest one
+P-1\t-0.1 -0.4
+H-1\t-0.7\ttok en two
+D-1\t-0.7\tsecond one
+S-0\t
+T-0\t
+H-0\t-1.5\t
+D-0\t-1.5\t
+Generate test with beam=5: BLEU4 = 12.3
+"""
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
+    assert read_generate_log(write(tmp_path / "log", LOG)) == [
+        Translation(0, "", "", ""),
+        Translation(1, "source one", "reference one", "best one"),
+    ]
+
+
+def test_log_with_numbers_of_two_digits(tmp_path: Path):
+    text = "".join(f"D-{number}\t-1\tsentence {number}\n" for number in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8))
+    translations = read_generate_log(write(tmp_path / "log", text))
+    assert [translation.hypothesis for translation in translations] == [f"sentence {n}" for n in range(11)]
+    assert {(translation.source, translation.reference) for translation in translations} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no output of fairseq-generate"),
+        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
+        ("T-0\ta\nD-0\t-1\ta\nT-0\ta\n", "T-0 occurs twice"),
+        ("T-0\ta\n", "sentence 0 has no hypothesis"),
+        ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
+        (f"D-{'9' * 5000}\t-1\ta\n", "no output of fairseq-generate"),
+    ],
+)
+def test_broken_logs(tmp_path: Path, text: str, message: str):
+    with pytest.raises(UserError, match=message):
+        read_generate_log(write(tmp_path / "log", text))
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
+def test_lines_end_at_line_feeds_only(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    path = write(tmp_path_factory.mktemp("lines") / "text", "".join(text + "\n" for text in texts))
+    assert read_lines(path) == texts
+
+
+def test_lines_without_a_last_line_feed_or_with_carriage_returns(tmp_path: Path):
+    assert read_lines(write(tmp_path / "text", b"a\r\nb\rc\n\nd")) == ["a", "b\rc", "", "d"]
+
+
+def test_bad_utf8_is_located(tmp_path: Path):
+    with pytest.raises(UserError, match="text: line 2 is not UTF-8: byte 2 of it is 0xff"):
+        read_lines(write(tmp_path / "text", b"good\nb\xffd\n"))
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_command_on_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    hypotheses = write(tmp_path / "hyp", "K AE T\nD AA G\n")
+    references = write(tmp_path / "ref", "K AE T\nD AO G\n")
+    files = ["--hypotheses", str(hypotheses), "--references", str(references)]
+    assert main(["score", "--metric", "per", "wer", "--json", *files]) == 0
+    per, wer = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (per["metric"], per["value"], per["sentences"]) == ("PER", pytest.approx(100 / 6), 2)
+    assert (wer["metric"], wer["value"]) == ("WER", 50)
+
+
+def test_command_on_a_log_prints_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "T-0\tThe cat sat down.\nD-0\t-1\tThe cat sat down.\n")
+    assert main(["score", "--metric", "bleu", "chrf", "--tokenize", "intl", "--generate-log", str(log)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("BLEU 100.00 (")
+    assert "1 lines; nrefs:1|case:mixed|eff:no|tok:intl|smooth:exp|version:" in first
+    assert second.startswith("chrF2 100.00 (")
+
+
+def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "D-1\t-1\tB\nT-0\t<<unk>>\nD-0\t-1\tA\n")
+    files = ["--generate-log", str(log), "--references", str(write(tmp_path / "ref", "A\nB\n"))]
+    assert main(["score", "--metric", "wer", *files]) == 0
+    assert capsys.readouterr().out.startswith("WER 0.00")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--metric", "per", "--generate-log", "{log}", "--tokenize", "13a"],
+            "--tokenize goes with --metric bleu",
+        ),
+        (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
+        (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
+        (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
+        (
+            ["--metric", "per", "--hypotheses", "{log}", "--references", "{log}", "{log}"],
+            "more than one file of --references goes with --metric bleu or chrf",
+        ),
+        (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
+        (["--metric", "chrf", "wer", "--generate-log", "{log}", "--compound-split"], "goes with --metric bleu"),
+        (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "it goes with --tokenize none"),
+        (["--metric", "bleu", "--hypotheses", "-", "--references", "-"], "- is standard input, which is read once"),
+        (["--metric", "bleu", "--hypotheses", "-", "-", "--references", "{log}"], "- is standard input, which"),
+        (["--metric", "per", "--hypotheses", "{log}", "--references", "absent"], "absent: No such file"),
+    ],
+)
+def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
+    log = write(tmp_path / "log", "D-0\t-1\tA\n")
+    assert main(["score", *(argument.format(log=log) for argument in arguments)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_several_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    texts = ["a b c d\nx y z w\n", "a b c d\nq\n", "q\nx y z w\n"]
+    hypotheses, *references = (str(write(tmp_path / str(number), text)) for number, text in enumerate(texts))
+    files = ["--hypotheses", hypotheses, hypotheses, "--references", *references, "--bootstrap-samples", "10"]
+    assert main(["score", "--metric", "bleu", "chrf", *files]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert " 100.00 (" in line
+        assert "nrefs:2|" in line
+
+
+def test_a_language_is_a_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = str(write(tmp_path / "text", "a\n"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["score", "--metric", "bleu", "--detokenize", "german", "--hypotheses", text, "--references", text])
+    assert "argument --detokenize: german is not a language code, such as de" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dash", ["--hypotheses", "--references"])
+def test_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dash: str):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("K AE T\u2028\nB\n".encode())))
+    files = {"--hypotheses": str(tmp_path / "text"), "--references": str(tmp_path / "text")} | {dash: "-"}
+    write(tmp_path / "text", "K AE T\nB\n")
+    assert main(["score", "--metric", "wer", *(word for option in files.items() for word in option)]) == 0
+    assert capsys.readouterr().out.startswith("WER 0.00 (0 of 2 words wrong; 2 lines;")
+
+
+def test_the_flavour_is_in_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = write(tmp_path / "log", "T-0\ta well-known text is here\nD-0\t-1\ta well-known text is here\n")
+    options = ["--metric", "bleu", "chrf", "--tokenize", "none", "--compound-split", "--lowercase"]
+    assert main(["score", *options, "--generate-log", str(log)]) == 0
+    bleu, chrf = capsys.readouterr().out.splitlines()
+    assert "|case:lc|eff:no|tok:none|smooth:none|" in bleu
+    assert bleu.endswith("|text:tokenised|compounds:split)")
+    assert "|case:lc|" in chrf
+    assert "compounds" not in chrf
+
+
+ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
+
+
+def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *metrics: str) -> int:
+    files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
+    options = [str(word) for option in files.items() for word in option]
+    return main(["score", "--metric", *(metrics or PAIRED), *options])
+
+
+def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    text = "".join(f"a{end}b c d e\n" for end in ENDS)
+    assert score(tmp_path, text, text) == 0
+    out = capsys.readouterr().out
+    assert out.count(f"; {len(ENDS)} lines; ") == len(PAIRED) + 2  # ROUGE is three
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["BLEU", "100.00"],
+        ["chrF2", "100.00"],
+        ["PER", "0.00"],
+        ["WER", "0.00"],
+        ["ROUGE-1", "100.00"],
+        ["ROUGE-2", "100.00"],
+        ["ROUGE-L", "100.00"],
+    ]
+    log = "".join(f"T-{n}\ta{end}b\nD-{n}\t-1\ta{end}b\n" for n, end in enumerate(ENDS))
+    assert [t.hypothesis for t in read_generate_log(write(tmp_path / "log", log))] == [f"a{end}b" for end in ENDS]
+
+
+def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert score(tmp_path, "\nA B\n\n", "\nA B\nC\n") == 0
+    out = capsys.readouterr().out
+    assert "PER 33.33 (1 edits in 3 phonemes; 3 lines;" in out
+    assert "WER 33.33 (1 of 3 words wrong; 3 lines;" in out
+
+
+def test_a_line_of_five_thousand_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert score(tmp_path, "A\n" + "A " * 5000, "A\n" + "A " * 4 + "\n") == 0
+    assert "4996 edits in 5 phonemes; 2 lines" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [
+        (b"a\nb\xff\n", "a\nb\n", "hyp: line 2 is not UTF-8: byte 2 of it is 0xff"),
+        ("a\nb\n", b"\xc3\n", "ref: line 1 is not UTF-8: byte 1 of it is 0xc3"),
+        ("a\nb\n", "a\n", "hyp: 2 hypotheses, but 1 references"),
+        ("a\n\n", "a\n", "2 hypotheses, but 1 references"),
+        ("a\u2028b\n", "a\nb\n", "1 hypotheses, but 2 references"),
+        ("", "", "nothing to score"),
+    ],
+)
+def test_bad_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], hypotheses, references, message: str):
+    assert score(tmp_path, hypotheses, references) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert message in error
+    assert len(error.splitlines()) == 1

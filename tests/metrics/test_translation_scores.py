@@ -1,0 +1,159 @@
+"""The flavours of BLEU and chrF, against values worked out by hand."""
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+from commands_for_tests import PAIRS, succeed
+
+from ode_transformer.metrics.metric import Lines, Score, Settings
+from ode_transformer.metrics.translation_scores import bleu, chrf, length_ratio, split_compounds
+from ode_transformer.support.errors import UserError
+
+
+def score(measure, hypotheses: Lines, references: Lines, **more) -> Score:
+    (found,) = measure(hypotheses, Settings(references, **more))
+    return found
+
+
+def test_tokenizers_are_flavours():
+    references = ["The cat sat on the mat, didn't it? 10%-20%"]
+    hypotheses = ["the cat sat on the mat, didn't it? 10%-20%"]
+    flavours = {name: score(bleu, hypotheses, references, tokenize=name) for name in ("13a", "intl", "none")}
+    assert len({round(found.value, 3) for found in flavours.values()}) == 3
+    for name, found in flavours.items():
+        assert f"|tok:{name}|" in found.signature
+        assert "|case:mixed|" in found.signature
+        assert ("|text:tokenised" in found.signature) == (name == "none")
+    lowercase = score(bleu, hypotheses, references, lowercase=True)
+    assert lowercase.value == pytest.approx(100)
+    assert "|case:lc|" in lowercase.signature
+
+
+def test_tokenised_bleu_by_hand():
+    """As multi-bleu.perl computes it: counts over the corpus, clipped by the reference, no smoothing."""
+    hypotheses = ["the the cat sat on the mat .", "a dog ran"]
+    references = ["the cat sat on the mat in there .", "a dog ran"]
+    # Line 1: "the" is clipped to 2 of 3, "cat sat on mat ." all match: 7 of 8 words. Of its 7 pairs of words
+    # "the the" and "mat ." fail; of 6 triples the first and the last; of 5 quadruples likewise. Line 2 matches:
+    # 3 words, 2 pairs, 1 triple, no quadruple. 11 words against 9 + 3 = 12.
+    precisions = (10 / 11, 7 / 9, 5 / 7, 3 / 5)
+    expected = 100 * math.exp(1 - 12 / 11) * math.prod(precisions) ** 0.25
+    found = score(bleu, hypotheses, references, tokenize="none")
+    assert found.value == pytest.approx(expected)
+    assert found.detail == "90.9/77.8/71.4/60.0, brevity penalty 0.913"
+    assert "eff:no|tok:none|smooth:none|" in found.signature
+    assert length_ratio(hypotheses, Settings(references, tokenize="none")) == 11 / 12
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference"),
+    [
+        ("a b c d e", "a b c x d e"),  # 3 words in a row match, never 4
+        ("a b c", "a b c"),  # there are no 4 words
+    ],
+)
+def test_tokenised_bleu_without_matching_quadruples_is_zero(hypothesis: str, reference: str):
+    assert score(bleu, [hypothesis], [reference], tokenize="none").value == pytest.approx(0, abs=1e-9)
+
+
+def test_smoothing_is_left_to_text_that_is_not_tokenised():
+    assert score(bleu, ["a b c d e"], ["a b c x d e"]).value > 30
+    assert "|smooth:exp|" in score(bleu, ["a b c d e"], ["a b c x d e"]).signature
+
+
+def test_several_references_by_hand():
+    """An n-gram counts as often as the reference that has it most often; the length is that of the nearest one."""
+    hypotheses = ["the cat the cat sat down", "no"]
+    first, second = ["the cat sat down there", "no"], ["a cat and the cat sat", "well no"]
+    # Words: the 1, cat 2, sat 1, down 1, no 1 of 7; pairs: "the cat" once, "cat sat", "sat down" of 5; triples:
+    # "the cat sat", "cat sat down" of 4; quadruple: "the cat sat down" of 3. 7 words against 6 and 1.
+    expected = 100 * (6 / 7 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+    found = score(bleu, hypotheses, first, more_references=(second,), tokenize="none")
+    assert found.value == pytest.approx(expected)
+    assert found.signature.startswith("nrefs:2|")
+    assert found.value > score(bleu, hypotheses, first, tokenize="none").value
+    assert score(chrf, ["one"], ["two"], more_references=(["one"],)).value == pytest.approx(100)
+    split = score(bleu, ["x-y a b c"], ["z a b c"], more_references=(["x - y a b c"], ["x-y a b c"]), tokenize="none")
+    assert split.value == pytest.approx(100)
+    with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
+        score(bleu, ["a"], ["a"], more_references=(["a", "b"],))
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("rich-text format", "rich ##AT##-##AT## text format"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # b was used up
+        ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
+        ("1 - 2 -x y- --", "1 - 2 -x y- --"),
+        ("a--b", "a ##AT##-##AT## -b"),
+        ("---", "- ##AT##-##AT## -"),
+        ("über-\u00e4ndern \u00a0-x", "über ##AT##-##AT## \u00e4ndern \u00a0 ##AT##-##AT## x"),
+    ],
+)
+def test_compounds_are_split_as_the_regular_expression_does(line: str, split: str):
+    assert split_compounds(line) == split
+
+
+def test_compound_splitting_gives_credit_for_parts():
+    hypotheses, references = ["a rich-text format is used here"], ["a rich-content format is used here"]
+    assert score(bleu, hypotheses, references, tokenize="none").value == pytest.approx(
+        100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+    )
+    found = score(bleu, hypotheses, references, tokenize="none", compound_split=True)
+    # a rich ##AT##-##AT## X format is used here: 7 of 8 words, 5 of 7 pairs, 3 of 6 triples, 1 of 5 quadruples
+    assert found.value == pytest.approx(100 * (7 / 8 * 5 / 7 * 3 / 6 * 1 / 5) ** 0.25)
+    assert found.signature.endswith("|text:tokenised|compounds:split")
+    assert score(bleu, ["x-y z a b"], ["x-y z a b"], tokenize="none", compound_split=True).value == pytest.approx(100)
+
+
+def test_detokenised_hypotheses_against_text():
+    hypotheses = ["Sie sagte : &quot; Das ist ein Test @-@ Fall , glaube ich . &quot;"]
+    references = ['Sie sagte: "Das ist ein Test-Fall, glaube ich."']
+    found = score(bleu, hypotheses, references, detokenize="de")
+    assert found.value == pytest.approx(100)
+    assert "|tok:13a|" in found.signature
+    assert "|hypotheses:detokenised-de|sacremoses:" in found.signature
+    assert score(bleu, hypotheses, references).value < 80
+    assert score(chrf, hypotheses, references, detokenize="de").value == pytest.approx(100)
+
+
+def test_detokenising_keeps_case():
+    assert score(bleu, ["the Cat sat down ."], ["The cat sat down."], detokenize="en").value < 50
+
+
+def test_what_excludes_each_other():
+    with pytest.raises(UserError, match="--compound-split .* goes with --tokenize none"):
+        Settings(["a"], compound_split=True)
+    with pytest.raises(UserError, match="--detokenize .* does not go with --tokenize none"):
+        Settings(["a"], tokenize="none", detokenize="de")
+
+
+def test_chrf():
+    assert score(chrf, ["The cat"], ["The cat"]).value == pytest.approx(100)
+    assert score(chrf, ["the cat"], ["The cat"]).value < score(chrf, ["the cat"], ["The cat"], lowercase=True).value
+    assert "nc:6|nw:0" in score(chrf, ["a"], ["a"]).signature
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [False, True])
+def test_tokenised_bleu_is_that_of_fairseq(tmp_path: Path, split: bool):
+    """fairseq-score counts for itself, in C++."""
+    chance = random.Random(3)
+    references = [f"{target[:-1]} , gut-und-gern ." for _, target in PAIRS]
+    words = [word for line in references for word in line.split()]
+    hypotheses = [
+        " ".join(
+            word if chance.random() > 0.3 else chance.choice(words) for word in line.split() if chance.random() > 0.1
+        )
+        for line in references
+    ]
+    for name, lines in (("hypotheses", hypotheses), ("references", references)):
+        written = map(split_compounds, lines) if split else lines
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in written))
+    printed = succeed("score", "--sys", tmp_path / "hypotheses", "--ref", tmp_path / "references")
+    found = score(bleu, hypotheses, references, tokenize="none", compound_split=split)
+    assert f"BLEU4 = {found.value:.2f}, {found.detail.split(',')[0]} (BP=" in printed
+    assert 5 < found.value < 95

@@ -1,0 +1,163 @@
+"""Gradient norms and stage weights that a training logs are those of its batches."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+from models_for_tests import PAD, SMALL, batch, small_model, teacher_forced
+from torch import Tensor
+
+from ode_transformer.analysis.curves import training_log
+from ode_transformer.analysis.depth.coefficients import stage_weights
+from ode_transformer.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.models import depth_log
+from ode_transformer.models.bare import bare_model
+
+KINDS: dict[str, dict[str, Any]] = {
+    "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
+    "rk2 gate, dlcl": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "shared gate": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "ode_share_coefficients": True},
+    "scalars of each part": {
+        **{"encoder_ode_scheme": "rk4", "decoder_ode_scheme": "rk2", "ode_coefficients": "scalar"},
+        **{"ode_function_scope": "san/ffn", "ode_steps": 2},
+    },
+    "dlstm": {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"},
+    "recomputed": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "checkpoint_activations": True},
+    "reformer": {"arch": "reformer", "decoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "reformer by parts": {"arch": "reformer", "decoder_ode_scheme": "rk2", "ode_coefficients": "gate", "cells": 40},
+}
+TASK = Namespace(target_dictionary=Namespace(pad=lambda: PAD))
+
+
+def sample(lengths: list[int], seed: int = 0) -> dict[str, Any]:
+    target = batch(lengths, seed + 1)
+    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": None, "prev_output_tokens": teacher_forced(target)}
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+
+
+def logged(model: Any, samples: list[dict[str, Any]], update: int = 0, scale: float = 1.0, **more: Any) -> dict:
+    """What one update logs, as fairseq's trainer calls a model; ``scale`` is that of half precision's losses."""
+    criterion = more.get("criterion", CrossEntropyCriterion(TASK, sentence_avg=False))
+    with metrics.aggregate(new_root=True) as found:
+        for one in samples:
+            model.train()
+            model.set_num_updates(update)
+            loss, *_ = criterion(model, one)
+            (scale * loss).backward()
+    return found.get_smoothed_values()
+
+
+def kind(name: str, **options: Any) -> Any:
+    options = KINDS[name] | options
+    cells = options.pop("cells", 0)
+    return small_model(**options, **({"max_joint_cells": cells} if "arch" in options else {}))
+
+
+def norms_of(values: dict[str, float], stack: str) -> list[float]:
+    found = {key: value for key, value in values.items() if key.startswith(f"depth/{stack}/") and "norm" in key}
+    return [found[f"depth/{stack}/{number}/gradient_norm"] for number in range(1, len(found) + 1)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+@pytest.mark.parametrize("name", KINDS)
+def test_gradient_norms_are_those_of_the_batch(name: str, scale: float) -> None:
+    one = sample([6, 3])
+    values = logged(kind(name, log_depth_interval=1), [one], scale=scale)
+    expected = gradient_norms(kind(name), [one], PAD)
+    for stack in ("encoder", "decoder"):
+        assert norms_of(values, stack) == pytest.approx(expected[stack], rel=1e-6)
+    assert len(expected["decoder"]) == 2
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_weights_are_those_of_the_batch(name: str) -> None:
+    one = sample([6, 3])
+    values = logged(kind(name, log_depth_interval=1), [one])
+    model, found = kind(name, **({"cells": 0} if "reformer" in name else {})), {}
+    for row in stage_weights(model, [one["net_input"]], PAD):
+        stack, _, number, *part = row.block.split()
+        place = "/".join((stack, number, *part))
+        found |= {f"depth/{place}/weight_{stage}": mean for stage, mean in enumerate(row.mean, 1)}
+    if not model.encoder.choice.learned and not model.decoder.choice.learned:
+        found = {}
+    else:
+        assert found
+    assert {key: v for key, v in values.items() if "weight" in key} == pytest.approx(found, rel=1e-6)
+
+
+def test_batches_of_one_update_are_averaged() -> None:
+    first, second = sample([6, 3]), sample([4, 4], seed=7)
+    apart = [logged(kind("rk2 gate, dlcl", log_depth_interval=1), [one]) for one in (first, second)]
+    together = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [first, second])
+    assert together == pytest.approx({key: (apart[0][key] + apart[1][key]) / 2 for key in apart[0]})
+    assert len(together) == 4 + 2 * 2
+
+
+def test_label_smoothing_leaves_the_loss_per_token() -> None:
+    one = sample([6, 3])
+    smoothed = LabelSmoothedCrossEntropyCriterion(TASK, sentence_avg=False, label_smoothing=0.1)
+    found = logged(kind("euler", log_depth_interval=1), [one], criterion=smoothed)
+    model, seen = kind("euler"), []
+    model.encoder.watch = lambda index, given, made: seen.append(given[0])
+    loss, *_ = smoothed(model, one)
+    gradients = torch.autograd.grad(loss / one["ntokens"], seen)
+    assert norms_of(found, "encoder") == pytest.approx([float(g.norm()) for g in gradients])
+
+
+def test_language_models_log_their_one_stack() -> None:
+    torch.manual_seed(0)
+    sizes = {key: value for key, value in SMALL.items() if not key.startswith("encoder")}
+    args = Namespace(
+        arch="ode_transformer_lm_rk2", task="language_modeling", tokens_per_sample=16, log_depth_interval=1, **sizes
+    )
+    model = bare_model(args, 30, None).double()
+    one = sample([6, 3])
+    one["net_input"] = {"src_tokens": one["net_input"]["prev_output_tokens"]}
+    values = logged(model, [one])
+    seen: list[Tensor] = []
+    model.decoder.watch = lambda index, given, made: seen.append(given[0])
+    model.decoder.depth_log = None
+    loss, *_ = CrossEntropyCriterion(TASK, sentence_avg=False)(model, one)
+    expected = [float(g.norm()) for g in torch.autograd.grad(loss / one["ntokens"], seen)]
+    assert norms_of(values, "decoder") == pytest.approx(expected)
+    assert values["depth/decoder/1/weight_1"] == values["depth/decoder/2/weight_2"] == pytest.approx(0.5)
+
+
+def test_every_nth_update_alone() -> None:
+    model, one = kind("rk2 gate, dlcl", log_depth_interval=3), [sample([6, 3])]
+    assert [bool(logged(model, one, update)) for update in range(7)] == [False, False, True] * 2 + [False]
+    # A validation after an update that was to be followed, but had no backward pass.
+    model.set_num_updates(2)
+    model.eval()
+    with metrics.aggregate(new_root=True) as found:
+        CrossEntropyCriterion(TASK, sentence_avg=False)(model, one[0])
+    assert found.get_smoothed_values() == {}
+
+
+@pytest.mark.parametrize("scale", [0.0, math.inf])
+def test_what_is_no_number_is_not_logged(scale: float) -> None:
+    """A batch that only keeps processes in step counts 0 times; a loss scale that is too large gives no gradients."""
+    values = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [sample([6, 3])], scale=scale)
+    assert norms_of(values, "encoder") == []
+
+
+def test_nothing_by_default() -> None:
+    model = kind("rk2 gate, dlcl")
+    assert model.encoder.depth_log is model.decoder.depth_log is None
+    assert logged(model, [sample([6, 3])]) == {}
+
+
+def test_an_adaptive_softmax_is_refused() -> None:
+    with pytest.raises(ValueError, match="--log-depth-interval does not go with --adaptive-softmax-cutoff"):
+        small_model(log_depth_interval=1, adaptive_softmax_cutoff="10,20")
+
+
+def test_logs_are_read_by_the_names_that_are_written() -> None:
+    assert training_log.DEPTH == depth_log.PREFIX

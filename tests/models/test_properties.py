@@ -1,0 +1,394 @@
+"""Properties that every combination of parts must have, on a pairwise cover of them."""
+
+from argparse import Namespace
+from functools import partial
+
+import pytest
+import torch
+from cover_for_tests import pairwise
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+
+from ode_transformer.models.joint_layers import JOINT_DROPOUTS
+from ode_transformer.models.ode_transformer import ODETransformerModel, complete
+from ode_transformer.models.reformer import ReformerModel
+from ode_transformer.models.reformer_stacks import JOINT_INPUTS
+from ode_transformer.nn import (
+    COMBINATIONS,
+    FIRST_CELLS,
+    FUNCTIONS,
+    HIDDEN,
+    HISTORIES,
+    MERGES,
+    REDUCTIONS,
+    SCOPES,
+    SHARES,
+    STAGE_PARAMETERS,
+    WordDropout,
+)
+from ode_transformer.nn.dropout import Dropout
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
+
+AXES = {
+    "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
+    "decoder_ode_scheme": ["euler", "rk2", "kutta3"],
+    "ode_coefficients": list(COEFFICIENTS),
+    "ode_share_coefficients": [False, True],
+    "ode_function": FUNCTIONS,
+    "ode_function_scope": SCOPES,
+    "ode_steps": [1, 2],
+    "ode_stage_parameters": STAGE_PARAMETERS,
+    "encoder_layer_history": HISTORIES,
+    "decoder_layer_history": HISTORIES,
+    "max_relative_positions": [0, 3],
+    "relative_values": [False, True],
+    "post_norm": [False, True],
+    "layer_splitting": list(SPLITTINGS),
+}
+# With these a depth-wise LSTM goes together: in both stacks, or beside residual layers.
+LSTM_AXES = {
+    "encoder_ode_scheme": ["dlstm", "euler", "rk2"],
+    "decoder_ode_scheme": ["dlstm", "euler"],
+    "ode_coefficients": ["tableau", "gate"],
+    "encoder_layer_history": HISTORIES,
+    "decoder_layer_history": HISTORIES,
+    "encoder_normalize_before": [False, True],
+    "decoder_normalize_before": [False, True],
+    "max_relative_positions": [0, 3],
+    "relative_values": [False, True],
+    "dlstm_hidden": HIDDEN,
+    "dlstm_merge": MERGES,
+    "dlstm_share": SHARES,
+    "dlstm_first_cell": FIRST_CELLS,
+}
+
+
+# Recurrences over depth: all of them in the decoder, where every evaluation has a cache, beside some in the encoder.
+RECURRENCE_AXES = {
+    "encoder_ode_scheme": ["euler", "multistep", "polynet"],
+    "decoder_ode_scheme": ["euler", *RECURRENCES],
+    "ode_function_scope": SCOPES,
+    "ode_stage_parameters": STAGE_PARAMETERS,
+    "encoder_layer_history": HISTORIES,
+    "decoder_layer_history": HISTORIES,
+    "max_relative_positions": [0, 3],
+    "layer_splitting": list(SPLITTINGS),
+}
+
+JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_splitting"} | {
+    "encoder_layers": [0, 2],
+    "joint_input": JOINT_INPUTS,
+    "joint_combination": COMBINATIONS,
+    "joint_reduction": REDUCTIONS,
+    "joint_dropout": JOINT_DROPOUTS,
+    "max_joint_cells": [0, 30],  # of the examples' pairs the largest has 30 cells
+}
+
+
+def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
+    args = Namespace(**parts)
+    complete(args)
+    try:
+        model.check(args)
+    except ValueError:
+        return False
+    return True
+
+
+PARTS = [
+    parts
+    for axes in (AXES, LSTM_AXES, RECURRENCE_AXES)
+    for parts in pairwise(axes, partial(allowed, ODETransformerModel))
+]
+PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel))]
+PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
+PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in RECURRENCES]
+every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
+
+LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]
+
+
+def run(model, source, previous):
+    with torch.no_grad():
+        return model(source, None, previous)[0]
+
+
+@pytest.fixture
+def example():
+    return batch(LENGTHS), teacher_forced(batch(TARGETS, seed=1))
+
+
+@every_choice
+def test_padding_does_not_matter(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    out = run(model, source, previous)
+    for row, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
+        alone = run(model, source[row : row + 1, :length], previous[row : row + 1, :target])
+        torch.testing.assert_close(out[row, :target], alone[0])
+
+
+@every_choice
+def test_left_padded_source_gives_the_same(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    left = torch.full_like(source, PAD)
+    for row, length in enumerate(LENGTHS):
+        left[row, -length:] = source[row, :length]
+    kept = previous.ne(PAD)
+    torch.testing.assert_close(run(model, left, previous)[kept], run(model, source, previous)[kept])
+
+
+@every_choice
+def test_left_padded_target_gives_the_same(parts) -> None:
+    """fairseq's --left-pad-target: the causal mask alone would let real positions see the padding before them."""
+    model = small_model(**parts)
+    source, previous = batch([4, 4]), teacher_forced(batch([4, 4], seed=2))
+    left = torch.cat([torch.full((2, 2), PAD), previous], dim=1)
+    torch.testing.assert_close(run(model, source, left)[:, 2:], run(model, source, previous))
+
+
+@every_choice
+def test_order_of_the_batch_does_not_matter(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    order = torch.tensor([2, 0, 1])
+    torch.testing.assert_close(run(model, source[order], previous[order]), run(model, source, previous)[order])
+
+
+@every_choice
+def test_no_position_sees_a_later_target_but_all_see_the_source(parts, example) -> None:
+    model, (source, previous) = small_model(**parts), example
+    out = run(model, source, previous)
+    changed = previous.clone()
+    changed[:, 3:] = torch.where(changed[:, 3:] == PAD, PAD, 9)
+    later = run(model, source, changed)
+    assert torch.equal(out[:, :3], later[:, :3])
+    assert not torch.allclose(out[1, 3], later[1, 3])
+    other_source = source.clone()
+    other_source[:, 0] = 28
+    assert not torch.isclose(run(model, other_source, previous)[:, 0], out[:, 0]).all(-1).any()
+
+
+@every_choice
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, example) -> None:
+    """At each step beam search replaces the rows by others; every stage's cache has to follow."""
+    model, (source, _) = small_model(**parts), example
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        tokens = torch.full((3, 1), EOS)
+        incremental_state: dict = {}
+        for _ in range(6):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            full = model.decoder(tokens, encoder_out=encoder_out)[0]
+            assert logits.shape == (3, 1, 30)
+            torch.testing.assert_close(logits[:, 0], full[:, -1])
+            rows = torch.randint(0, 3, (3,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            new = torch.randint(4, 30, (3, 1), generator=generator)
+            tokens = torch.cat([tokens[rows], new], dim=1)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    parts=st.sampled_from(PARTS),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: list[int], data) -> None:
+    """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
+    model, source = small_model(**parts), batch(lengths)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        tokens = torch.full((len(lengths), 1), EOS)
+        incremental_state: dict = {}
+        for _ in range(4):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            torch.testing.assert_close(logits[:, -1], model.decoder(tokens, encoder_out=encoder_out)[0][:, -1])
+            rows = data.draw(st.lists(st.integers(0, tokens.size(0) - 1), min_size=1, max_size=5))
+            new = data.draw(st.lists(st.integers(4, 29), min_size=len(rows), max_size=len(rows)))
+            order = torch.tensor(rows)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, order)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            tokens = torch.cat([tokens[order], torch.tensor(new)[:, None]], dim=1)
+
+
+def test_stages_have_caches_of_their_own(example) -> None:
+    model, (source, previous) = small_model(decoder_ode_scheme="rk4"), example
+    state: dict = {}
+    model.decoder(previous[:, :1], encoder_out=model.encoder(source, None), incremental_state=state)
+    (caches,) = (value for key, value in state.items() if key.endswith("caches"))
+    own = {f"{layer}.self_attn.{stage}" for layer in range(2) for stage in range(4)}
+    assert set(caches) == own | {"0.encoder_attn.0", "1.encoder_attn.0"}
+
+
+@every_choice
+def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, example) -> None:
+    source, previous = example
+    gradients = []
+    for recompute in (False, True):
+        model = small_model(checkpoint_activations=recompute, dropout=0.3, **parts).train()
+        torch.manual_seed(7)
+        model(source, None, previous)[0][previous.ne(PAD)].square().mean().backward()
+        missing = [name for name, p in model.named_parameters() if p.grad is None]
+        assert missing == []
+        gradients.append([p.grad for p in model.parameters()])
+    for plain, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(recomputed, plain)
+
+
+def test_recomputing_evaluates_each_layer_again_in_the_backward_pass(example) -> None:
+    source, previous = example
+    for recompute in (False, True):
+        model = small_model(encoder_ode_scheme="rk2", checkpoint_activations=recompute).train()
+        calls: list[str] = []
+        for name in ("encoder", "decoder"):
+            layer = getattr(model, name).layers[0]["ffn"]
+            layer.register_forward_hook(lambda *_, name=name, calls=calls: calls.append(name))
+        model(source, None, previous)[0].sum().backward()
+        factor = 2 if recompute else 1
+        assert (calls.count("encoder"), calls.count("decoder")) == (2 * factor, factor)
+
+
+def test_each_dropout_reaches_its_place() -> None:
+    model = small_model(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3, word_dropout_prob=0.4)
+    found = {
+        name: module.probability for name, module in model.named_modules() if isinstance(module, (Dropout, WordDropout))
+    }
+    expected = {"encoder.word_dropout": 0.4, "decoder.word_dropout": 0.4}
+    for stack, sublayers in (("encoder", ("self_attn", "ffn")), ("decoder", ("self_attn", "encoder_attn", "ffn"))):
+        for layer in range(2):
+            for sublayer in sublayers:
+                place = f"{stack}.layers.{layer}.{sublayer}"
+                expected[f"{place}.dropout"] = 0.1
+                expected[f"{place}.function.dropout"] = 0.3 if sublayer == "ffn" else 0.2
+    assert found == expected
+    assert model.encoder.dropout_module.p == model.decoder.dropout_module.p == 0.1
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_acts_in_training_and_where_it_is_retained(kind: str, example) -> None:
+    model, (source, previous) = small_model(**{kind: 0.5}), example
+    assert torch.equal(run(model, source, previous), run(model, source, previous))
+    assert not torch.equal(run(model.train(), source, previous), run(model, source, previous))
+    model.eval()
+    model.make_generation_fast_(retain_dropout=True)
+    assert not torch.equal(run(model, source, previous), run(model, source, previous))
+
+
+def test_dropout_acts_on_the_embedded_target(example) -> None:
+    model, (source, previous) = small_model(), example
+    model.decoder.dropout_module.p = 0.5
+    encoder_out = model.encoder(source, None)
+    model.train()
+    first, second = (model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_a_model_loads_its_own_state(example) -> None:
+    model, (source, previous) = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate"), example
+    other = small_model(seed=1, encoder_ode_scheme="rk2", ode_coefficients="gate")
+    other.load_state_dict(model.state_dict(), strict=True)
+    torch.testing.assert_close(run(other, source, previous), run(model, source, previous))
+
+
+def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> None:
+    """Arithmetic with a checkpoint's tensors, as for a mean, leaves it readable."""
+    model, other = small_model(encoder_ode_scheme="rk4"), small_model(encoder_ode_scheme="rk2")
+    state = model.state_dict()
+    with pytest.raises(ValueError, match="encoder: trained with scheme rk4; this model has scheme heun: decode with"):
+        other.load_state_dict(state)
+    part = {name.removeprefix("encoder."): tensor for name, tensor in state.items() if name.startswith("encoder.")}
+    with pytest.raises(ValueError, match="encoder: trained with scheme rk4"):
+        other.encoder.load_state_dict(part)
+    key = "encoder.trained_version._extra_state"
+    summed = sum(state[key] for _ in range(5)) // 5
+    model.load_state_dict(state | {key: summed})
+    model.load_state_dict(state | {key: state[key].float()})
+    model.load_state_dict({name: tensor for name, tensor in state.items() if name != key})
+    for broken in (summed + 1000, summed[:3]):
+        with pytest.raises(ValueError, match="encoder: the checkpoint does not say what it was trained for"):
+            model.load_state_dict(state | {key: broken})
+
+
+def test_parameters_belong_to_options_that_do_not_show_in_them() -> None:
+    schemes = {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"}
+    for options, name, values in (
+        (schemes, "dlstm_first_cell", ("zero", "embedding")),
+        ({"arch": "reformer"}, "joint_input", ("released", "paper")),
+    ):
+        trained, other = (small_model(**options, **{name: value}) for value in values)
+        with pytest.raises(ValueError, match=f"trained with .*{values[0]}.* {values[1]}"):
+            other.load_state_dict(trained.state_dict())
+        trained.load_state_dict(trained.state_dict())
+
+
+@pytest.mark.parametrize("acting", ["diffusion", "convection"])
+def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = "convection" if acting == "diffusion" else "diffusion"
+    entry = Splitting("halved", 2, ((acting, 0.5), (other, 1.0), (acting, 0.5)), "test")
+    monkeypatch.setitem(SPLITTINGS, "halved", entry)
+    model, (source, previous) = small_model(layer_splitting="halved", ode_function_scope="san"), example
+    assert len(model.decoder.layers[0]) == (5 if acting == "diffusion" else 4)
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        full = model.decoder(previous, encoder_out=encoder_out)[0]
+        state: dict = {}
+        steps = [
+            model.decoder(previous[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            for step in range(previous.size(1))
+        ]
+    kept = previous.ne(PAD)
+    torch.testing.assert_close(torch.cat(steps, dim=1)[kept], full[kept])
+
+
+def test_the_last_stage_reports_its_attention(example) -> None:
+    """With γ = b of midpoint, (0, 1), the last stage alone moves the layer."""
+    model, (source, previous) = small_model(decoder_ode_scheme="midpoint"), example
+    seen = []
+    attention = model.decoder.layers[1]["encoder_attn"].function
+    attention.register_forward_hook(lambda _, inputs, kwargs, out: seen.append(kwargs["weights"][-1]), with_kwargs=True)
+    with torch.no_grad():
+        extra = model(source, None, previous)[1]
+    assert len(seen) == 2
+    assert not torch.allclose(seen[0], seen[1])
+    torch.testing.assert_close(extra["attn"][0], seen[1].mean(dim=1))
+
+
+def test_attention_is_reported_and_equals_the_fast_path(example) -> None:
+    model, (source, previous) = small_model(decoder_ode_scheme="rk2"), example
+    with torch.no_grad():
+        out, extra = model(source, None, previous)
+    attention = extra["attn"][0]
+    assert attention.shape == (3, 7, 6)
+    torch.testing.assert_close(attention.sum(-1), torch.ones(3, 7, dtype=torch.float64))
+    assert (attention[source.eq(PAD)[:, None, :].expand_as(attention)] == 0).all()
+    model.train()
+    fast, extra = model(source, None, previous)
+    assert extra["attn"] == [None]
+    torch.testing.assert_close(fast, out)
+    assert model(source, None, previous, alignment_layer=0, alignment_heads=1)[1]["attn"][0].shape == (
+        3,
+        7,
+        6,
+    )
+
+
+def test_word_dropout_acts_on_source_and_target_in_training_only(example) -> None:
+    model, (source, previous) = small_model(word_dropout_prob=0.5), example
+    torch.testing.assert_close(run(model, source, previous), run(small_model(), source, previous))
+    model.train()
+    torch.manual_seed(0)
+    encoded = [model.encoder(source, None)["encoder_out"][0] for _ in range(2)]
+    assert not torch.allclose(*encoded)
+    encoder_out = model.encoder(source, None)
+    decoded = [model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2)]
+    assert not torch.allclose(*decoded)
+
+
+def test_hidden_states_are_returned_on_request(example) -> None:
+    model, (source, previous) = small_model(encoder_ode_scheme="rk2"), example
+    out = model.encoder(source, None, return_all_hiddens=True)
+    assert [tuple(x.shape) for x in out["encoder_states"]] == [(6, 3, 16)] * 3
+    assert model.encoder(source, None)["encoder_states"] == []
+    assert [tuple(x.shape) for x in model(source, None, previous)[1]["inner_states"]] == [(7, 3, 16)] * 3

@@ -1,0 +1,237 @@
+"""What is particular to joint layers; what all stacks have in common is tested in test_properties.py."""
+
+import pytest
+import torch
+from measuring import memory_of
+from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from torch import Tensor
+
+from ode_transformer.models.joint_layers import NOISE_AXES
+from ode_transformer.nn.dropout import Dropout
+
+LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 cells
+DIM = 16
+
+
+def example() -> tuple[Tensor, Tensor]:
+    return batch(LENGTHS), teacher_forced(batch(TARGETS, seed=1))
+
+
+def reformer(**options: object):
+    return small_model(arch="reformer", **options)
+
+
+def positions(model, tokens: Tensor) -> Tensor:
+    return model.encoder.embed_positions(tokens)
+
+
+@pytest.mark.parametrize("layers", [0, 2])
+@pytest.mark.parametrize("how", ["paper", "released"])
+def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, (source, previous) = reformer(joint_input=how, encoder_layers=layers), example()
+    seen: list[Tensor] = []
+    through = model.decoder.through_depth
+    monkeypatch.setattr(model.decoder, "through_depth", lambda y0, *more: (seen.append(y0), through(y0, *more))[1])
+    with torch.no_grad():
+        model(source, None, previous)
+        e_source, e_target = model.encoder.embed_tokens(source), model.decoder.embed_tokens(previous)
+        p_source, p_target = positions(model, source), positions(model, previous)
+        if layers:
+            y0, _ = model.encoder.forward_embedding(source)
+            scale = 4 if how == "paper" else 1
+            torch.testing.assert_close(y0, 4 * e_source + scale * p_source)
+            e_source = model.encoder.layer_norm(_through_prenet(model, source))  # embed_s is replaced
+        if how == "paper":
+            x = 4 * (e_source[:, :, None] + e_target[:, None] + p_source[:, :, None] + p_target[:, None])
+        elif layers:
+            x = e_source[:, :, None] + (4 * e_target + p_target)[:, None]
+        else:
+            x = (4 * e_source + p_source)[:, :, None] + (4 * e_target + p_target)[:, None]
+    real = source.ne(PAD)[:, :, None] & previous.ne(PAD)[:, None]
+    torch.testing.assert_close(seen[0][real], x[real])
+
+
+@pytest.mark.parametrize("how", ["paper", "released"])
+def test_there_may_be_no_positions(how: str) -> None:
+    options = {"no_token_positional_embeddings": True, "max_relative_positions": 0}
+    model, (source, previous) = reformer(joint_input=how, **options), example()
+    order = torch.tensor([[1, 0, 2, 3, 4, 5]])  # of a source, which then is a set
+    with torch.no_grad():
+        got, expected = (model(tokens, None, previous[:1])[0] for tokens in (source[:1].gather(1, order), source[:1]))
+    torch.testing.assert_close(got, expected)
+
+
+def _through_prenet(model, source: Tensor) -> Tensor:
+    """What the PreNet's last layer makes, before it is normalised."""
+    return model.encoder(source, None, return_all_hiddens=True)["encoder_states"][-1].transpose(0, 1)
+
+
+def gradients(model, source: Tensor, previous: Tensor) -> tuple[Tensor, list[Tensor]]:
+    logits = model.train()(source, None, previous)[0]
+    logits[previous.ne(PAD)].square().mean().backward()
+    return logits[previous.ne(PAD)].detach(), [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("cells", [30, 45, 84])
+def test_parts_of_a_batch_change_no_logit_and_no_gradient(cells: int, recompute: bool) -> None:
+    source, previous = example()
+    expected = gradients(reformer(), source, previous)
+    parted = reformer(max_joint_cells=cells, checkpoint_activations=recompute)
+    spans: list[int] = []
+    parted.decoder.reduction.register_forward_pre_hook(lambda _, inputs: spans.append(inputs[0][..., 0].numel()))
+    got = gradients(parted, source, previous)
+    assert max(spans) <= cells
+    assert len(spans) == {30: 6, 45: 6, 84: 4}[cells]  # forward, and again in the backward pass
+    torch.testing.assert_close(got[0], expected[0])
+    for ours, other in zip(got[1], expected[1], strict=True):
+        torch.testing.assert_close(ours, other)
+
+
+def test_parts_draw_the_noise_of_dropout_once() -> None:
+    """What the backward pass computes again is what the forward pass computed: a numerical derivative agrees."""
+    model, (source, previous) = reformer(max_joint_cells=30, dropout=0.5).train(), example()
+    weight = model.decoder.layers[0]["ffn_target"].function.fc2.bias
+
+    def loss() -> Tensor:
+        torch.manual_seed(3)
+        return model(source, None, previous)[0][previous.ne(PAD)].sum()
+
+    loss().backward()
+    step = torch.zeros_like(weight)
+    step[5] = 1e-6
+    with torch.no_grad():
+        weight.add_(step)
+        after = loss()
+        weight.sub_(2 * step)
+        before = loss()
+    torch.testing.assert_close((after - before) / 2e-6, weight.grad[5], rtol=1e-5, atol=1e-5)
+
+
+def test_parts_bound_the_memory_of_training() -> None:
+    source, previous = batch([12] * 8), teacher_forced(batch([12] * 8, seed=1))
+
+    def peak(**options: object) -> int:
+        model = reformer(**options).train()
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        return memory_of(lambda: model(source, None, previous)[0].sum(), "cpu")[1]
+
+    whole, parts, recomputed, both = (
+        peak(),
+        peak(max_joint_cells=144),
+        peak(checkpoint_activations=True),
+        peak(max_joint_cells=144, checkpoint_activations=True),
+    )
+    assert parts < whole / 4  # one of eight rows at a time
+    assert recomputed < whole / 1.5  # one of two layers at a time, and what passes between them
+    assert both < parts
+
+
+def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> None:
+    model, (source, previous) = reformer(max_joint_cells=29), example()
+    with torch.no_grad():
+        torch.testing.assert_close(model(source, None, previous)[0][previous.ne(PAD)],
+                                   reformer()(source, None, previous)[0][previous.ne(PAD)])  # fmt: skip
+    with pytest.raises(ValueError, match="a sentence pair has 30 cells, more than --max-joint-cells 29: raise it, or"):
+        model.train()(source, None, previous)
+
+
+@pytest.mark.parametrize("scheme", ["euler", "rk2"])
+def test_steps_by_parts_equal_the_full_pass_after_reordering(scheme: str) -> None:
+    model, (source, _) = reformer(max_joint_cells=7, decoder_ode_scheme=scheme), example()  # one row at a time
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        encoder_out, tokens, incremental_state = model.encoder(source, None), torch.full((3, 1), EOS), {}
+        for _ in range(4):
+            logits, extra = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)
+            full, whole = model.decoder(tokens, encoder_out=encoder_out)
+            torch.testing.assert_close(logits[:, 0], full[:, -1])
+            torch.testing.assert_close(extra["attn"][0], whole["attn"][0][:, -1:])
+            rows = torch.randint(0, 3, (3,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (3, 1), generator=generator)], dim=1)
+
+
+def test_a_step_computes_one_target_position_for_every_source_position() -> None:
+    model, (source, previous) = reformer(), example()
+    sizes: list[tuple[int, ...]] = []
+    for layer in model.decoder.layers:
+        for name in NOISE_AXES:
+            layer[name].register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape)))
+    state: dict = {}
+    with torch.no_grad():
+        encoder_out = model.encoder(source, None)
+        for step in range(1, 4):
+            model.decoder(previous[:, :step], encoder_out=encoder_out, incremental_state=state)
+    assert set(sizes) == {(3, 6, 1, DIM)}
+    (caches,) = (value for key, value in state.items() if key.endswith("caches"))
+    assert set(caches) == {"0.self_attn_target.0", "1.self_attn_target.0"}
+    assert caches["0.self_attn_target.0"].read()[0].shape == (3, 6, 2, 3, DIM // 2)
+
+
+def test_attention_tells_what_each_source_position_gives() -> None:
+    model, (source, previous) = reformer(), example()
+    with torch.no_grad():
+        attention = model(source, None, previous)[1]["attn"][0]
+        parted = reformer(max_joint_cells=30)(source, None, previous)[1]["attn"][0]
+    assert attention.shape == (3, 7, 6)
+    torch.testing.assert_close(attention.sum(-1), torch.ones(3, 7, dtype=torch.float64))
+    assert (attention[source.eq(PAD)[:, None].expand_as(attention)] == 0).all()
+    torch.testing.assert_close(parted[previous.ne(PAD)], attention[previous.ne(PAD)])
+    assert model.train()(source, None, previous)[1]["attn"] == [None]
+
+
+def noise_axes(model) -> dict[str, tuple[int, ...]]:
+    layer = model.decoder.layers[0]
+    return {name: module.shared for name, module in layer.named_modules() if isinstance(module, Dropout)}
+
+
+def test_each_noise_is_shared_along_the_axes_of_figure_2() -> None:
+    source_axis, target_axis = 1, 2
+    assert noise_axes(reformer()) == {
+        "self_attn_target.dropout": (source_axis,),
+        "self_attn_target.function.dropout": (1,),  # of the weights [B, lines, H, T, T]
+        "ffn_target.dropout": (source_axis, target_axis),
+        "ffn_target.function.dropout": (source_axis, target_axis),
+        "self_attn_source.dropout": (target_axis,),
+        "self_attn_source.function.dropout": (1,),
+        "ffn_source.dropout": (source_axis, target_axis),
+        "ffn_source.function.dropout": (source_axis, target_axis),
+    }
+    assert set(noise_axes(reformer(joint_dropout="independent")).values()) == {()}
+    prenet = [module for module in reformer().encoder.modules() if isinstance(module, Dropout)]
+    assert prenet
+    assert all(module.shared == () for module in prenet)
+
+
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("how", ["shared", "independent"])
+def test_each_dropout_acts_in_training(kind: str, how: str) -> None:
+    model, (source, previous) = reformer(joint_dropout=how, encoder_layers=0, **{kind: 0.5}), example()
+    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0.0  # leaves that of the joint layers
+    model.train()
+    first, second = (model(source, None, previous)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(*(model.eval()(source, None, previous)[0] for _ in range(2)))
+
+
+def test_relative_positions_are_on_both_axes_and_on_the_prenet() -> None:
+    model = reformer(max_relative_positions=3, relative_values=True)
+    attentions = [model.encoder.layers[0]["self_attn"]]
+    attentions += [model.decoder.layers[0][f"self_attn_{axis}"] for axis in ("target", "source")]
+    for attention in attentions:
+        assert attention.function.relative_keys.weight.shape == (7, 8)
+        assert attention.function.relative_values.weight.shape == (7, 8)
+
+
+def test_two_applications_of_the_layers_are_one_step_with_coefficients_one() -> None:
+    """Depth schemes take a joint layer as they take any other: RK2 with γ = 1 is the layer applied twice."""
+    source, previous = example()
+    ones = reformer(decoder_ode_scheme="rk2", ode_coefficients="ones")
+    twice = reformer(decoder_ode_scheme="repeat")
+    twice.load_state_dict({k: v for k, v in ones.state_dict().items() if "trained_version" not in k}, strict=False)
+    with torch.no_grad():
+        made, expected = (model(source, None, previous)[0] for model in (ones, twice))
+    torch.testing.assert_close(made, expected)

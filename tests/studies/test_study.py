@@ -1,0 +1,223 @@
+"""What a study's file may say, and what is trained for it."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ode_transformer.models.bare import bare_model, operations
+from ode_transformer.recipes import fairseq_flags, runner
+from ode_transformer.studies import study
+from ode_transformer.studies.study import read_study
+from ode_transformer.studies.study_runner import Trials, main, recipe_at
+from ode_transformer.support.errors import UserError
+
+SMALL = {
+    "title": "A question",
+    "source": "a paper",
+    "places": {
+        "paper": {"recipe": "wmt14_en_de", "size": "wmt_en_de"},
+        "here": {
+            "recipe": "multi30k_en_de",
+            "size": "tiny",
+            "values": [2],
+            "flags": {"lr": 0.1, "clip-norm": 0.0},
+            "sizes": {"dropout": 0.2},
+        },
+    },
+    "seeds": [1, 2],
+    "axis": {"name": "layers", "flags": ["encoder-layers"], "values": [6, 12]},
+    "systems": [
+        {"name": "plain", "arch": "ode_transformer_euler_{size}"},
+        {"name": "deep", "arch": "ode_transformer_euler_{size}", "depth": 2, "control": "compute"},
+        {"name": "RK2", "arch": "ode_transformer_rk2_{size}", "flags": {"dropout": 0.3}},
+        {"name": "RK4", "arch": "ode_transformer_rk4", "only": ["here"]},
+    ],
+}
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(SMALL | changes, sort_keys=False))
+    return path
+
+
+def trials(path: Path, place: str, folder: Path) -> Trials:
+    args = argparse.Namespace(output=folder, seeds=None, gpus=0, precision=None, max_tokens=None, dry_run=True)
+    chosen = read_study(path)
+    return Trials(args, chosen, place, recipe_at(chosen, place))
+
+
+def test_what_is_trained(tmp_path: Path) -> None:
+    """Flags say only what is not so anyway: 6 layers at the paper's place; here 4 of them, and the clip norm.
+
+    Sizes of the place are for the architecture that has none of them in its name.
+    """
+    words = {
+        place: {str(cell): " ".join([cell.arch(made.place), *made.extra(cell)]) for cell in made.study.cells(place)}
+        for place in ("paper", "here")
+        for made in [trials(written(tmp_path), place, tmp_path)]
+    }
+    euler, rk2 = "ode_transformer_euler_wmt_en_de", "ode_transformer_rk2_wmt_en_de"
+    assert words["paper"] == {
+        "plain, 6": euler,
+        "deep, 6": f"{euler} --encoder-layers 12",
+        "RK2, 6": f"{rk2} --dropout 0.3",
+        "plain, 12": f"{euler} --encoder-layers 12",
+        "deep, 12": f"{euler} --encoder-layers 24",
+        "RK2, 12": f"{rk2} --dropout 0.3 --encoder-layers 12",
+    }
+    assert words["here"] == {
+        "plain, 2": "ode_transformer_euler_tiny --lr 0.1 --encoder-layers 2",
+        "deep, 2": "ode_transformer_euler_tiny --lr 0.1",
+        "RK2, 2": "ode_transformer_rk2_tiny --dropout 0.3 --lr 0.1 --encoder-layers 2",
+        "RK4, 2": "ode_transformer_rk4 --lr 0.1 --dropout 0.2 --encoder-layers 2",
+    }
+
+
+def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:
+    made = trials(written(tmp_path), "here", tmp_path)
+    first, second = made.experiments(next(made.study.cells("here")), (1, 2))
+    assert first.run == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-lr-0.1-encoder-layers-2"
+    assert (first.seed, second.seed) == (1, 2)
+
+
+def test_published_scores_belong_to_the_same_place_on_the_axis(tmp_path: Path) -> None:
+    systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
+    for place, value in (("paper", 6), ("here", 2)):
+        made = trials(written(tmp_path, systems=systems), place, tmp_path)
+        found = made.published()
+        cells = {str(cell): found.get(cell.key) for cell in made.study.cells(place)}
+        entry = cells[f"RK2, {value}"]
+        assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
+
+
+def test_published_scores_of_the_studys_tables_come_first(tmp_path: Path) -> None:
+    systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
+    path = written(tmp_path, systems=systems, tables=["Li et al. 2022, Table 10"])
+    assert trials(path, "here", tmp_path).published()["RK2", 0].scores == {"BLEU": 28.86}
+
+
+def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Path) -> None:
+    for place, score in (("wmt14_en_de", 27.55), ("wmt15_cs_en", 28.40), ("g2p", 27.55)):
+        entry = trials(study.find("dlstm_depth"), place, tmp_path).published()["Transformer", 0]
+        assert entry.scores == {"BLEU": score}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"seed": [1]}, "seed: unknown key"),
+        ({"seeds": [1, 1]}, "seeds: a seed stands twice"),
+        ({"seeds": []}, "seeds: list should have at least 1 item"),
+        ({"systems": SMALL["systems"][:1]}, "systems: list should have at least 2 items"),
+        ({"systems": SMALL["systems"][:2] * 2}, "systems.2.name: two systems are called plain"),
+        (
+            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "only": ["there"]}]},
+            "systems.4.only: there is not there; there are paper, here",
+        ),
+        ({"systems": SMALL["systems"][1:]}, "systems.0: the baseline is compared with everywhere"),
+        ({"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "control": "time"}]}, "systems.4.control: 'time'"),
+        ({"systems": [*SMALL["systems"], {"name": "a|b", "arch": "y"}]}, "systems.4.name: 'a|b': string should match"),
+        ({"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "against": ["z"]}]}, "systems.4.against: z is not"),
+        (
+            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "flags": {"encoder-layers": 3}}]},
+            "systems.4.flags.encoder-layers: the study's axis or the system's depth says this",
+        ),
+        (
+            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "depth": 2, "flags": {"decoder-layers": 3}}]},
+            "systems.4.flags.decoder-layers: the study's axis or the system's depth says this",
+        ),
+        (
+            {"places": {"paper": {"recipe": "wmt14_en_de", "values": [1, 2, 3]}, "here": {"recipe": "x"}}},
+            "places.paper.values: each stands for one of the axis, which has 2 values",
+        ),
+        ({"axis": None}, "places.here.values: each stands for one of the axis, which has none"),
+    ],
+)
+def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"small.yaml:\d+: ") as error:
+        read_study(written(tmp_path, **changes))
+    assert complaint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "complaint"),
+    [
+        (["none"], {}, "none: no such study; there are coefficients, "),
+        ([None, "--at", "nowhere"], {}, "--at nowhere: the places of "),
+        ([None, "--systems", "LSTM*"], {}, "--systems LSTM*: no name of a system matches; there are plain, deep, RK2"),
+        ([None, "--seeds", "1,x"], {}, "1,x: expected whole numbers divided by commas"),
+        (
+            [None],
+            {"systems": [{"name": "a", "arch": "x_{size}"}, {"name": "b", "arch": "y"}]},
+            "a, 6: arch x_wmt_en_de",
+        ),
+        ([None], {"systems": [*SMALL["systems"][:1], {**SMALL["systems"][1], "flags": {"no-flag": 1}}]}, "--no-flag"),
+    ],
+)
+def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: Path, capsys) -> None:
+    path = written(tmp_path, **changes)
+    command = [str(word or path) for word in words] + ["--output", str(tmp_path / "out"), "--gpus", "0"]
+    try:
+        status = main(command)
+    except SystemExit as exit:
+        status = exit.code
+    assert status == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+# -- those of configs/studies -------------------------------------------------------------------------------------
+
+PLACES = [(name, place) for name in study.names() for place in read_study(study.find(name)).places]
+
+
+def test_those_that_are_there() -> None:
+    wanted = {"truncation", "schemes", "coefficients", "depth", "size", "function_scope", "function"}
+    assert set(study.names()) == wanted | {"dlstm_parts", "dlstm_depth", "reformer"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "place"), PLACES)
+def test_fairseq_takes_every_command(name: str, place: str, tmp_path: Path) -> None:
+    """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
+    made = trials(study.find(name), place, tmp_path)
+    runs = [
+        (cell.value, experiment.run)
+        for cell in made.study.cells(place)
+        for experiment in made.experiments(cell, (1, 2))
+    ]
+    assert len(set(runs)) == len(runs)
+
+
+EVERY_VALUE = [pytest.param(False, id="first"), pytest.param(True, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("every", EVERY_VALUE)
+@pytest.mark.parametrize("name", study.names())
+def test_controls_cost_what_they_say(name: str, every: bool, tmp_path: Path) -> None:
+    """Within 20% of the compute or parameters of all that are compared with them; every study but one has some.
+
+    The last place is small; all of them, at their first value of the axis, take longer.
+    """
+    chosen = read_study(study.find(name))
+    for place in list(chosen.places) if every else list(chosen.places)[-1:]:
+        made = trials(study.find(name), place, tmp_path)
+        costs = {}
+        for cell in chosen.cells(place):
+            if cell.number == 0:
+                args = fairseq_flags.parse("fairseq-train", runner.words_of(made.experiments(cell, (1,))[0]))
+                model = bare_model(args, 100)
+                parameters = sum(parameter.numel() for parameter in model.parameters())
+                costs[cell.system.name] = {"parameters": parameters, "compute": operations(model)}
+        compared = set()
+        for system in chosen.systems:
+            for control in chosen.systems:
+                if control.control and control.name in system.against and system.name in costs:
+                    ratio = costs[control.name][control.control] / costs[system.name][control.control]
+                    assert abs(ratio - 1) < 0.2, (place, system.name, control.name, ratio)
+                    compared.add(control.name)
+        assert compared == {system.name for system in chosen.systems if system.control}
+        assert compared or name == "reformer"

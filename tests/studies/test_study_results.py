@@ -1,0 +1,126 @@
+"""Tables, numbers and plots of runs that were made up."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from ode_transformer.studies.study import Axis, Cell, Place, Study, System
+from ode_transformer.studies.study_results import Published, Results, Run, difference, half_interval
+
+SYSTEMS = [
+    System(name="plain", arch="a"),
+    System(name="deep", arch="a", depth=2, control="compute"),
+    System(name="$new$", arch="b", against=["deep"]),
+]
+VALUES = {"plain": [10.0, 11.0, 12.0], "deep": [9.0], "$new$": [20.0, 21.0, 22.0]}
+
+
+def made_up(axis: Axis | None = None) -> Results:
+    study = Study(
+        title="A question",
+        source="A paper, Table 1",
+        criterion="The lower one.",
+        places={"paper": Place(recipe="a"), "here": Place(recipe="b", variant="cpu", values=[1, 2] if axis else None)},
+        seeds=[1, 2, 3],
+        axis=axis,
+        systems=SYSTEMS,
+    )
+    runs = [
+        Run(cell, seed, 1000 * (cell.value or 1), 50 if cell.system.name == "plain" else 75, 8, 1.25, {"PER": value})
+        for cell in study.cells("here")
+        for seed, value in enumerate(VALUES[cell.system.name], 1)
+    ]
+    return Results(study, "here", runs, {("plain", 0): Published("a", {"BLEU": 27.0}, 6 if axis else None)})
+
+
+LAYERS = Axis(name="layers", flags=["encoder-layers"], values=[6, 12])
+
+
+def test_intervals() -> None:
+    """Against tables of Student's t: 4.303 for two degrees of freedom, 2.776 for four."""
+    assert half_interval([10.0, 11.0, 12.0]) == pytest.approx(4.303 / 3**0.5, abs=1e-3)
+    assert half_interval([10.0]) is None
+    between, interval = difference([20.0, 21.0, 22.0], [10.0, 11.0, 12.0])
+    half = 2.776 * (2 / 3) ** 0.5
+    assert between == 10
+    assert interval == pytest.approx((10 - half, 10 + half), abs=1e-3)
+    assert difference([1.0], [2.0, 3.0]) == (-1.5, None)
+    assert difference([1.0, 1.0], [2.0, 2.0]) == (-1.0, None)
+
+
+def test_table() -> None:
+    lines = made_up().markdown().splitlines()
+    assert lines == [
+        "| system | parameters | compute | seeds | PER | difference [95%] | BLEU, published for a |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        "| plain | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 |",
+        "| deep (control: equal compute) | 1,000 | 1.50 | 1 | 9.00 | -2.00 |  |",
+        "| $new$ | 1,000 | 1.50 | 3 | 21.00 ± 1.00 | +10.00 [+7.73, +12.27] |  |",
+    ]
+
+
+def test_table_along_an_axis() -> None:
+    lines = made_up(LAYERS).markdown().splitlines()
+    assert lines[0].startswith("| system | layers | parameters |")
+    assert lines[2] == "| plain | 1 | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 at 6 |"
+    assert [line.split(" | ")[1] for line in lines[2:]] == ["1"] * 3 + ["2"] * 3
+
+
+def test_differences_that_are_asked_for() -> None:
+    assert made_up().pairs().splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
+    assert made_up(LAYERS).pairs().splitlines()[2:] == [
+        "| $new$ | deep | 1 | +12.00 |",
+        "| $new$ | deep | 2 | +12.00 |",
+    ]
+
+
+def test_compute_is_that_of_the_first_system_or_unknown() -> None:
+    results = made_up()
+    without = Results(results.study, "here", results.runs[3:], {})
+    assert "| $new$ | 1,000 |  | 3 |" in without.markdown()
+
+
+def test_what_the_runs_were_trained_with() -> None:
+    results = made_up()
+    runs = [replace(run, made_with={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
+    assert "device: x; commit: c1, c2, c3" in Results(results.study, "here", runs, {}).trained_with()
+    assert results.trained_with().endswith("commit: unknown")
+
+
+def test_a_study_of_which_nothing_has_run(tmp_path: Path) -> None:
+    results = made_up()
+    nothing = Results(results.study, "here", [], {})
+    assert "| plain |  |  | 0 |" in nothing.write(tmp_path / "new", {"commit": "abc"})
+    assert not (tmp_path / "new" / "results.png").exists()
+
+
+def test_numbers() -> None:
+    rows = list(csv.DictReader(io.StringIO(made_up(LAYERS).csv())))
+    assert len(rows) == 14
+    assert rows[3] == {
+        **{"system": "deep", "control": "compute", "layers": "1", "seed": "1", "parameters": "1000"},
+        **{"operations": "75", "updates": "8", "minutes": "1.25", "PER": "9.0"},
+    }
+
+
+@pytest.mark.parametrize("axis", [None, LAYERS, LAYERS.model_copy(update={"plot": "parameters"})])
+def test_written(axis: Axis | None, tmp_path: Path) -> None:
+    text = made_up(axis).write(tmp_path / "folder", {"commit": "abc", "command": "bash x"})
+    assert (tmp_path / "folder" / "results.md").read_text() == text
+    for part in ("# A question", "A paper, Table 1. Here: b, variant cpu.", "before the runs: The lower one."):
+        assert part in text
+    assert re.search(r"^This table: commit: abc; command: bash x$", text, re.MULTILINE)
+    image = matplotlib.image.imread(tmp_path / "folder" / "results.png")[..., :3]
+    colours = np.unique((image.reshape(-1, 3) * 255).round().astype(int), axis=0)
+    coloured = colours[np.ptp(colours, axis=1) > 60]  # lines and points, not the axes
+    assert len(coloured) > 10
+
+
+def test_a_cell_is_called_by_its_value() -> None:
+    assert [str(Cell(SYSTEMS[0])), str(Cell(SYSTEMS[0], 2))] == ["plain", "plain, 2"]

@@ -1,0 +1,47 @@
+"""Work in chunks: in order, over processes, and no more of the input in memory than it takes."""
+
+import os
+from itertools import count, islice
+
+import pytest
+
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.parallel import by_chunks
+
+
+def squares(numbers: list[int]) -> list[int]:
+    return [number * number for number in numbers]
+
+
+def one_for_all(numbers: list[int]) -> list[tuple[int, int]]:
+    return [(os.getpid(), sum(numbers))]
+
+
+def refuse(numbers: list[int]) -> list[int]:
+    raise UserError(f"{numbers[0]}: no")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_keep_the_order(workers: int) -> None:
+    assert list(by_chunks(squares, range(25), workers, "numbers", size=4)) == squares(list(range(25)))
+
+
+def test_a_chunk_may_give_another_number_of_results_and_other_processes_do_the_work() -> None:
+    found = list(by_chunks(one_for_all, range(10), 2, "numbers", size=4))
+    assert [total for _, total in found] == [0 + 1 + 2 + 3, 4 + 5 + 6 + 7, 8 + 9]
+    assert os.getpid() not in {process for process, _ in found}
+    assert {process for process, _ in by_chunks(one_for_all, range(10), 1, "numbers", size=4)} == {os.getpid()}
+
+
+def test_nothing_makes_nothing() -> None:
+    assert list(by_chunks(squares, [], 2, "numbers")) == []
+
+
+def test_the_input_may_be_longer_than_memory() -> None:
+    assert list(islice(by_chunks(squares, count(), 1, "numbers", size=3), 7)) == squares(list(range(7)))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_comes_through_as_it_is(workers: int) -> None:
+    with pytest.raises(UserError, match="4: no"):
+        list(by_chunks(refuse, range(4, 10), workers, "numbers"))

@@ -1,0 +1,17 @@
+"""Tables as text."""
+
+import csv
+import io
+
+from ode_transformer.support.tables import csv_text, markdown_table
+
+
+def test_csv_text() -> None:
+    rows = [["name", "score"], ["a, b", 1.5], ['"c"', ""]]
+    assert csv_text(rows) == 'name,score\n"a, b",1.5\n"""c""",\n'
+    assert list(csv.reader(io.StringIO(csv_text(rows)))) == [[str(cell) for cell in row] for row in rows]
+
+
+def test_markdown_table() -> None:
+    lines = markdown_table(["system", "score"], [["a", "1"], ["b", ""]]).split("\n")
+    assert lines == ["| system | score |", "|---|---:|", "| a | 1 |", "| b |  |"]
