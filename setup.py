@@ -61,7 +61,7 @@ setup(
         ],
         "plots": ["matplotlib"],
     },
-    entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli.main:main"]},
+    entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},
     classifiers=[
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3.11",

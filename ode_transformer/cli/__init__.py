@@ -1,1 +1,5 @@
 """The ``ode-transformer`` command."""
+
+from ode_transformer.cli.command import main
+
+__all__ = ["main"]

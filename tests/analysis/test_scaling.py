@@ -7,7 +7,7 @@ import pytest
 
 from ode_transformer.analysis import scaling
 from ode_transformer.analysis.scaling import Size, Stack, Step, growth, released_step, solve, weights
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
 PAPER = ([Stack(5)], 4, (0.01063, 0.01069), 2)

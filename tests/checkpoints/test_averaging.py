@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import ode_transformer
 from ode_transformer.checkpoints import averaging
 from ode_transformer.checkpoints.averaging import average_checkpoints, best_checkpoints, last_checkpoints
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
@@ -319,7 +319,7 @@ def test_a_killed_process_leaves_the_old_output(tmp_path: Path):
         "def save(state, file):\n"
         "    file.write(b'half a checkpoint'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
         "torch.save = save\n"
-        "from ode_transformer.cli.main import main\n"
+        "from ode_transformer.cli.command import main\n"
         "main(sys.argv[1:])\n"
     )
     root = str(Path(ode_transformer.__file__).parent.parent)

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import layer_norm, linear
 
 from ode_transformer.checkpoints.released import convert_checkpoint, convert_options, convert_parameters
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.models.bare import bare_model
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ode_transformer
-from ode_transformer.cli import main as cli
+from ode_transformer.cli import command as cli
 from ode_transformer.support.errors import UserError
 
 
@@ -86,7 +86,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 def test_help_loads_nothing_heavy():
     program = (
         "import sys\n"
-        "from ode_transformer.cli.main import main\n"
+        "from ode_transformer.cli.command import main\n"
         "try:\n"
         "    main(['--help'])\n"
         "except SystemExit:\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ode_transformer
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.generate_log import read_generate_log
 

@@ -20,7 +20,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding.translate import build_bpe, plain, translate
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
@@ -365,7 +365,7 @@ def test_a_failed_write_leaves_the_old_output(tmp_path: Path, command: Command, 
 
 def run_command(lines: Sequence[str], *options: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli.main", "translate", *map(str, options)],
+        [sys.executable, "-m", "ode_transformer.cli.command", "translate", *map(str, options)],
         input="".join(f"{line}\n" for line in lines).encode(),
         env=ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent), "LC_ALL": "C", "PYTHONUTF8": "0"},
         capture_output=True,

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.error_types import TypedEdit, compare, count_types, find_edits, load_errant
 from ode_transformer.metrics.max_match import Counts
 

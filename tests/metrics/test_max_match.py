@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.edit_lattice import EditLattice, SystemEdit
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, corrected, sentences_of
 from ode_transformer.metrics.max_match import Counts, max_match, total

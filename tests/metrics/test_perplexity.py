@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from commands_for_tests import PAIRS, run, succeed
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.perplexity import perplexity
 from ode_transformer.support.errors import UserError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS, PAIRED
 from ode_transformer.support.errors import UserError

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ode_transformer.analysis.depth.splitting_error import FLOWS, Y0, A, convection, diffusion, slope, solution
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.numerics import SPLITTINGS, sequential_increment, split_step
 
 

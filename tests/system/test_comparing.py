@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, succeed
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.support.lines import read_lines
 
 pytestmark = pytest.mark.slow

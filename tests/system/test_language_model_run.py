@@ -12,7 +12,7 @@ import torch
 from commands_for_tests import USER_DIR, lines_of, parameters, run, succeed
 from ptb_stand_in import SENTENCES, sentences
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from commands_for_tests import BATCHES, NO_DROPOUT, USER_DIR, Text, lines_of, pa
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 pytestmark = pytest.mark.slow
 

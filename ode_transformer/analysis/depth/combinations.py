@@ -87,7 +87,7 @@ def page() -> str:
         "# Which parts go together",
         "",
         "Made by `python -m ode_transformer.analysis.depth.combinations > docs/combinations.md` from the predicate",
-        "that refuses the others (`ode_transformer/nn/choice.py`). A refused one ends in an error whose last line is below.",
+        "that refuses the others (`ode_transformer/nn/choice.py`); a refused one ends in the line named by its number.",
         "",
         "## Schemes and coefficients",
         "",

@@ -1,6 +1,6 @@
 """``ode-transformer truncation-error``: how exact the steps of trained models are as solutions of y' = F(y).
 
-:mod:`ode_transformer.analysis.depth.block_flows` measures; this module parses the command line, prints, draws and writes.
+:mod:`ode_transformer.analysis.depth.block_flows` measures; this module reads the command line, prints and draws.
 """
 
 from __future__ import annotations

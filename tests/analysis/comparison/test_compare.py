@@ -13,7 +13,7 @@ from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
 from PIL import Image
 
 from ode_transformer.analysis.comparison import system_results
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint

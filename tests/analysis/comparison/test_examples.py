@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.analysis.comparison.examples import Outputs, marked, most_different
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 SOURCES = ["He go to school .", "I likes it .", "All is well ."]
 REFERENCES = ["He goes to the school .", "I like it .", "All is well ."]

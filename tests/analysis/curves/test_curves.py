@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.analysis.curves.curves import Run, curve, draw, plot, read_log, run_names
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
 

@@ -9,7 +9,7 @@ from commands_for_tests import BATCHES, NO_DROPOUT, Text, finish, start, trainin
 from test_curves import shown_colours
 
 from ode_transformer.analysis.curves.training_log import read_events, read_log, read_run
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 pytestmark = pytest.mark.slow
 

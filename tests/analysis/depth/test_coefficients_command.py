@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
 
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 SENTENCES = [("▁The s", "▁D er"), ("s s s", "e e e")]
 

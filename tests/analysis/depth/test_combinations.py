@@ -5,7 +5,7 @@ from pathlib import Path
 from ode_transformer.analysis.depth.combinations import KINDS, OTHERS, SCHEMES, WEIGHTS, page
 from ode_transformer.nn import DepthChoice, refusal
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_committed_page_is_up_to_date() -> None:

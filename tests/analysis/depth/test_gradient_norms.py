@@ -12,7 +12,7 @@ from torch import nn
 
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood, watched
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 
 KINDS = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},

@@ -15,7 +15,7 @@ from torch import nn
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals, steps_seen
 from ode_transformer.analysis.depth.truncation_error import measured_order, table
 from ode_transformer.analysis.linear_probe.layer_replacement import watched
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.nn import Layer
 from ode_transformer.numerics import RECURRENCES, Block, get_tableau, runge_kutta_step, solve_to_tolerance
 

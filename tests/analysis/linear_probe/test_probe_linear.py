@@ -22,7 +22,7 @@ from test_layer_replacement import PRINTED
 from ode_transformer.analysis.linear_probe import layer_probe
 from ode_transformer.analysis.linear_probe.layer_replacement import Distillation, LayerPlace
 from ode_transformer.analysis.linear_probe.probe_linear import table
-from ode_transformer.cli.main import main
+from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support import progress
