@@ -1,17 +1,19 @@
-"""Figures, where matplotlib is installed."""
+"""Figures drawn with matplotlib, which is an optional dependency."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, sizes in inches; without pyplot, which would look for a display.
+    """Return an empty figure of this size in inches, without pyplot, which would look for a display.
 
     :raises UserError: matplotlib is not installed
     """
@@ -22,6 +24,12 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG file; ``path`` is replaced only when all of it is written."""
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
 def plain_label(text: str) -> str:
-    """A label for matplotlib, which sets what stands between dollar signs as a formula."""
+    """Escape dollar signs, between which matplotlib would typeset a formula."""
     return text.replace("$", r"\$")

@@ -10,10 +10,10 @@ from statistics import mean, stdev
 
 from scipy import stats
 
-from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.studies.study import Cell, Study
 from ode_transformer.support import commands
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
 
 CONFIDENCE = 0.95
@@ -184,8 +184,7 @@ class Results:
         if along:
             handles, labels = panels[0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right upper", fontsize="small")
-        with replacing(path) as file:
-            figure.savefig(file, format="png", dpi=120)
+        save_figure(figure, path)
 
     def _lines(self, axes, title: str) -> None:
         """A line for each system, along the axis of the study; controls are hollow."""

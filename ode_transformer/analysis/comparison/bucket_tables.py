@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.analysis.plots import new_figure
-from ode_transformer.support.files import replacing
+from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.support.tables import csv_text
 
 
@@ -99,5 +98,4 @@ class Table:
         axes.set_ylabel(self.value_title)
         axes.grid(axis="y", alpha=0.3)
         axes.legend()
-        with replacing(path) as file:
-            figure.savefig(file, format="png", dpi=120)
+        save_figure(figure, path)

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from ode_transformer.analysis.comparison.compare_tables import Results, TestSet, tables
 from ode_transformer.analysis.comparison.system_results import ShownMap, System
-from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu
 from ode_transformer.support.arguments import add_search_arguments, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.progress import say
 
 LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and target positions
@@ -45,9 +45,9 @@ def draw_map(shown: ShownMap, system: str, path: Path) -> None:
     of = "" if shown.query is None else f" of {shown.query}"
     axes.set_title(plain_label(f"{system}: {shown.title}{of}"), fontsize="medium")
     figure.colorbar(image)
-    with warnings.catch_warnings(), replacing(path) as file:
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a script that the font lacks
-        figure.savefig(file, format="png", dpi=120)
+        save_figure(figure, path)
 
 
 def write_maps(maps: Sequence[ShownMap], system: str, folder: Path) -> None:

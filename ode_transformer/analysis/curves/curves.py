@@ -19,9 +19,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ode_transformer.analysis.curves.training_log import DEPTH, TRAIN, TRAIN_EPOCH, Point, read_log, read_run
-from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, require_place, write_text
+from ode_transformer.support.files import require_place, write_text
 from ode_transformer.support.tables import csv_text
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def plot(runs: Sequence[Run], path: Path, what: Sequence[str] = ("loss",), by: S
         panels[0].legend(fontsize="small")
         for axes in panels[1:]:
             axes.set_ylabel("")
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+    save_figure(figure, path)
 
 
 def write_csv(runs: Sequence[Run], path: Path) -> None:

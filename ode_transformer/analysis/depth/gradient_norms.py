@@ -27,8 +27,8 @@ from ode_transformer.analysis.linear_probe.layer_replacement import (
     stacks_of,
     watched,
 )
-from ode_transformer.analysis.plots import new_figure
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
 # stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
@@ -82,8 +82,7 @@ def plot(runs: Mapping[str, Norms], path: Path) -> None:
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("gradient norm of what the layer reads")
     figure.axes[-1].legend()
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+    save_figure(figure, path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

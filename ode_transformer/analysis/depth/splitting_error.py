@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.plots import new_figure
+from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
 
 A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
@@ -69,7 +69,7 @@ def plot(path: Path) -> None:
     axes.set_ylabel("local error of one step")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, format="png", dpi=120)
+    save_figure(figure, path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

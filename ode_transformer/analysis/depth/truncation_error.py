@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ode_transformer.analysis.depth import side_by_side
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
-from ode_transformer.analysis.plots import new_figure, plain_label
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
 from ode_transformer.support.arguments import positive_float, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
 # Below so many times what the solution itself is known to, an error is not told from the solution's.
@@ -137,8 +137,7 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
             axes.set_xticks(counts, [str(count) for count in counts], minor=False)
             axes.minorticks_off()
     panels[0, -1].legend(fontsize="x-small")
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+    save_figure(figure, path)
 
 
 def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:

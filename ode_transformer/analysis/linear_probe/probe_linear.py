@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.linear_probe.layer_replacement import STACKS, LayerPlace, relative_change
-from ode_transformer.analysis.plots import new_figure
+from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.metrics.translation_scores import TOKENIZERS
 from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.files import write_text
 
 MEASURES = ("bleu", "chrf", "per", "wer")  # those that are one number, from output and references alone
 OBJECTIVES = ("least-squares", "nll")
@@ -60,8 +60,7 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
     axes.set_ylabel(f"change of {results['full']['metric']} (%)")
     axes.grid(axis="y", alpha=0.3)
     axes.legend()
-    with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+    save_figure(figure, path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
