@@ -1,18 +1,35 @@
-"""Tables as text."""
+"""Tables as CSV and Markdown text."""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
+
+_RULES = {"l": "---", "r": "---:"}
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, the titles of the columns being the first."""
+    """Return rows as CSV; the first row holds the column titles."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Markdown, the first column to the left, the others to the right."""
-    head, *lines = (f"| {' | '.join(row)} |" for row in [heads, *rows])
-    return "\n".join([head, "|---" + "|---:" * (len(heads) - 1) + "|", *lines])
+def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str | None = None) -> str:
+    """Return a Markdown table without a final line feed; bars in cells are escaped.
+
+    :param titles: a title for each column
+    :param alignment: ``l`` (left) or ``r`` (right) for each column; by default the first is left, the others right
+    :raises ValueError: a row or the alignment has another number of columns than the titles
+    """
+    alignment = "l" + "r" * (len(titles) - 1) if alignment is None else alignment
+    if len(alignment) != len(titles):
+        raise ValueError(f"alignment {alignment!r} for {len(titles)} columns")
+    first, *lines = [_line(row, len(titles)) for row in (titles, *rows)]
+    return "\n".join([first, f"|{'|'.join(_RULES[letter] for letter in alignment)}|", *lines])
+
+
+def _line(cells: Sequence[str], columns: int) -> str:
+    if len(cells) != columns:
+        raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells}")
+    return "| " + " | ".join(re.sub(r"(?<!\\)[|]", r"\\|", cell) for cell in cells) + " |"
