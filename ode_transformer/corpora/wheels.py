@@ -11,7 +11,7 @@ from pathlib import Path
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.schema import CONFIGS
 
 
@@ -34,7 +34,7 @@ class WheelCorpus(CorpusKind):
         wheels = folder / requirements.stem
         folder.mkdir(parents=True, exist_ok=True)
         pins = requirements.read_text(encoding="utf-8")
-        Steps(folder)(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
+        Jobs(folder).run(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
         return {"wheels": wheels}
 
     def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:

@@ -27,7 +27,7 @@ from ode_transformer.glue.tasks import TASKS, GlueTask, read_table, submission_t
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import place
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.schema import CONFIGS
 
@@ -50,18 +50,18 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
         splits = {split: [Labelled(row.texts, row.label) for row in rows] for split, (rows, _) in read.items()}
         for split, (rows, broken) in read.items():
             print(f"{name} {split}: {len(rows):,} examples" + (f", {broken} broken rows left out" if broken else ""))
-        steps, made_from = Steps(output / "text"), [task, read, encoding]
+        jobs, made_from = Jobs(output / "text"), [task, read, encoding]
         numbers = {split: [row.index for row in rows] for split, (rows, _) in read.items() if "test" in split}
         labels = {split: [row.label for row in rows] for split, (rows, _) in read.items() if "valid" in split}
         examples = {"train": len(splits["train"]), "labels": labels, "indices": numbers}
-        examples["digest"] = steps.digest_of(made_from)  # results are those of this data
+        examples["digest"] = jobs.digest_of(made_from)  # results are those of this data
 
         def make(task: GlueTask = task, splits: dict = splits, examples: dict = examples) -> None:
             binary = output / "data-bin" / task.name
             sentence_data.binarise(splits, task.classes, encode, dictionary, output / "text" / task.name, binary)
             place(binary, {"examples.json": json.dumps(examples)}, "examples.json")
 
-        steps(f"binarise {name}", made_from, output / "data-bin" / name / "examples.json", make)
+        jobs.run(f"binarise {name}", made_from, output / "data-bin" / name / "examples.json", make)
 
 
 def tables_of(task: GlueTask, raw: Path | None, made: Path) -> Path:
@@ -72,12 +72,12 @@ def tables_of(task: GlueTask, raw: Path | None, made: Path) -> Path:
     given, tables = raw and raw / task.name, made / task.name
     name, last = f"tables of {task.name}", tables / task.tables["train"]
     if given is None:
-        Steps(made)(name, task.sources, last, lambda: download(task, tables))
+        Jobs(made).run(name, task.sources, last, lambda: download(task, tables))
         return tables
     if task.name != "MRPC" or (given / "train.tsv").exists() or not (given / MRPC_FILES[0]).exists():
         return given
     files = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(given.iterdir())]
-    Steps(made)(name, files, last, lambda: divide_mrpc(given, tables))
+    Jobs(made).run(name, files, last, lambda: divide_mrpc(given, tables))
     return tables
 
 
@@ -96,7 +96,7 @@ class Run:
 
     def completed(self) -> bool:
         """Whether there are results, and of what is asked for now."""
-        return Steps(self.folder).has_done("finetune", self.asked, self.folder / "results.json")
+        return Jobs(self.folder).is_done("finetune", self.asked, self.folder / "results.json")
 
     def results(self) -> dict[str, Any]:
         """Development metrics and test predictions, by development split."""
@@ -170,12 +170,12 @@ def complete(task: GlueTask, data: Path, run: Run, examples: dict[str, Any]) -> 
     """Trains and predicts, unless that is done."""
     from ode_transformer.glue.metrics import evaluate
 
-    steps, checkpoints = Steps(run.folder), run.folder / "checkpoints"
+    jobs, checkpoints = Jobs(run.folder), run.folder / "checkpoints"
 
     def make() -> None:
         # Interrupted, the same training goes on from its last checkpoint; another one begins anew.
         begun = run.folder / "train.begun"
-        request = steps.digest_of(run.asked)
+        request = jobs.digest_of(run.asked)
         resume = begun.exists() and begun.read_text() == request
         if not resume:
             shutil.rmtree(checkpoints, ignore_errors=True)
@@ -193,7 +193,7 @@ def complete(task: GlueTask, data: Path, run: Run, examples: dict[str, Any]) -> 
         place(run.folder, {"results.json": json.dumps(results)}, "results.json")
 
     run.folder.mkdir(parents=True, exist_ok=True)
-    steps("finetune", run.asked, run.folder / "results.json", make)
+    jobs.run("finetune", run.asked, run.folder / "results.json", make)
     measured = "; ".join(str(values["dev"]) for values in run.results().values())
     print(f"{task.name} {run.folder.name}: {measured}", flush=True)
 

@@ -29,7 +29,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import place
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.schema import CONFIGS, Checked, read_yaml
 
@@ -88,7 +88,7 @@ def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict
 
 
 def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: Sequence[str]) -> None:
-    """All steps; those that are done already are left out."""
+    """Run all jobs; those that are done are skipped."""
     config = read_yaml(CONFIG, DemoConfig)
     if arch not in (known := finetuning.architectures()):
         raise UserError(f"--arch {arch}: what can be pre-trained is {', '.join(known)}")
@@ -101,16 +101,16 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
         place(output, {"text.txt": plain}, "text.txt")
     binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config.pieces, 1 / 50)
     data = output / "order"
-    steps = Steps(output, Steps(output).digest_of([plain, config.pieces]))
+    jobs = Jobs(output, Jobs(output).digest_of([plain, config.pieces]))
 
     def make_task() -> None:
         encode = pretraining_text.encoder(binary / MODEL)
         sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data)
 
-    steps("order", [list(map(str, task.values()))], data / "label", make_task)
+    jobs.run("order", [list(map(str, task.values()))], data / "label", make_task)
     run = output / training.run_name(arch, train_flags)
     run.mkdir(exist_ok=True)
-    steps = Steps(run, steps.digest)
+    jobs = Jobs(run, jobs.digest)
     checkpoint = run / "pretrained" / "checkpoint_last.pt"
     options = {
         "user-dir": finetuning.PACKAGE,
@@ -136,7 +136,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
         shutil.rmtree(checkpoint.parent, ignore_errors=True)
         commands.run(command, run / "pretrain.log", progress)
 
-    steps("pretrain", command, checkpoint, pretrain)
+    jobs.run("pretrain", command, checkpoint, pretrain)
     right = {}
     truth = [example.label for example in task["valid"]]
     built = finetuning.model_options(checkpoint)
@@ -150,7 +150,7 @@ def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: 
             shutil.rmtree(save_dir, ignore_errors=True)
             commands.run(tuning, run / f"from-{kind}.log", progress)
 
-        steps(f"from-{kind}", tuning, save_dir / "checkpoint_last.pt", tune)
+        jobs.run(f"from-{kind}", tuning, save_dir / "checkpoint_last.pt", tune)
         said = finetuning.predict(save_dir / "checkpoint_last.pt", data, ["valid"])["valid"]
         right[kind] = sum(answer == label for answer, label in zip(said, truth, strict=True)) / len(truth)
     print(f"\n== {run.name}: original or shuffled, {len(truth):,} lines that no training has seen")

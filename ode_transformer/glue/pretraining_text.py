@@ -24,7 +24,7 @@ from ode_transformer.corpora.vocabulary import MODEL, learn
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 
 VALID_SHARE = 1 / 200
 SPLITS = ("train", "valid")
@@ -122,7 +122,7 @@ def encoder(model: Path) -> Callable[[str], str]:
 def prepare(
     texts: Sequence[Path], output: Path, pieces: int, valid_share: float = VALID_SHARE, cased: bool = False
 ) -> Path:
-    """All steps; those that are done already are left out.
+    """Run all jobs; those that are done are skipped.
 
     :returns: the folder for fairseq: ``dict.txt``, the binary splits and the model of the pieces
     """
@@ -151,11 +151,11 @@ def prepare(
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / MODEL, binary)
 
-    steps = Steps(output)
+    jobs = Jobs(output)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in texts]
-    steps("text", [files, valid_share], text, make_text)
-    steps("pieces", [pieces, cased], encoded, make_pieces)
-    steps("binarise", None, binary, binarise)
+    jobs.run("text", [files, valid_share], text, make_text)
+    jobs.run("pieces", [pieces, cased], encoded, make_pieces)
+    jobs.run("binarise", None, binary, binarise)
     return binary
 
 

@@ -28,7 +28,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import locked, write_text
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
 
@@ -119,7 +119,7 @@ class Experiment:
         words = commands.flags(self.train_options())
         return [*self.machine.launcher(), "fairseq-train", self.data.binary, *words, *self.extra]
 
-    def identity(self, data: Steps) -> str:
+    def identity(self, data: Jobs) -> str:
         """Digest of what makes it the same training: data and flags, but for those of machine, time and place.
 
         :param data: the steps that made them
@@ -153,9 +153,9 @@ class Experiment:
             write_text(self.made_with, json.dumps(told, indent=1) + "\n")
 
         with locked(self.run, "training"):
-            Steps(self.run, data.digest)("train", self._training(data), self.checkpoints, work)
+            Jobs(self.run, data.digest).run("train", self._training(data), self.checkpoints, work)
 
-    def _training(self, data: Steps) -> Any:
+    def _training(self, data: Jobs) -> Any:
         """What the step of training is asked to do."""
         return [self.identity(data), self.train_options()["stop-time-hours"]]
 
@@ -256,9 +256,9 @@ class Experiment:
         for split, name in self.recipe.sets.items():
             if split not in self.data.splits():
                 print(f"{name}: left out, the data have no {split} split")
-        steps = Steps(self.run, data.digest)
-        for step in self._evaluation(until):
-            steps(*step)
+        jobs = Jobs(self.run, data.digest)
+        for job in self._evaluation(until):
+            jobs.run(*job)
         scores = self._scored()
         for score in scores.values():
             print(score)
@@ -270,16 +270,16 @@ class Experiment:
         :raises UserError: the data are not there, or for another recipe
         """
         data = self.data.prepared()
-        if not Steps(self.run, data.digest).has_done("train", self._training(data), self.checkpoints):
+        if not Jobs(self.run, data.digest).is_done("train", self._training(data), self.checkpoints):
             if self.checkpoints.exists():
                 print(f"{self.run}: left out, the training has not ended, or not with these data and flags")
             return None
-        steps = Steps(self.run, data.digest)
+        jobs = Jobs(self.run, data.digest)
         for name, request, result, _ in self._evaluation():
-            if not steps.has_done(name, request, result):
+            if not jobs.is_done(name, request, result):
                 print(f"{self.run}: left out, trained but not evaluated as it is now ({name})")
                 return None
-            steps.pass_over(name, request)
+            jobs.skip(name, request)
         return self._scored()
 
     def _evaluation(self, until: int | None = None) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:

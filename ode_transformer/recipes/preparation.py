@@ -14,7 +14,7 @@ from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import locked, staged, write_text
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import lines_of
 
 SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
@@ -55,8 +55,8 @@ class Data:
         keep = getattr(self.recipe.corpus, "keep", None)
         return keep if keep and keep.unit == "pieces" else None
 
-    def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Steps:
-        """All steps; those that are done already are left out. Returns them, for those of a run to build on.
+    def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Jobs:
+        """Run all jobs; those that are done are skipped. Returns them, for those of a run to build on.
 
         :param raw: the user's folder with raw files; without it they are downloaded
         :param downloads: where to
@@ -74,30 +74,30 @@ class Data:
             "pieces": lambda: self._make_pieces(workers),
             "binarise": lambda: self._binarise(workers),
         }
-        steps = Steps(self.folder)
+        jobs = Jobs(self.folder)
         with locked(self.folder, "preparing data"):
             for name, request, result in self._requests(described):
-                steps(name, request, result, make[name])
-        return steps
+                jobs.run(name, request, result, make[name])
+        return jobs
 
-    def prepared(self) -> Steps:
+    def prepared(self) -> Jobs:
         """The steps as they have been done.
 
         :raises UserError: some have not, or for a recipe that says something else
         """
-        steps = Steps(self.folder)
+        jobs = Jobs(self.folder)
         described = json.loads(self._described.read_text()) if self._described.exists() else []
         for name, request, result in self._requests(described):
             if not result.exists():
                 raise UserError(f"{result}: not there; scripts/prepare.sh makes it")
-            if not steps.has_done(name, request, result):
+            if not jobs.is_done(name, request, result):
                 raise UserError(
                     f"{result}: made for a recipe with another {name} than this one; prepare the data again"
                 )
-            steps.pass_over(name, request)
-        return steps
+            jobs.skip(name, request)
+        return jobs
 
-    def _all_done(self) -> Steps | None:
+    def _all_done(self) -> Jobs | None:
         try:
             done = self.prepared()
         except UserError:

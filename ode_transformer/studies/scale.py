@@ -34,7 +34,7 @@ from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import place
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def given_data(folder: Path) -> Data:
     if not sorted(folder.glob("train.*.bin")) or not sorted(folder.glob("valid.*.bin")):
         raise UserError(f"--data {folder}: not a folder of fairseq-preprocess with a training and a validation set")
     files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.iterdir())]
-    return Data(folder, Steps(folder).digest_of(files), {})
+    return Data(folder, Jobs(folder).digest_of(files), {})
 
 
 def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> float:
@@ -92,14 +92,14 @@ def train_and_measure(run: Path, data: Data, flags: Sequence[str], updates: int)
     run.mkdir(parents=True, exist_ok=True)
     checkpoints, result = run / "checkpoints", run / "loss.json"
     command: list[str | Path] = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
-    steps = Steps(run, data.digest)
+    jobs = Jobs(run, data.digest)
 
     def make() -> None:
-        training.train(command, run, checkpoints, steps.digest_of(flags), progress, updates)
+        training.train(command, run, checkpoints, jobs.digest_of(flags), progress, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         place(run, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
-    steps(run.name, flags, result, make)
+    jobs.run(run.name, flags, result, make)
     return float(json.loads(result.read_text(encoding="utf-8"))["validation_loss"])
 
 

@@ -1,4 +1,4 @@
-"""Steps that are not done twice: a run that was stopped goes on where it was."""
+"""Resumable jobs: a job whose request has not changed and whose result is still there is skipped."""
 
 from __future__ import annotations
 
@@ -11,55 +11,56 @@ from typing import Any
 from ode_transformer.support.files import write_text
 
 
-def say_aloud(line: str) -> None:
+def print_heading(line: str) -> None:
+    """Print a line that stands out among the output of commands."""
     print(f"\n== {line}", flush=True)
 
 
-class Steps:
-    """A chain of steps, each known by a digest of what it and all steps before it were asked to do.
+class Jobs:
+    """A chain of jobs, each identified by a digest of its own request and of all requests before it.
 
-    A step is left out if it has been completed with the same digest and its result is still there; a changed request
-    redoes it and all after it.
+    A job is skipped if it was completed with the same digest and its result still exists; a changed request
+    runs it and all jobs after it again.
 
-    :param directory: where the digests of completed steps are kept
-    :param before: digest of what these steps build on
-    :param say: told what is done and what has been done already
+    :param directory: where the digests of completed jobs are recorded, each in ``NAME.done``
+    :param digest: of what the chain builds on, such as another chain
+    :param say: called with a line for each job that starts or is skipped
     """
 
-    def __init__(self, directory: Path, before: str = "", say: Callable[[str], None] = say_aloud) -> None:
+    def __init__(self, directory: Path, digest: str = "", say: Callable[[str], None] = print_heading) -> None:
         self.directory = directory
-        self.digest = before
+        self.digest = digest
         self.say = say
 
     def digest_of(self, request: Any) -> str:
-        """Digest of a request after the steps so far."""
+        """Return the digest of a request that follows the jobs so far."""
         return hashlib.sha256(json.dumps([self.digest, request], default=str).encode()).hexdigest()
 
-    def has_done(self, name: str, request: Any, result: Path) -> bool:
-        """Whether a step has been completed with this request and its result is still there."""
+    def is_done(self, name: str, request: Any, result: Path) -> bool:
+        """Return whether a job was completed with this request and its result still exists."""
         record = self.directory / f"{name}.done"
         return result.exists() and record.exists() and record.read_text() == self.digest_of([name, request])
 
-    def pass_over(self, name: str, request: Any) -> None:
-        """Builds on a step without doing it."""
+    def skip(self, name: str, request: Any) -> None:
+        """Add a completed job to the chain without running it."""
         self.digest = self.digest_of([name, request])
 
-    def __call__(self, name: str, request: Any, result: Path, make: Callable[[], None]) -> None:
-        """Does a step unless it has been done.
+    def run(self, name: str, request: Any, result: Path, work: Callable[[], None]) -> None:
+        """Run a job unless it is done.
 
-        :param name: of the step, and of its record
-        :param request: what it is asked to do, as far as JSON can say it
-        :param result: what it leaves; a step whose result is gone is done again
-        :param make: does it
+        :param name: of the job and of its record
+        :param request: all that decides the result, in values that JSON can express
+        :param result: file or folder that the work leaves; if it is missing, the job runs again
+        :param work: called without arguments to do the job
         """
         digest = self.digest_of([name, request])
         record = self.directory / f"{name}.done"
-        if self.has_done(name, request, result):
+        if self.is_done(name, request, result):
             self.say(f"{name}: already done")
         else:
             self.say(name)
             record.unlink(missing_ok=True)
-            make()
+            work()
             self.directory.mkdir(parents=True, exist_ok=True)
             write_text(record, digest)
         self.digest = digest

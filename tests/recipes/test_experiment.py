@@ -16,7 +16,7 @@ from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.recipe import find, read_recipe
 from ode_transformer.recipes.training import BEGUN
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 
 Words = list[str]
 
@@ -152,7 +152,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
             (checkpoints / "checkpoint1.pt").touch()
 
     monkeypatch.setattr(experiments.commands, "run", run)
-    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
+    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "prepared"))
 
     def start(**more: Any) -> Words:
         experiment = made("multi30k_en_de", tmp_path, **more)
@@ -201,7 +201,7 @@ def test_another_recipe_is_another_training(train, monkeypatch) -> None:
 
 def test_other_data_are_another_training(train, monkeypatch) -> None:
     train()
-    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "other"))
+    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "other"))
     with pytest.raises(UserError, match="of a training with other flags or data"):
         train()
 
@@ -233,7 +233,7 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
             progress(json.dumps(score))
 
     monkeypatch.setattr(experiments.commands, "run", stand_in)
-    monkeypatch.setattr(Data, "prepared", lambda data: Steps(data.folder, "prepared"))
+    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "prepared"))
     (run.run / BEGUN).write_text(run.identity(run.data.prepared()))
     scores = run.evaluate()
     assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}

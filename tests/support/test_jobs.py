@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 
 
 def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) -> list[str]:
-    """Two steps; returns the names of those that were really done."""
+    """Run two jobs; return the names of those that did some work."""
     done: list[str] = []
 
     def make(name: str) -> None:
@@ -15,31 +15,31 @@ def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) ->
         done.append(name)
         (directory / "result").touch()
 
-    steps = Steps(directory)
+    jobs = Jobs(directory)
     try:
-        steps("a", first, directory, lambda: make("a"))
-        steps("b", {"size": second}, directory / "result", lambda: make("b"))
+        jobs.run("a", first, directory, lambda: make("a"))
+        jobs.run("b", {"size": second}, directory / "result", lambda: make("b"))
     except RuntimeError:
         done.append("stopped")
     return done
 
 
-def test_a_completed_step_is_left_out(tmp_path: Path) -> None:
+def test_a_completed_job_is_skipped(tmp_path: Path) -> None:
     assert run(tmp_path) == ["a", "b"]
     assert run(tmp_path) == []
 
 
-def test_it_can_be_asked_whether_a_step_is_done(tmp_path: Path) -> None:
+def test_whether_a_job_is_done(tmp_path: Path) -> None:
     result = tmp_path / "result"
-    assert not Steps(tmp_path).has_done("a", 1, result)
-    Steps(tmp_path)("a", 1, result, result.touch)
-    assert Steps(tmp_path).has_done("a", 1, result)
-    assert not Steps(tmp_path).has_done("a", 2, result)
+    assert not Jobs(tmp_path).is_done("a", 1, result)
+    Jobs(tmp_path).run("a", 1, result, result.touch)
+    assert Jobs(tmp_path).is_done("a", 1, result)
+    assert not Jobs(tmp_path).is_done("a", 2, result)
     result.unlink()
-    assert not Steps(tmp_path).has_done("a", 1, result)
+    assert not Jobs(tmp_path).is_done("a", 1, result)
 
 
-def test_a_stopped_step_is_done_again_and_those_before_it_are_not(tmp_path: Path) -> None:
+def test_a_stopped_job_runs_again_and_those_before_it_are_not(tmp_path: Path) -> None:
     assert run(tmp_path, fail=True) == ["a", "stopped"]
     assert run(tmp_path) == ["b"]
 
@@ -50,7 +50,7 @@ def test_a_changed_request_redoes_it_and_all_after_it(tmp_path: Path) -> None:
     assert run(tmp_path, first=9, second=3) == ["a", "b"]
 
 
-def test_a_step_whose_result_is_gone_is_done_again(tmp_path: Path) -> None:
+def test_a_job_whose_result_is_gone_runs_again(tmp_path: Path) -> None:
     run(tmp_path)
     (tmp_path / "result").unlink()
     assert run(tmp_path) == ["b"]
@@ -67,11 +67,11 @@ def test_a_failure_after_a_success_forgets_the_success(tmp_path: Path) -> None:
     assert run(tmp_path) == ["b"]
 
 
-def test_steps_that_build_on_others(tmp_path: Path) -> None:
-    below = Steps(tmp_path)
-    below("a", 1, tmp_path, lambda: None)
-    above = Steps(tmp_path, below.digest)
-    assert above.digest_of("x") != Steps(tmp_path).digest_of("x")
+def test_jobs_that_build_on_others(tmp_path: Path) -> None:
+    below = Jobs(tmp_path)
+    below.run("a", 1, tmp_path, lambda: None)
+    above = Jobs(tmp_path, below.digest)
+    assert above.digest_of("x") != Jobs(tmp_path).digest_of("x")
     with pytest.raises(ZeroDivisionError):
-        above("c", 1, tmp_path, lambda: 1 / 0)
+        above.run("c", 1, tmp_path, lambda: 1 / 0)
     assert not (tmp_path / "c.done").exists()

@@ -24,7 +24,7 @@ from ode_transformer.decoding.teacher_forcing import teacher_forced
 from ode_transformer.decoding.translate import best, load_hub, target_line
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_of, write_text
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.progress import Pace, say
 
@@ -73,8 +73,8 @@ class System:
         self.content = content_of([path, *dictionaries, *sorted(args.data.glob(f"{args.split}.*-*.*"))])
         self.request = [self.content, languages, len(self.lines)]
 
-    def _steps(self) -> Steps:
-        return Steps(self.directory, Steps(self.directory).digest_of(self.request), say)
+    def _jobs(self) -> Jobs:
+        return Jobs(self.directory, Jobs(self.directory).digest_of(self.request), say)
 
     def references(self) -> list[str]:
         return [
@@ -102,7 +102,7 @@ class System:
                 pace.tell(done)
             write_text(result, "".join(lines))
 
-        self._steps()("decode", [search, args.batch_size, args.remove_bpe], result, make)
+        self._jobs().run("decode", [search, args.batch_size, args.remove_bpe], result, make)
         return read_lines(result)
 
     def accuracy(self) -> TokenAccuracy:
@@ -119,7 +119,7 @@ class System:
                 pace.tell(done)
             write_text(result, json.dumps(asdict(counted)))
 
-        self._steps()("accuracy", self.args.max_tokens, result, make)
+        self._jobs().run("accuracy", self.args.max_tokens, result, make)
         read = json.loads(result.read_text(encoding="utf-8"))
         counts = {name: {int(k): tuple(pair) for k, pair in read[name].items()} for name in ("positions", "tokens")}
         return TokenAccuracy(**counts, loss=read["loss"])
@@ -154,7 +154,7 @@ class System:
                 pace.tell(part.stop)
             write_text(result, json.dumps(counts.tolist()))
 
-        Steps(self.args.output, say=say)("frequencies", content_of(files), result, make)
+        Jobs(self.args.output, say=say).run("frequencies", content_of(files), result, make)
         return list(json.loads(result.read_text(encoding="utf-8")))
 
 

@@ -40,7 +40,7 @@ from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_of, write_text
-from ode_transformer.support.jobs import Steps
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.progress import Pace, say
 
@@ -91,10 +91,10 @@ class Probe:
                 places += [LayerPlace(stack, number) for number in asked]
         return places
 
-    def steps(self, *request: Any) -> Steps:
-        """A step that depends on the checkpoint and on ``request`` alone."""
-        return Steps(
-            self.output / "steps", Steps(self.output).digest_of([self.model_content, self.languages, *request]), say
+    def jobs(self, *request: Any) -> Jobs:
+        """Return the jobs that depend on the checkpoint and on ``request`` alone."""
+        return Jobs(
+            self.output / "steps", Jobs(self.output).digest_of([self.model_content, self.languages, *request]), say
         )
 
     def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
@@ -113,8 +113,8 @@ class Probe:
         def file(place: LayerPlace) -> Path:
             return self.file(place, "least-squares")
 
-        missing = [p for p in self.places if not self.steps(*request).has_done(f"fit {p}", None, file(p))]
-        sums = self.collect(missing, kept, self.steps(*request).digest) if missing else {}
+        missing = [p for p in self.places if not self.jobs(*request).is_done(f"fit {p}", None, file(p))]
+        sums = self.collect(missing, kept, self.jobs(*request).digest) if missing else {}
 
         def solve(place: LayerPlace) -> None:
             try:
@@ -126,7 +126,7 @@ class Probe:
 
         # An interrupted pass may have been for more layers than are asked for now.
         for place in dict.fromkeys([*self.places, *sums]):
-            self.steps(*request)(f"fit {place}", None, file(place), partial(solve, place))
+            self.jobs(*request).run(f"fit {place}", None, file(place), partial(solve, place))
         kept.unlink(missing_ok=True)
         return {place: load_fit(file(place), self.hub.device) for place in self.places}
 
@@ -157,9 +157,9 @@ class Probe:
         """W and b by the likelihood of the training data, from the least-squares solution on."""
         result = self.file(place, "nll")
         request = ["nll", self.train_content, self.args.max_train_sentences, self.args.max_tokens, self.objective]
-        step = self.steps(*request)
+        job = self.jobs(*request)
         kept = self.file(place, "nll", ending="partial.pt")
-        digest = step.digest
+        digest = job.digest
 
         def train() -> None:
             training = Distillation(self.model, place, start, self.args.updates, self.args.lr)
@@ -184,7 +184,7 @@ class Probe:
             save_fit(trained, result)
             kept.unlink(missing_ok=True)
 
-        step(f"train {place}", None, result, train)
+        job.run(f"train {place}", None, result, train)
         return load_fit(result, self.hub.device)
 
     # Decoding
@@ -227,7 +227,7 @@ class Probe:
             with replaced(self.model, place, linear_layer(fit.weight, fit.bias, next(self.model.parameters()))):
                 make()
 
-        self.steps(*request)(name, None, path, make if place is None else replace_and_make)
+        self.jobs(*request).run(name, None, path, make if place is None else replace_and_make)
         return path
 
     def run(self) -> dict[str, Any]:
