@@ -51,6 +51,7 @@ COMMANDS = {
         "ode_transformer.analysis.comparison.examples",
         "what several systems make of chosen sentences, side by side",
     ),
+    "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
     "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
     "curves": (
         "ode_transformer.analysis.curves.curves",

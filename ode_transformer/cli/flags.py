@@ -1,0 +1,168 @@
+"""Reference page of the flags that this package adds to fairseq-train, and of its architectures.
+
+``ode-transformer flags > docs/flags.md`` writes the committed page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ode_transformer.support.tables import markdown_table
+
+# Title of a section, the words that choose a model of ours, those that choose the model of fairseq beside it.
+SECTIONS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("Encoder–decoder models", ("--arch", "ode_transformer_rk2"), ("--arch", "transformer")),
+    ("Reformer, in addition", ("--arch", "reformer"), ("--arch", "ode_transformer_rk2")),
+    ("The task of the Reformer", ("--arch", "reformer", "--task", "joint_translation"), ("--arch", "reformer")),
+    ("BERT, in addition", ("--arch", "macaron_bert_base"), ("--arch", "roberta")),
+)
+
+# Column of the table of architectures and the option that it shows.
+SIZES = {
+    "layers": "layers",
+    "width": "embed_dim",
+    "inner size": "ffn_embed_dim",
+    "heads": "attention_heads",
+    "scheme": "ode_scheme",
+}
+
+INTRODUCTION = """# Flags and architectures
+
+Written by `ode-transformer flags > docs/flags.md` from fairseq-train's parser and the registered architectures.
+
+This package adds the following flags to those of fairseq's Transformer. Language models have the flags of the decoder,
+BERT those of the encoder. [ode_transformer.md](ode_transformer.md) explains the choices and shows each row of the
+papers' tables as flags; [combinations.md](combinations.md) says which choices go together. fairseq-train refuses all
+other combinations in one line."""
+
+ARCHITECTURES = """Layers of the encoder + layers of the decoder; so are schemes, where they differ. All are pre-norm
+except `dlstm*`, whose layers have no residual connections."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare no argument: the page has one form."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the page."""
+    print(reference_page(), end="")
+    return 0
+
+
+def reference_page() -> str:
+    """Return the page as Markdown."""
+    architectures = architecture_options()
+    described: set[str] = set()
+    parts = [INTRODUCTION]
+    for title, ours, theirs in SECTIONS:
+        actions = [action for action in added_actions(ours, theirs) if action.option_strings[0] not in described]
+        described.update(action.option_strings[0] for action in actions)
+        rows = [flag_row(action, architectures) for action in actions]
+        parts += [f"## {title}", markdown_table(["flag", "values", "default", "meaning"], rows, "llll")]
+    parts += [
+        "## Architectures",
+        ARCHITECTURES,
+        markdown_table(["architecture", *SIZES], architecture_rows(architectures)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def architecture_options() -> dict[str, dict[str, Any]]:
+    """Return the options that each architecture of this package sets, by its name."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    import ode_transformer.models  # noqa: F401  (registers the architectures)
+
+    options = {}
+    for name, model in ARCH_MODEL_REGISTRY.items():
+        if model.__module__.startswith("ode_transformer."):
+            args = argparse.Namespace()
+            ARCH_CONFIG_REGISTRY[name](args)
+            options[name] = vars(args)
+    return options
+
+
+def added_actions(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Iterator[argparse.Action]:
+    """Yield the options that fairseq-train has with the words ``ours`` and lacks with ``theirs``."""
+    from ode_transformer.recipes.fairseq_flags import parser_of
+
+    names = set(parser_of("fairseq-train", theirs)._option_string_actions)
+    for action in parser_of("fairseq-train", ours)._actions:
+        if action.option_strings and names.isdisjoint(action.option_strings):
+            yield action
+
+
+def flag_row(action: argparse.Action, architectures: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str, str]:
+    """Return the cells of one flag: its name, values, default and meaning."""
+    if action.nargs == 0:
+        values = ""
+    elif action.choices is not None:
+        values = ", ".join(f"`{choice}`" for choice in action.choices)
+    else:
+        values = str(action.metavar or action.dest.upper())
+    meaning = action.help or ""
+    if action.choices is not None:
+        meaning = meaning.removesuffix(f": {', '.join(action.choices)}")  # they have a column of their own
+    return f"`{action.option_strings[0]}`", values, default_of(action, architectures), meaning
+
+
+def default_of(action: argparse.Action, architectures: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the default of a flag: the most frequent one, then those of other architectures."""
+    names_by_default: dict[str, list[str]] = {}
+    for name, options in architectures.items():
+        if action.dest in options and stack_exists(action.dest, options):
+            names_by_default.setdefault(default_text(options[action.dest]), []).append(name)
+    if not names_by_default:
+        return default_text(action.default)
+    all_names = [name for names in names_by_default.values() for name in names]
+    most_frequent, *others = sorted(names_by_default, key=lambda value: -len(names_by_default[value]))
+    exceptions = [
+        f"{', '.join(f'`{pattern}`' for pattern in name_patterns(names_by_default[value], all_names))}: {value}"
+        for value in others
+    ]
+    return "; ".join([most_frequent, *exceptions])
+
+
+def default_text(value: object) -> str:
+    """Return a default as the page shows it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def stack_exists(option: str, options: Mapping[str, Any]) -> bool:
+    """Return false if an option is of an encoder or decoder that the architecture does not have."""
+    stack = option.partition("_")[0]
+    return stack not in ("encoder", "decoder") or bool(options.get(f"{stack}_layers"))
+
+
+def name_patterns(names: Sequence[str], all_names: Iterable[str]) -> list[str]:
+    """Return the shortest patterns ``prefix*`` that match ``names`` and no other name."""
+    others = [name for name in all_names if name not in names]
+    patterns: list[str] = []
+    for name in names:
+        words = name.split("_")
+        prefixes = ("_".join(words[:count]) for count in range(1, len(words) + 1))
+        prefix = next((some for some in prefixes if not any(other.startswith(some) for other in others)), name)
+        alone = [other for other in names if other.startswith(prefix)] == [name]
+        pattern = name if alone else f"{prefix}*"
+        if pattern not in patterns:
+            patterns.append(pattern)
+    return patterns
+
+
+def architecture_rows(architectures: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each architecture; where encoder and decoder differ, the encoder's comes first."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    for name, options in architectures.items():
+        model = ARCH_MODEL_NAME_REGISTRY[name]
+        stacks = {"ode_bert": ["encoder"], "ode_transformer_lm": ["decoder"]}.get(model, ["encoder", "decoder"])
+        cells = []
+        for option in SIZES.values():
+            values = [default_text(options[f"{stack}_{option}"]) for stack in stacks]
+            joined = option == "layers" or len(set(values)) > 1
+            cells.append(" + ".join(values) if joined else values[0])
+        yield (f"`{name}`", *cells)

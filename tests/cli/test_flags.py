@@ -1,0 +1,42 @@
+"""The page of flags and architectures is the one that the parser makes."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.cli.flags import default_of, flag_row, name_patterns, reference_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_committed_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == reference_page()
+
+
+@pytest.mark.parametrize(
+    ("names", "others", "patterns"),
+    [
+        (["a_x", "a_y"], ["b"], ["a*"]),
+        (["a_x", "a_y"], ["a"], ["a_x", "a_y"]),
+        (["a_b", "a_b_c"], ["a_x"], ["a_b*"]),
+        (["a"], [], ["a"]),
+    ],
+)
+def test_name_patterns(names: list[str], others: list[str], patterns: list[str]) -> None:
+    assert name_patterns(names, [*names, *others]) == patterns
+
+
+def test_a_row_shows_values_and_defaults() -> None:
+    parser = argparse.ArgumentParser()
+    choice = parser.add_argument("--encoder-kind", choices=("one", "two"), help="kind of layers: one, two")
+    switch = parser.add_argument("--fast", action="store_true", help="faster | better")
+    architectures = {
+        "a": {"encoder_kind": "one", "encoder_layers": 6, "fast": False},
+        "b": {"encoder_kind": "two", "encoder_layers": 6},
+        "c": {"encoder_kind": "one", "encoder_layers": 1},
+        "without_encoder": {"encoder_kind": "two", "encoder_layers": 0},
+    }
+    assert flag_row(choice, architectures) == ("`--encoder-kind`", "`one`, `two`", "one; `b`: two", "kind of layers")
+    assert flag_row(switch, architectures) == ("`--fast`", "", "off", "faster | better")
+    assert default_of(parser.add_argument("--limit", default=1000), architectures) == "1,000"
