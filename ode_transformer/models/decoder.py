@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_pattern, kind, reorder_all
+from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_mask, kind, reorder_all
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -37,7 +37,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
-        return build_layer(cfg, "decoder", memory=not no_encoder_attn)
+        return build_layer(cfg, "decoder", cross_attention=not no_encoder_attn)
 
     def extract_features_scriptable(
         self,
@@ -62,7 +62,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         keys, queries = prev_output_tokens.size(1), y0.size(1)
         device = prev_output_tokens.device
         target_padding = prev_output_tokens.eq(self.padding_idx)
-        self_pattern = attention_pattern(
+        self_mask = attention_mask(
             queries,
             keys,
             device,
@@ -70,12 +70,12 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             causal=not full_context_alignment,
             clip=self.cfg.max_relative_positions,
         )
-        memory = source_pattern = None
+        encoder_output = cross_mask = None
         if encoder_out is not None:
-            memory = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
+            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
             source_padding = encoder_out["encoder_padding_mask"]
-            source_pattern = attention_pattern(
-                queries, memory.size(1), device, padding_mask=source_padding[0] if source_padding else None
+            cross_mask = attention_mask(
+                queries, encoder_output.size(1), device, padding_mask=source_padding[0] if source_padding else None
             )
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
@@ -87,17 +87,19 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
 
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
             if kind(name) == "self_attn":
-                return {"pattern": self_pattern, "cache": cache(layer, name, evaluation)}
+                return {"mask": self_mask, "cache": cache(layer, name, evaluation)}
             if kind(name) == "encoder_attn":
                 return {
-                    "pattern": source_pattern,
-                    "memory": memory,
-                    "cache": cache(layer, name, copy),  # keys and values of the memory are the same at every evaluation
+                    "mask": cross_mask,
+                    "encoder_output": encoder_output,
+                    "cache": cache(
+                        layer, name, copy
+                    ),  # keys and values of the encoder_output are the same at every evaluation
                     "weights": wanted if layer == aligned else None,
                 }
             return {}
 
-        y, passed = self.through_depth(y0, inputs, target_padding)
+        y, passed = self.step_layers(y0, inputs, target_padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None

@@ -56,7 +56,7 @@ def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Ten
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
 
 
-class TrainedFor(nn.Module):
+class CheckpointSettings(nn.Module):
     """Keeps in a checkpoint what the parameters of a stack were trained for, and compares when they are loaded.
 
     Another scheme is what the user wants who overrides the options of a checkpoint or fine-tunes it. Training that
@@ -74,7 +74,9 @@ class TrainedFor(nn.Module):
 
     def get_extra_state(self) -> Tensor:
         """A line as the numbers of its bytes, because checkpoints hold nothing but tensors."""
-        line = " ".join(f"{name}={value}" for name, value in (self.choice.trait() | dict(self.fixed)).items())
+        line = " ".join(
+            f"{name}={value}" for name, value in (self.choice.checkpoint_settings() | dict(self.fixed)).items()
+        )
         return torch.tensor(list(line.encode()))
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -119,7 +121,7 @@ class DepthStack(nn.Module):
         :param fixed: more options that a checkpoint of the stack keeps
         """
         self.stack = stack
-        self.choice, sizes = depth_choice(cfg, stack).for_its_scheme(), getattr(cfg, stack)
+        self.choice, sizes = depth_choice(cfg, stack).without_unused_options(), getattr(cfg, stack)
         names = tuple(self.layers[0]) if len(self.layers) else ()
         self.grouping = self.choice.grouping(names)
         activation, inner_dropout = feed_forward_options(cfg)
@@ -131,7 +133,7 @@ class DepthStack(nn.Module):
         self.depth_log: DepthLog | None = None
         may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
-        self.trained_version = TrainedFor(stack, self.choice, may_swap, fixed or {})
+        self.trained_version = CheckpointSettings(stack, self.choice, may_swap, fixed or {})
 
     @property
     def stepped(self) -> list[tuple[int, tuple[str, ...]]]:
@@ -141,11 +143,11 @@ class DepthStack(nn.Module):
         ]
         return [(number, part) for number in range(1, len(self.layers) + 1) for part in parts]
 
-    def through_depth(self, y0: Tensor, inputs: Inputs, padding: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+    def step_layers(self, y0: Tensor, inputs: Inputs, padding: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
 
         ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
-        m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.carried``).
+        m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.layer_inputs``).
 
         :param y0: [B, T, C]
         :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
@@ -156,9 +158,11 @@ class DepthStack(nn.Module):
         def step(index: int, depth_state: DepthState) -> DepthState:
             blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
             if index in self.replacements:
-                carried = self.scheme.carried(depth_state)
-                made = self.replacements[index](torch.cat(carried, dim=-1)).split(depth_state.y.size(-1), dim=-1)
-                return self.scheme.replaced(made, blocks, depth_state)
+                inputs_of_layer = self.scheme.layer_inputs(depth_state)
+                outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(
+                    depth_state.y.size(-1), dim=-1
+                )
+                return self.scheme.skip_layer(outputs, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
         log = self.depth_log if self.depth_log is not None and self.depth_log.following else None
@@ -168,10 +172,10 @@ class DepthStack(nn.Module):
         with nullcontext() if log is None else log.weighing(self, padding):
             for index in range(len(self.layers)):
                 if log is not None:
-                    log.reads(self.stack, index + 1, self.scheme.carried(depth_state))
+                    log.reads(self.stack, index + 1, self.scheme.layer_inputs(depth_state))
                 before, depth_state = depth_state, one_step(index, depth_state)
                 if self.watch is not None:
-                    self.watch(index, self.scheme.carried(before), self.scheme.made(depth_state))
+                    self.watch(index, self.scheme.layer_inputs(before), self.scheme.layer_outputs(depth_state))
                 passed.append(depth_state.y)
         return self.scheme.finish(depth_state), passed
 

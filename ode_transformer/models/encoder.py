@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import Layer, WordDropout, attention_pattern, kind
+from ode_transformer.nn import Layer, WordDropout, attention_mask, kind
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
@@ -42,15 +42,15 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
         y0, embedding = self.forward_embedding(src_tokens, token_embeddings)
         y0 = y0.masked_fill(padding.unsqueeze(-1), 0)
         length = src_tokens.size(1)
-        pattern = attention_pattern(
+        mask = attention_mask(
             length,
             length,
             src_tokens.device,
             padding_mask=padding if padding.any() else None,
             clip=self.cfg.max_relative_positions,
         )
-        inputs = {"self_attn": {"pattern": pattern}}
-        y, passed = self.through_depth(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}), padding)
+        inputs = {"self_attn": {"mask": mask}}
+        y, passed = self.step_layers(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}), padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

@@ -41,7 +41,7 @@ def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Modu
 def _cross_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
     sizes = getattr(cfg, stack)
     return MultiheadAttention(
-        sizes.embed_dim, sizes.attention_heads, cfg.attention_dropout, memory_dim=cfg.encoder.embed_dim
+        sizes.embed_dim, sizes.attention_heads, cfg.attention_dropout, encoder_dim=cfg.encoder.embed_dim
     )
 
 
@@ -54,7 +54,7 @@ _PLAIN: dict[str, tuple[tuple[str, Function], ...]] = {
 FIELDS = {False: _PLAIN, True: _PLAIN | {"diffusion": (*_PLAIN["diffusion"], ("encoder_attn", _cross_attention))}}
 
 
-def sublayers(splitting: Splitting, memory: bool) -> dict[str, tuple[Function, float]]:
+def sublayers(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[Function, float]]:
     """The sub-layers of a layer in the order in which they act: name, function, share of a step.
 
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
@@ -65,14 +65,14 @@ def sublayers(splitting: Splitting, memory: bool) -> dict[str, tuple[Function, f
     made = {}
     for number, (field, share) in enumerate(splitting.parts):
         half = "" if acting.count(field) == 1 else "_up" if field in acting[:number] else "_down"
-        made |= {name + half: (function, share) for name, function in FIELDS[memory][field]}
+        made |= {name + half: (function, share) for name, function in FIELDS[cross_attention][field]}
     return made
 
 
-def build_layer(cfg: TransformerConfig, stack: str, memory: bool = False) -> Layer:
+def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
     """One layer of the stack 'encoder' or 'decoder', which may read a memory."""
     sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
-    parts = sublayers(SPLITTINGS[choice.splitting], memory)
+    parts = sublayers(SPLITTINGS[choice.splitting], cross_attention)
 
     def sublayer(name: str) -> SubLayer:
         function, share = parts[name]
@@ -87,7 +87,7 @@ def assemble(cfg: TransformerConfig, stack: str, names: Sequence[str], build: Ca
 
     Stepped ones have as many copies as the choice asks.
     """
-    choice = depth_choice(cfg, stack).for_its_scheme()
+    choice = depth_choice(cfg, stack).without_unused_options()
     return Layer(
         {
             name: nn.ModuleList(build(name) for _ in range(choice.copies))

@@ -28,7 +28,7 @@ from ode_transformer.nn import (
     KeyValueCache,
     Layer,
     Reduction,
-    attention_pattern,
+    attention_mask,
     joint_representation,
     joint_width,
     parts_of_batch,
@@ -244,8 +244,8 @@ class ReformerDecoder(ODETransformerDecoder):
         device, clip = source.device, self.cfg.max_relative_positions
         # To the right of a position, causality hides padding already.
         hides = target_padding[:, 0] if causal else target_padding
-        patterns = {
-            "self_attn_target": attention_pattern(
+        masks = {
+            "self_attn_target": attention_mask(
                 target.size(1),
                 target_padding.size(1),
                 device,
@@ -253,7 +253,7 @@ class ReformerDecoder(ODETransformerDecoder):
                 causal=causal,
                 clip=clip,
             ),
-            "self_attn_source": attention_pattern(
+            "self_attn_source": attention_mask(
                 source.size(1),
                 source.size(1),
                 device,
@@ -263,9 +263,9 @@ class ReformerDecoder(ODETransformerDecoder):
         }
 
         def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
-            if name not in patterns:
+            if name not in masks:
                 return {}
-            given: dict[str, Any] = {"pattern": patterns[name]}
+            given: dict[str, Any] = {"mask": masks[name]}
             if caches is not None and name == "self_attn_target":
                 given["cache"] = caches.setdefault(f"{layer}.{name}.{evaluation}", KeyValueCache())
             if self.shown is not None and layer == self.num_layers - 1:
@@ -274,7 +274,7 @@ class ReformerDecoder(ODETransformerDecoder):
 
         grid = joint_representation(source, target, self.cfg.joint_combination)
         padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]
-        y, _ = self.through_depth(grid, inputs, padding)
+        y, _ = self.step_layers(grid, inputs, padding)
         weights: list[Tensor] = []
         y = self.reduction(y, source_padding, weights if wanted else None)
         return y, weights[0] if wanted else None

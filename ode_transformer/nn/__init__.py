@@ -1,6 +1,6 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import MultiheadAttention, attention_pattern
+from ode_transformer.nn.attention import MultiheadAttention, attention_mask
 from ode_transformer.nn.choice import (
     SCHEMES,
     STAGE_PARAMETERS,
@@ -67,7 +67,7 @@ __all__ = [
     "SubLayer",
     "SubLayerInputs",
     "WordDropout",
-    "attention_pattern",
+    "attention_mask",
     "build_scheme",
     "joint_representation",
     "joint_width",

@@ -1,6 +1,6 @@
 """Multi-head attention over PyTorch's scaled_dot_product_attention.
 
-    softmax(Q Kᵀ / √(C/H) + bias) V    for each head; the bias holds relative positions and what is blocked
+    softmax(Q Kᵀ / √(C/H) + bias) V    for each head; the bias holds relative positions and the mask
 
 Axes: B batch, H heads, T query positions, S key positions, C channels. B may be several axes.
 """
@@ -20,48 +20,48 @@ from ode_transformer.nn.relative_position import RelativePositionKeys, RelativeP
 
 
 @dataclass(frozen=True)
-class AttentionPattern:
-    """Who may look at whom, the same for all layers of a pass and therefore made once.
+class AttentionMask:
+    """Mask and relative-position index, shared by all layers of a forward pass.
 
-    :param blocked: True where a query must not see a key, broadcasts to [B, H, T, S]; None if nothing is blocked
-    :param index: flat index of the relative positions (see ``relative_index``); None without them
+    :param masked_pairs: True where a query must not attend to a key, broadcasts to [B, H, T, S]; None for no mask
+    :param relative_index: index into the tables of relative positions (see ``relative_index``); None without them
     """
 
-    blocked: Tensor | None = None
-    index: Tensor | None = None
+    masked_pairs: Tensor | None = None
+    relative_index: Tensor | None = None
 
 
-def attention_pattern(
+def attention_mask(
     queries: int,
     keys: int,
     device: torch.device,
     padding_mask: Tensor | None = None,
     causal: bool = False,
     clip: int = 0,
-) -> AttentionPattern:
-    """The pattern for ``queries`` positions that are the last of ``keys``.
+) -> AttentionMask:
+    """Build the mask of ``queries`` positions that are the last of ``keys`` positions.
 
     :param padding_mask: [.., keys], True at padding; its first axes broadcast to B
-    :param causal: no position sees a later one
+    :param causal: no position attends to a later one
     :param clip: clip distance of the relative positions, 0 for none
     """
-    blocked = None if padding_mask is None else padding_mask[..., None, None, :]
+    masked = None if padding_mask is None else padding_mask[..., None, None, :]  # [.., 1, 1, S]
     if causal and queries > 1:
-        future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)
-        blocked = future if blocked is None else blocked | future
-    return AttentionPattern(blocked, relative_index(queries, keys, clip, device) if clip else None)
+        future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)  # [T, S]
+        masked = future if masked is None else masked | future  # [.., 1, T, S]
+    return AttentionMask(masked, relative_index(queries, keys, clip, device) if clip else None)
 
 
 class MultiheadAttention(nn.Module):
-    """Self-attention, with relative positions on request, or attention over an encoder's output.
+    """Self-attention, optionally with relative positions, or attention over an encoder output.
 
     :param dim: width C of the queries and of the result
     :param heads: H, divides ``dim``
     :param dropout: of the attention weights
-    :param memory_dim: width of the encoder's output; ``dim`` by default
+    :param encoder_dim: width of the encoder output; ``dim`` by default
     :param max_relative_positions: clip distance k of the relative positions, 0 for none
-    :param relative_values: relative positions on the values too; the attention weights are then made explicitly
-    :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; likewise
+    :param relative_values: relative positions on the values too, which needs explicit attention weights
+    :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; needs them likewise
     :raises ValueError: if the heads do not divide the width
     """
 
@@ -70,7 +70,7 @@ class MultiheadAttention(nn.Module):
         dim: int,
         heads: int,
         dropout: float = 0.0,
-        memory_dim: int | None = None,
+        encoder_dim: int | None = None,
         max_relative_positions: int = 0,
         relative_values: bool = False,
         shared_noise: Sequence[int] = (),
@@ -82,8 +82,8 @@ class MultiheadAttention(nn.Module):
         self.dropout = Dropout(dropout, shared_noise)
         self.scale = (dim // heads) ** -0.5
         self.q_proj = nn.Linear(dim, dim)
-        self.k_proj = nn.Linear(memory_dim or dim, dim)
-        self.v_proj = nn.Linear(memory_dim or dim, dim)
+        self.k_proj = nn.Linear(encoder_dim or dim, dim)
+        self.v_proj = nn.Linear(encoder_dim or dim, dim)
         self.out_proj = nn.Linear(dim, dim)
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
@@ -96,69 +96,72 @@ class MultiheadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        pattern: AttentionPattern,
-        memory: Tensor | None = None,
+        mask: AttentionMask,
+        encoder_output: Tensor | None = None,
         cache: KeyValueCache | None = None,
         weights: MutableSequence[Tensor] | None = None,
     ) -> Tensor:
-        """What the positions of ``x`` read from themselves, or from ``memory`` where it is given.
+        """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
         :param x: [B, T, C]
-        :param memory: the encoder's output [B, S, C_memory]
-        :param cache: read and updated in place: over ``x``, the keys and values of earlier positions, to which those
-            of ``x`` are appended; over ``memory``, its keys and values, which do not change
-        :param weights: if given, the attention weights [B, H, T, S] are appended to it
+        :param encoder_output: [B, S, C_encoder]
+        :param cache: updated in place. Self-attention appends the keys and values of ``x`` to those of earlier
+            positions; keys and values of the encoder output are computed once
+        :param weights: list to which the attention weights [B, H, T, S] are appended
         :returns: [B, T, C]
         """
-        query = self._split(self.q_proj(x))
-        key, value = self._keys_and_values(x, memory, cache)
-        bias = self._bias(query, pattern)
-        drop = self.dropout.active
-        if weights is None and self.relative_values is None and not (drop and self.dropout.shared):
-            out = self._fused(query, key, value, bias, drop)
+        query = self._split_heads(self.q_proj(x))  # [B, H, T, C/H]
+        key, value = self._keys_and_values(x, encoder_output, cache)  # [B, H, S, C/H]
+        bias = self._bias(query, mask)  # [B, H, T, S]
+        dropout = self.dropout.active
+        if weights is None and self.relative_values is None and not (dropout and self.dropout.shared):
+            out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
-            probabilities = self._probabilities(query, key, bias)
+            probabilities = self._probabilities(query, key, bias)  # [B, H, T, S]
             if weights is not None:
                 weights.append(probabilities)
             probabilities = self.dropout(probabilities)
-            out = torch.matmul(probabilities, value)
+            out = torch.matmul(probabilities, value)  # [B, H, T, C/H]
             if self.relative_values is not None:
-                out = out + self.relative_values(probabilities, pattern.index)
-        return self.out_proj(out.transpose(-3, -2).flatten(-2))
+                out = out + self.relative_values(probabilities, mask.relative_index)
+        return self.out_proj(out.transpose(-3, -2).flatten(-2))  # [B, T, C]
 
-    def _split(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         """[B, T, C] -> [B, H, T, C/H]"""
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
-    def _fused(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, drop: float) -> Tensor:
-        """PyTorch's own attention, whose fast implementations take one batch axis: B is folded into it."""
+    def _fused(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
+        """Call PyTorch's attention, whose fast implementations take a single batch axis: fold B into it."""
         batch = query.shape[:-3]
         if len(batch) > 1:
-            query, key, value = (x.flatten(0, -4) for x in (query, key, value))
+            query, key, value = (x.flatten(0, -4) for x in (query, key, value))  # [ΠB, H, T or S, C/H]
             if bias is not None and bias.dim() > 3:
-                bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)
-        out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=drop, scale=self.scale)
-        return out.unflatten(0, batch)
+                bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
+        out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
+        return out.unflatten(0, batch)  # [B, H, T, C/H]
 
-    def _keys_and_values(self, x: Tensor, memory: Tensor | None, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
-        if memory is not None and cache:
+    def _keys_and_values(
+        self, x: Tensor, encoder_output: Tensor | None, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return keys and values, [B, H, S, C/H] each."""
+        if encoder_output is not None and cache:
             return cache.read()
-        source = x if memory is None else memory
-        key, value = self._split(self.k_proj(source)), self._split(self.v_proj(source))
+        source = x if encoder_output is None else encoder_output
+        key, value = self._split_heads(self.k_proj(source)), self._split_heads(self.v_proj(source))
         return (key, value) if cache is None else cache.append(key, value)
 
-    def _bias(self, query: Tensor, pattern: AttentionPattern) -> Tensor | None:
-        """What is added to the scores, [B, H, T, S], or a mask that is True where attention is allowed."""
-        if self.relative_keys is None or pattern.index is None:
-            return None if pattern.blocked is None else ~pattern.blocked
-        bias = self.relative_keys(query, pattern.index, self.scale)
-        if pattern.blocked is None:
+    def _bias(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
+        """Return the addend of the scores, [B, H, T, S], or a mask that is True where attention is allowed."""
+        if self.relative_keys is None or mask.relative_index is None:
+            return None if mask.masked_pairs is None else ~mask.masked_pairs
+        bias = self.relative_keys(query, mask.relative_index, self.scale)
+        if mask.masked_pairs is None:
             return bias
-        # The lowest number, not -inf: a row in which everything is blocked must not become NaN.
-        return bias.masked_fill(pattern.blocked, torch.finfo(bias.dtype).min)
+        # The lowest number, not -inf: a row in which all pairs are masked must not become NaN.
+        return bias.masked_fill(mask.masked_pairs, torch.finfo(bias.dtype).min)
 
     def _probabilities(self, query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
-        scores = torch.matmul(query * self.scale, key.transpose(-1, -2))
+        scores = torch.matmul(query * self.scale, key.transpose(-1, -2))  # [B, H, T, S]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if bias is not None and bias.dtype == torch.bool:
             scores = scores.masked_fill(~bias, torch.finfo(scores.dtype).min)

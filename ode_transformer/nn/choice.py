@@ -114,7 +114,7 @@ class DepthChoice:
         """The scope that the scheme steps: some recurrences leave no choice."""
         return "san/ffn" if isinstance(self.rule, Recurrence) and self.rule.each_sublayer else self.scope
 
-    def for_its_scheme(self, weights: bool = True, stages: bool = True, lstm: bool = True) -> DepthChoice:
+    def without_unused_options(self, weights: bool = True, stages: bool = True, lstm: bool = True) -> DepthChoice:
         """Without what concerns other schemes.
 
         :param weights: leave out what weighs stages, where the scheme has none to weigh
@@ -130,7 +130,7 @@ class DepthChoice:
             choice = replace(choice, lstm=LSTMChoice())
         return choice
 
-    def trait(self) -> dict[str, str]:
+    def checkpoint_settings(self) -> dict[str, str]:
         """What parameters are trained for and do not show by themselves: a checkpoint keeps it.
 
         For the residual layer, one Euler step, scopes are the same, and in pre-norm functions are, too.
@@ -269,7 +269,7 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     known = [choice for choice in choices.values() if choice.scheme in SCHEMES]
     concerned = [any(has) for has in zip(*((c.weighs, c.stages > 1, c.is_lstm) for c in known), strict=True)]
     for stack, choice in choices.items():
-        reason = refusal(choice.for_its_scheme(*concerned) if choice.scheme in SCHEMES else choice)
+        reason = refusal(choice.without_unused_options(*concerned) if choice.scheme in SCHEMES else choice)
         if reason is not None:
             return stack, reason
     return None
@@ -278,10 +278,10 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
 def swapped(trained: Mapping[str, str], wanted: DepthChoice) -> tuple[str, str | None] | None:
     """Compares what parameters were trained for with what they are to serve now.
 
-    :param trained: :meth:`DepthChoice.trait` of the choice that they were trained for
+    :param trained: :meth:`DepthChoice.checkpoint_settings` of the choice that they were trained for
     :returns: None if that is the same; otherwise a line that names both, and why it cannot be (None if it can)
     """
-    changed = {name: value for name, value in wanted.trait().items() if trained.get(name, value) != value}
+    changed = {name: value for name, value in wanted.checkpoint_settings().items() if trained.get(name, value) != value}
     if not changed:
         return None
     line = f"trained with {_listed({name: trained[name] for name in changed})}; this model has {_listed(changed)}"

@@ -160,13 +160,13 @@ class DepthWiseLSTM(DepthScheme):
         cell = torch.addcmul(depth_state.cell * f, _of(self.hidden, depth)(v), i)
         return LSTMState(cell * g, depth + 1, cell=cell)
 
-    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Output and cell."""
+    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the output o and the cell c."""
         assert isinstance(depth_state, LSTMState)
         return depth_state.y, depth_state.cell
 
-    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
-        output, cell = made
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
+        output, cell = outputs
         return LSTMState(output, depth_state.depth + 1, cell=cell)
 
 

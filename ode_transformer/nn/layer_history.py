@@ -22,23 +22,23 @@ HISTORIES = ("none", "dense", "dlcl")
 
 @dataclass(frozen=True)
 class HistoryState(DepthState):
-    """Adds what has been remembered.
+    """Depth state with the layer history.
 
-    :param inner: the state of the scheme that steps the layers
-    :param memory: s_0 … s_n after n layers, each [.., dim]
+    :param inner: state of the scheme that steps the layers
+    :param history: s_0 … s_n after n layers, each [.., dim]
     """
 
     inner: DepthState = field(kw_only=True)
-    memory: tuple[Tensor, ...] = field(kw_only=True)
+    history: tuple[Tensor, ...] = field(kw_only=True)
 
 
 class LayerHistory(DepthScheme):
-    """Lets a scheme step the layers from combinations of all earlier states.
+    """Scheme that steps each layer from a combination of all earlier states.
 
-    :param scheme: how one layer is stepped
+    :param scheme: scheme that steps one layer
     :param layers: L
     :param dim: width
-    :param learned: True for DLCL: (L + 1)² weights, of which the lower triangle is used, as released
+    :param learned: True for DLCL: (L + 1)² weights, of which the lower triangle is used, as in the released code
     :param normalize_before: the layers are pre-norm
     """
 
@@ -53,42 +53,44 @@ class LayerHistory(DepthScheme):
         self.normalize_before = normalize_before
 
     def start(self, y0: Tensor) -> HistoryState:
-        return self._remember(self.scheme.start(y0), (y0,))
+        return self._combine(self.scheme.start(y0), (y0,))
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
-        return self._passed(self.scheme.step(layer, self._inner(depth_state)), depth_state)
+        return self._add_to_history(self.scheme.step(layer, self._inner_state(depth_state)), depth_state)
 
-    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        return self.scheme.carried(self._inner(depth_state))
+    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        return self.scheme.layer_inputs(self._inner_state(depth_state))
 
-    def made(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """What the layer made, before it is normalised and combined."""
+    def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the outputs of the layer before they are normalised and combined."""
         assert isinstance(depth_state, HistoryState)
-        return self.scheme.carried(depth_state.inner)
+        return self.scheme.layer_inputs(depth_state.inner)
 
-    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
-        return self._passed(self.scheme.replaced(made, layer, self._inner(depth_state)), depth_state)
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
+        inner = self.scheme.skip_layer(outputs, layer, self._inner_state(depth_state))
+        return self._add_to_history(inner, depth_state)
 
     def weights(self, depth: int) -> Sequence[Weight]:
-        """W[depth, 0 … depth]."""
+        """Return W[depth, 0 … depth]."""
         if self.weight is None:
             return (1.0 / (depth + 1),) * (depth + 1)
         return self.weight[depth, : depth + 1].unbind()
 
-    def _inner(self, depth_state: DepthState) -> DepthState:
-        """Where the scheme steps the next layer from: what it keeps for itself, and the combination."""
+    def _inner_state(self, depth_state: DepthState) -> DepthState:
+        """Return the scheme's own state with the combination as the y that it steps."""
         assert isinstance(depth_state, HistoryState)
         return replace(depth_state.inner, y=depth_state.y)
 
-    def _passed(self, inner: DepthState, before: DepthState) -> HistoryState:
-        assert isinstance(before, HistoryState)
-        new = self.norms[len(before.memory) - 1](inner.y) if self.normalize_before else inner.y
-        return self._remember(inner, (*before.memory, new))
+    def _add_to_history(self, inner: DepthState, previous: DepthState) -> HistoryState:
+        """Return the state after a layer: ``inner`` of the scheme, and its y added to the history of ``previous``."""
+        assert isinstance(previous, HistoryState)
+        entry = self.norms[len(previous.history) - 1](inner.y) if self.normalize_before else inner.y
+        return self._combine(inner, (*previous.history, entry))
 
-    def _remember(self, inner: DepthState, memory: tuple[Tensor, ...]) -> HistoryState:
-        depth = len(memory) - 1
-        nothing = memory[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
-        x = add_weighted(nothing, self.weights(depth), memory)
+    def _combine(self, inner: DepthState, history: tuple[Tensor, ...]) -> HistoryState:
+        depth = len(history) - 1
+        zero = history[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
+        x = add_weighted(zero, self.weights(depth), history)
         if depth > 0 and not self.normalize_before:
             x = self.norms[depth - 1](x)
-        return HistoryState(x, inner.depth, inner=inner, memory=memory)
+        return HistoryState(x, inner.depth, inner=inner, history=history)

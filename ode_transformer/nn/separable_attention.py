@@ -14,7 +14,7 @@ from collections.abc import MutableSequence
 
 from torch import Tensor
 
-from ode_transformer.nn.attention import AttentionPattern, KeyValueCache, MultiheadAttention
+from ode_transformer.nn.attention import AttentionMask, KeyValueCache, MultiheadAttention
 
 TARGET_AXIS, SOURCE_AXIS = "target", "source"
 
@@ -26,7 +26,7 @@ class SeparableAttention(MultiheadAttention):
     :param dim: width C
     :param heads: H, divides ``dim``
     :param dropout: of the attention weights
-    :param shared_noise: all lines along the axis share the noise of dropout, as released
+    :param shared_noise: all lines along the axis share the noise of dropout, as in the released code
     :param max_relative_positions: clip distance of the relative positions along the axis, 0 for none
     :param relative_values: relative positions on the values too
     :raises ValueError: if the axis is unknown, or the heads do not divide the width
@@ -57,22 +57,22 @@ class SeparableAttention(MultiheadAttention):
     def forward(
         self,
         x: Tensor,
-        pattern: AttentionPattern,
-        memory: Tensor | None = None,
+        mask: AttentionMask,
+        encoder_output: Tensor | None = None,
         cache: KeyValueCache | None = None,
         weights: MutableSequence[Tensor] | None = None,
     ) -> Tensor:
-        """What the cells of each line read from one another.
+        """Let the cells of each line attend to one another.
 
         :param x: [B, S, T, C]
-        :param pattern: who may look at whom along the axis, broadcasts to [B, lines, H, D, D]
-        :param memory: none: nothing stands outside of the grid
+        :param mask: of the positions along the axis, broadcasts to [B, lines, H, D, D]
+        :param encoder_output: None, since a grid contains the source
         :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
-        :param weights: if given, the attention weights [B, lines, H, D, D] are appended to it
+        :param weights: list to which the attention weights [B, lines, H, D, D] are appended
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:
-            return super().forward(x, pattern, memory, cache, weights)
-        # One copy, that the three projections share; none when there is a single target position.
-        lines = x.transpose(1, 2).contiguous()
-        return super().forward(lines, pattern, memory, cache, weights).transpose(1, 2)
+            return super().forward(x, mask, encoder_output, cache, weights)
+        # One copy that the three projections share; no copy when there is a single target position.
+        lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
+        return super().forward(lines, mask, encoder_output, cache, weights).transpose(1, 2)  # [B, S, T, C]

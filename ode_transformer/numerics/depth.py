@@ -60,17 +60,20 @@ class DepthScheme(nn.Module, ABC):
     def finish(self, depth_state: DepthState) -> Tensor:
         return depth_state.y
 
-    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """What the next layer is a function of: y, and what a scheme passes on beside it, each [..., dim]."""
+    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the inputs of the next layer as a function: y, then what a scheme passes on beside it.
+
+        :returns: tensors [..., dim]
+        """
         return (depth_state.y,)
 
-    def made(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """What the last layer made of that: the values of the function that a layer is."""
-        return self.carried(depth_state)
+    def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the values of the last layer as a function of its :meth:`layer_inputs`, each [..., dim]."""
+        return self.layer_inputs(depth_state)
 
-    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
-        """Passes ``layer`` in whose place another function has made ``made`` of :meth:`carried`."""
-        return replace(depth_state, y=made[0], depth=depth_state.depth + sum(block.stepped for block in layer))
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        """Continue as if ``layer`` had returned ``outputs``, in the order of :meth:`layer_outputs`."""
+        return replace(depth_state, y=outputs[0], depth=depth_state.depth + sum(block.stepped for block in layer))
 
     def integrate(self, fields: Iterable[VectorField], y0: Tensor) -> Tensor:
         """Moves ``y0`` through layers of one block each."""

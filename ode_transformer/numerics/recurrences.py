@@ -68,13 +68,13 @@ class TwoStepScheme(RecurrenceScheme, ABC):
     def following(self, field: VectorField, y: Tensor, before: Tensor, block: int) -> Tensor:
         """y_{t+1}, where t is ``block``."""
 
-    def carried(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """y_t and y_{t−1}."""
+    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return y_t and y_{t−1}."""
         assert isinstance(depth_state, TwoStepState)
         return depth_state.y, depth_state.before
 
-    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> TwoStepState:
-        y, before = made
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> TwoStepState:
+        y, before = outputs
         return TwoStepState(y, depth_state.depth + len(layer), before=before)
 
 
@@ -180,16 +180,16 @@ class DLCLIncrements(RecurrenceScheme):
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return self.weight[block, : block + 1].unbind()
 
-    def made(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """The increments of the layer's blocks, before they are weighed and summed."""
+    def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the increments of the layer's blocks, before they are weighted and summed."""
         assert isinstance(depth_state, IncrementsState)
         return depth_state.increments[-depth_state.of_layer :]
 
-    def replaced(self, made: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> IncrementsState:
-        """Passes on increments that another function has made of y_t, in the place of the blocks' own."""
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> IncrementsState:
+        """Continue as if the layer's blocks had added the increments ``outputs``."""
         assert isinstance(depth_state, IncrementsState)
         after = replace(depth_state, of_layer=0)
-        for increment in made:
+        for increment in outputs:
             after = self._added(increment, after)
         return after
 

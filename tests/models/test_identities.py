@@ -4,7 +4,7 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
-from ode_transformer.nn import attention_pattern
+from ode_transformer.nn import attention_mask
 from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -79,12 +79,12 @@ def test_layer_output_of_one_stage_is_fairseqs_own_post_norm_transformer() -> No
 def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -> None:
     """Diffusion by attention, convection by feed-forward networks, each of which moves y by its share of the step."""
     layer = small_model(layer_splitting=splitting).encoder.layers[0]
-    pattern = attention_pattern(4, 4, torch.device("cpu"), clip=3)
+    mask = attention_mask(4, 4, torch.device("cpu"), clip=3)
     networks = iter([layer[name] for name in layer if name.startswith("ffn")])
 
     def diffusion(y: torch.Tensor, h: float) -> torch.Tensor:
         attention = layer["self_attn"]
-        return y + h * attention.function(attention.layer_norm(y), pattern)
+        return y + h * attention.function(attention.layer_norm(y), mask)
 
     def convection(y: torch.Tensor, h: float) -> torch.Tensor:
         network = next(networks)
@@ -92,7 +92,7 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
 
     y = torch.randn(2, 4, 16, dtype=torch.float64)
     expected = split_step({"diffusion": diffusion, "convection": convection}, SPLITTINGS[splitting], y)
-    (block,) = layer.blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    (block,) = layer.blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})
     torch.testing.assert_close(y + block.field(y), expected)
 
 
@@ -126,7 +126,7 @@ def test_released_polynet_is_polynet_of_each_sub_layer() -> None:
 
 def test_leapfrog_in_loops_over_the_layers() -> None:
     encoder = small_model(encoder_ode_scheme="leapfrog", **(OPTIONS | {"encoder_layers": 4})).encoder
-    pattern = attention_pattern(5, 5, torch.device("cpu"))
+    mask = attention_mask(5, 5, torch.device("cpu"))
 
     def sublayer(layer, name: str, x: torch.Tensor, *given) -> torch.Tensor:
         return layer[name].function(layer[name].layer_norm(x), *given)
@@ -134,24 +134,24 @@ def test_leapfrog_in_loops_over_the_layers() -> None:
     y0 = torch.randn(2, 5, 16, dtype=torch.float64)
     before, y = None, y0
     for layer in encoder.layers:
-        attention = sublayer(layer, "self_attn", y, pattern)
+        attention = sublayer(layer, "self_attn", y, mask)
         increment = attention + sublayer(layer, "ffn", y + attention)
         before, y = y, y + increment if before is None else before + 2 * increment
-    got, _ = encoder.through_depth(y0, lambda _, name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    got, _ = encoder.step_layers(y0, lambda _, name, e, c: {"mask": mask} if name == "self_attn" else {})
     torch.testing.assert_close(got, y)
 
 
 def test_released_multistep_in_loops_over_the_sub_layers() -> None:
     """x' = k ∗ x_before + u + f(u), u = LN((1 − k) ∗ x), after a first plain residual sub-layer."""
     encoder = small_model(encoder_ode_scheme="multistep-released", **(OPTIONS | {"encoder_layers": 3})).encoder
-    pattern = attention_pattern(5, 5, torch.device("cpu"))
+    mask = attention_mask(5, 5, torch.device("cpu"))
     sublayers = [(layer[name].function, name) for layer in encoder.layers for name in ("self_attn", "ffn")]
     assert encoder.scheme.k.shape == (5, 16)
     before = torch.randn(2, 5, 16, dtype=torch.float64)
-    given = {"self_attn": (pattern,), "ffn": ()}
-    got, _ = encoder.through_depth(before, lambda _, name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    given = {"self_attn": (mask,), "ffn": ()}
+    got, _ = encoder.step_layers(before, lambda _, name, e, c: {"mask": mask} if name == "self_attn" else {})
     attention, _ = sublayers[0]
-    x = before + attention(encoder.scheme.norms[0](before), pattern)
+    x = before + attention(encoder.scheme.norms[0](before), mask)
     for (function, name), norm, k in zip(sublayers[1:], encoder.scheme.norms[1:], encoder.scheme.k, strict=True):
         u = norm((1 - k) * x)
         before, x = x, k * before + u + function(u, *given[name])
@@ -206,8 +206,8 @@ def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts:
         for name, last in (("self_attn", "out_proj"), ("ffn", "fc2")):
             for parameter in getattr(encoder.layers[0][name].function, last).parameters():
                 parameter.zero_()
-        pattern = {"pattern": attention_pattern(3, 3, y.device)}
-        got, _ = encoder.through_depth(y, lambda layer, name, e, c: pattern if name == "self_attn" else {})
+        mask = {"mask": attention_mask(3, 3, y.device)}
+        got, _ = encoder.step_layers(y, lambda layer, name, e, c: mask if name == "self_attn" else {})
         if factor is None:
             logit = encoder.scheme.coefficients[0].projection(torch.cat([y, 2 * y], dim=-1))
             factor = 3 - logit.sigmoid()
@@ -257,16 +257,14 @@ def test_the_scheme_converges_on_the_real_vector_field() -> None:
     from ode_transformer.numerics import get_tableau, runge_kutta_step
 
     encoder = small_model(activation_fn="gelu").encoder
-    pattern = attention_pattern(4, 4, torch.device("cpu"), clip=3)
+    mask = attention_mask(4, 4, torch.device("cpu"), clip=3)
     y0 = torch.randn(2, 4, 16, dtype=torch.float64)
 
     def integrate(scheme: str, steps: int) -> torch.Tensor:
         y = y0
         for _ in range(steps):
             y = runge_kutta_step(
-                encoder.layers[0]
-                .blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})[0]
-                .field,
+                encoder.layers[0].blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})[0].field,
                 y,
                 get_tableau(scheme),
                 step_size=1 / steps,

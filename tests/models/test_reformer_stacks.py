@@ -30,8 +30,8 @@ def positions(model, tokens: Tensor) -> Tensor:
 def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, (source, previous) = reformer(joint_input=how, encoder_layers=layers), example()
     seen: list[Tensor] = []
-    through = model.decoder.through_depth
-    monkeypatch.setattr(model.decoder, "through_depth", lambda y0, *more: (seen.append(y0), through(y0, *more))[1])
+    through = model.decoder.step_layers
+    monkeypatch.setattr(model.decoder, "step_layers", lambda y0, *more: (seen.append(y0), through(y0, *more))[1])
     with torch.no_grad():
         model(source, None, previous)
         e_source, e_target = model.encoder.embed_tokens(source), model.decoder.embed_tokens(previous)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.nn import KeyValueCache, MultiheadAttention, attention_pattern
+from ode_transformer.nn import KeyValueCache, MultiheadAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -55,9 +55,9 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
-    pattern = attention_pattern(5, 5, x.device, padding(lengths), causal, clip)
+    mask = attention_mask(5, 5, x.device, padding(lengths), causal, clip)
     weights: list[torch.Tensor] | None = [] if explicit else None
-    got = attention(x, pattern, weights=weights)
+    got = attention(x, mask, weights=weights)
     torch.testing.assert_close(got, naive(attention, x, lengths, causal, clip))
     if weights is not None:
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
@@ -75,13 +75,12 @@ def test_padding_and_order_of_the_batch_do_not_matter(lengths: list[int], clip: 
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
     longest = max(lengths)
     x = torch.randn(len(lengths), longest, DIM, dtype=torch.float64)
-    out = attention(x, attention_pattern(longest, longest, x.device, padding(lengths), causal, clip))
+    out = attention(x, attention_mask(longest, longest, x.device, padding(lengths), causal, clip))
     for row, length in enumerate(lengths):
-        alone = attention(x[row : row + 1, :length], attention_pattern(length, length, x.device, None, causal, clip))
+        alone = attention(x[row : row + 1, :length], attention_mask(length, length, x.device, None, causal, clip))
         torch.testing.assert_close(out[row, :length], alone[0])
     order = torch.randperm(len(lengths))
-    mask = padding(lengths)[order]
-    reordered = attention(x[order], attention_pattern(longest, longest, x.device, mask, causal, clip))
+    reordered = attention(x[order], attention_mask(longest, longest, x.device, padding(lengths)[order], causal, clip))
     torch.testing.assert_close(reordered, out[order])
 
 
@@ -89,20 +88,20 @@ def test_gradcheck_with_relative_values() -> None:
     torch.manual_seed(1)
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP, relative_values=True).double()
     x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
-    pattern = attention_pattern(4, 4, x.device, padding([4, 2]), True, CLIP)
+    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, CLIP)
     tables = attention.relative_keys.weight, attention.relative_values.weight
-    assert torch.autograd.gradcheck(lambda x, *_: attention(x, pattern), (x, *tables))
+    assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
 
 
 def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
     torch.manual_seed(1)
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP).double()
     x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
-    pattern = attention_pattern(4, 4, x.device, padding([4, 2]), True, CLIP)
-    assert torch.autograd.gradcheck(lambda x: attention(x, pattern), (x,))
+    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, CLIP)
+    assert torch.autograd.gradcheck(lambda x: attention(x, mask), (x,))
     table = attention.relative_keys.weight
     for weights in (None, []):
-        out = attention(x, pattern, weights=weights).square().sum()
+        out = attention(x, mask, weights=weights).square().sum()
         gradients = torch.autograd.grad(out, (x, table))
         if weights is None:
             expected = gradients
@@ -115,23 +114,23 @@ def test_step_by_step_equals_the_full_pass(clip: int, values: bool) -> None:
     torch.manual_seed(2)
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
     x = torch.randn(2, 6, DIM, dtype=torch.float64)
-    full = attention(x, attention_pattern(6, 6, x.device, None, True, clip))
+    full = attention(x, attention_mask(6, 6, x.device, None, True, clip))
     cache = KeyValueCache()
     for i in range(6):
-        pattern = attention_pattern(1, i + 1, x.device, None, True, clip)
-        torch.testing.assert_close(attention(x[:, i : i + 1], pattern, cache=cache), full[:, i : i + 1])
+        mask = attention_mask(1, i + 1, x.device, None, True, clip)
+        torch.testing.assert_close(attention(x[:, i : i + 1], mask, cache=cache), full[:, i : i + 1])
 
 
-def test_memory_is_projected_once() -> None:
-    attention = MultiheadAttention(DIM, HEADS, memory_dim=6).double()
-    memory = torch.randn(2, 3, 6, dtype=torch.float64)
+def test_the_encoder_output_is_projected_once() -> None:
+    attention = MultiheadAttention(DIM, HEADS, encoder_dim=6).double()
+    encoder_output = torch.randn(2, 3, 6, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
-    pattern = attention_pattern(4, 3, x.device, padding([3, 2]))
+    mask = attention_mask(4, 3, x.device, padding([3, 2]))
     cache = KeyValueCache()
-    first = attention(x, pattern, memory, cache)
+    first = attention(x, mask, encoder_output, cache)
     calls = []
     attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
-    torch.testing.assert_close(attention(x, pattern, memory, cache), first)
+    torch.testing.assert_close(attention(x, mask, encoder_output, cache), first)
     assert not calls
 
 
@@ -141,9 +140,7 @@ def test_a_row_that_may_see_nothing_is_finite() -> None:
         x = torch.randn(1, 3, DIM)
         blocked = torch.ones(1, 3, dtype=torch.bool)
         for weights in (None, []):
-            assert (
-                attention(x, attention_pattern(3, 3, x.device, blocked, False, clip), weights=weights).isfinite().all()
-            )
+            assert attention(x, attention_mask(3, 3, x.device, blocked, False, clip), weights=weights).isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -151,10 +148,10 @@ def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
     torch.manual_seed(3)
     attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP)
     x = 5 * torch.randn(2, 7, DIM)
-    pattern = attention_pattern(7, 7, x.device, padding([7, 4]), True, CLIP)
-    expected = attention(x, pattern)
+    mask = attention_mask(7, 7, x.device, padding([7, 4]), True, CLIP)
+    expected = attention(x, mask)
     for weights in (None, []):
-        got = attention.to(dtype)(x.to(dtype), pattern, weights=weights)
+        got = attention.to(dtype)(x.to(dtype), mask, weights=weights)
         assert (got.float() - expected).abs().max() < 40 * torch.finfo(dtype).eps * expected.abs().max()
         attention.float()
 
@@ -177,7 +174,7 @@ def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool
 
     x = torch.randn(1, length, dim)
     with Watch():
-        attention(x, attention_pattern(length, length, x.device, None, True, 8)).sum().backward()
+        attention(x, attention_mask(length, length, x.device, None, True, 8)).sum().backward()
     assert largest <= max(length * length, dim * dim)
 
 
@@ -201,13 +198,13 @@ def test_parity_with_the_released_module(side: str) -> None:
             getattr(attention.out_proj, kind).copy_(recorded[f"sd/out_proj.{kind}"])
         attention.relative_keys.weight.copy_(recorded["sd/relative_position_keys"])
     x = recorded["x"].transpose(0, 1).requires_grad_()
-    mask = recorded.get(f"{side}/key_padding_mask")
-    pattern = attention_pattern(11, 11, x.device, mask, False, 3)
-    out = attention(x, pattern)
-    valid = torch.ones(3, 11, 1) if mask is None else (~mask).unsqueeze(-1).double()
+    padding_mask = recorded.get(f"{side}/key_padding_mask")
+    mask = attention_mask(11, 11, x.device, padding_mask, False, 3)
+    out = attention(x, mask)
+    valid = torch.ones(3, 11, 1) if padding_mask is None else (~padding_mask).unsqueeze(-1).double()
     torch.testing.assert_close(out * valid, recorded[f"{side}/out"].transpose(0, 1) * valid, rtol=0, atol=1e-12)
     weights: list[torch.Tensor] = []
-    attention(x, pattern, weights=weights)
+    attention(x, mask, weights=weights)
     mean = weights[0].mean(dim=1)
     torch.testing.assert_close(mean * valid, recorded[f"{side}/attn_weights"] * valid, rtol=0, atol=1e-12)
     for kind, seed in (("sum", valid), ("weighted", recorded[f"{side}/grad_weight"].transpose(0, 1))):

@@ -264,43 +264,53 @@ def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: i
 
 
 def test_what_may_serve_another_scheme() -> None:
-    fixed = DepthChoice("rk4").trait()
+    fixed = DepthChoice("rk4").checkpoint_settings()
     assert swapped(fixed, DepthChoice("rk4")) is None
-    assert swapped(DepthChoice("heun").trait(), DepthChoice("rk2")) is None  # one scheme under two names
-    residual = DepthChoice().trait()  # which one Euler step is, whatever the scope and, in pre-norm, the function
+    assert swapped(DepthChoice("heun").checkpoint_settings(), DepthChoice("rk2")) is None  # one scheme under two names
+    residual = (
+        DepthChoice().checkpoint_settings()
+    )  # which one Euler step is, whatever the scope and, in pre-norm, the function
     assert swapped(residual, DepthChoice(function="layer-output", scope="san/ffn")) is None
     assert swapped(residual, DepthChoice(function="layer-output", normalize_before=False)) is not None
     line, reason = swapped(fixed, DepthChoice("rk2"))
     assert (line, reason) == ("trained with scheme rk4; this model has scheme heun", None)
     assert swapped(fixed, DepthChoice("rk4", steps=2))[1] is None
     for trained, wanted in (
-        (DepthChoice("rk2", "gate").trait(), DepthChoice("rk4")),
+        (DepthChoice("rk2", "gate").checkpoint_settings(), DepthChoice("rk4")),
         (fixed, DepthChoice("rk4", "scalar")),
-        (DepthChoice("rk2", "gate").trait(), DepthChoice("rk2", "gate", steps=2)),
+        (DepthChoice("rk2", "gate").checkpoint_settings(), DepthChoice("rk2", "gate", steps=2)),
     ):
         assert "learned coefficients belong to the scheme" in swapped(trained, wanted)[1]
     separate = DepthChoice("rk4", stage_parameters="separate")
     for trained, wanted in (
         (fixed, separate),
-        (separate.trait(), DepthChoice("rk4")),
-        (separate.trait(), DepthChoice("rk38", stage_parameters="separate")),
-        (separate.trait(), DepthChoice("rk4", stage_parameters="separate", scope="san")),
+        (separate.checkpoint_settings(), DepthChoice("rk4")),
+        (separate.checkpoint_settings(), DepthChoice("rk38", stage_parameters="separate")),
+        (separate.checkpoint_settings(), DepthChoice("rk4", stage_parameters="separate", scope="san")),
     ):
         assert "belong to the stages" in swapped(trained, wanted)[1]
 
 
 def test_recurrences_are_told_apart_and_keep_what_they_have_trained() -> None:
-    residual = DepthChoice().trait()
+    residual = DepthChoice().checkpoint_settings()
     assert swapped(residual, DepthChoice("leapfrog")) == (
         "trained with scheme euler; this model has scheme leapfrog",
         None,
     )
-    assert swapped(DepthChoice("leapfrog").trait(), DepthChoice("leapfrog", scope="san/ffn"))[1] is None
-    assert swapped(DepthChoice("polynet", scope="san/ffn").trait(), DepthChoice("polynet-released"))[0].count(";") == 1
-    released = DepthChoice("polynet-released").trait()
+    assert swapped(DepthChoice("leapfrog").checkpoint_settings(), DepthChoice("leapfrog", scope="san/ffn"))[1] is None
+    assert (
+        swapped(DepthChoice("polynet", scope="san/ffn").checkpoint_settings(), DepthChoice("polynet-released"))[
+            0
+        ].count(";")
+        == 1
+    )
+    released = DepthChoice("polynet-released").checkpoint_settings()
     assert swapped(released, DepthChoice("polynet-released", scope="san/ffn")) is None  # the one that it has
     for name in ("multistep", "dlcl-increments", "multistep-released"):
-        for trained, wanted in ((DepthChoice(name).trait(), DepthChoice()), (residual, DepthChoice(name))):
+        for trained, wanted in (
+            (DepthChoice(name).checkpoint_settings(), DepthChoice()),
+            (residual, DepthChoice(name)),
+        ):
             assert "belong to the scheme that they were trained with" in swapped(trained, wanted)[1]
 
 
@@ -319,11 +329,11 @@ def test_what_weighs_stages_is_meant_for_a_tableau() -> None:
 
 
 def test_a_depth_wise_lstm_and_layers_with_residuals_serve_only_themselves() -> None:
-    lstm = DepthChoice("dlstm", normalize_before=False).trait()
+    lstm = DepthChoice("dlstm", normalize_before=False).checkpoint_settings()
     assert swapped(lstm, DepthChoice("dlstm")) is None
-    for trained, wanted in ((lstm, DepthChoice()), (DepthChoice().trait(), DepthChoice("dlstm"))):
+    for trained, wanted in ((lstm, DepthChoice()), (DepthChoice().checkpoint_settings(), DepthChoice("dlstm"))):
         assert "have different parameters" in swapped(trained, wanted)[1]
-    line, reason = swapped(DepthChoice().trait(), DepthChoice(splitting="strang"))
+    line, reason = swapped(DepthChoice().checkpoint_settings(), DepthChoice(splitting="strang"))
     assert line == "trained with splitting lie-trotter; this model has splitting strang"
     assert "other sub-layers" in reason
 

@@ -181,12 +181,12 @@ def test_a_layer_is_a_function_of_output_and_cell() -> None:
     y0 = torch.randn(2, DIM, dtype=torch.float64)
     layers = [[Block(attention) for attention in layer] for layer in attentions]
     depth_state = scheme.step(layers[0], scheme.start(y0))
-    output, cell = scheme.carried(depth_state)
+    output, cell = scheme.layer_inputs(depth_state)
     torch.testing.assert_close(output, depth_state.y)
-    made = scheme.made(scheme.step(layers[1], depth_state))
-    replaced = scheme.replaced(made, layers[1], depth_state)
+    made = scheme.layer_outputs(scheme.step(layers[1], depth_state))
+    replaced = scheme.skip_layer(made, layers[1], depth_state)
     torch.testing.assert_close(scheme.step(layers[2], replaced).y, through(scheme, attentions, y0))
-    other = scheme.replaced((made[0], made[1] + 1), layers[1], depth_state)
+    other = scheme.skip_layer((made[0], made[1] + 1), layers[1], depth_state)
     assert not torch.allclose(scheme.step(layers[2], other).y, through(scheme, attentions, y0))
 
 

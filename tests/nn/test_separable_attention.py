@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ode_transformer.nn import MultiheadAttention, SeparableAttention, attention_pattern
+from ode_transformer.nn import MultiheadAttention, SeparableAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 S, T = 4, 5
@@ -56,9 +56,9 @@ def test_it_is_attention_over_each_line(axis: str, clip: int, values: bool) -> N
     length = T if axis == "target" else S
     padding = torch.arange(length) >= torch.tensor([[length], [length - 1]])
     with torch.no_grad():
-        plain = attention(x, attention_pattern(length, length, x.device, clip=clip))
-        causal = attention(x, attention_pattern(length, length, x.device, causal=True, clip=clip))
-        padded = attention(x, attention_pattern(length, length, x.device, padding[:, None], clip=clip))
+        plain = attention(x, attention_mask(length, length, x.device, clip=clip))
+        causal = attention(x, attention_mask(length, length, x.device, causal=True, clip=clip))
+        padded = attention(x, attention_mask(length, length, x.device, padding[:, None], clip=clip))
         torch.testing.assert_close(plain, naive(attention, x, lambda row, i, j: True, clip))
         torch.testing.assert_close(causal, naive(attention, x, lambda row, i, j: j <= i, clip))
         torch.testing.assert_close(padded, naive(attention, x, lambda row, i, j: not padding[row, j], clip))
@@ -68,7 +68,7 @@ def test_one_attention_along_each_axis_lets_every_cell_reach_every_other() -> No
     x = grid(1, S, T).requires_grad_()
     y = x
     for axis, length in (("target", T), ("source", S)):
-        y = separable(axis)(y, attention_pattern(length, length, x.device))
+        y = separable(axis)(y, attention_mask(length, length, x.device))
     for s in range(S):
         for t in range(T):
             (gradient,) = torch.autograd.grad(y[0, s, t].sum(), x, retain_graph=True)
@@ -79,7 +79,7 @@ def test_one_attention_along_each_axis_lets_every_cell_reach_every_other() -> No
 def test_one_attention_reaches_its_line_only(axis: str) -> None:
     x = grid(1, S, T).requires_grad_()
     length = T if axis == "target" else S
-    y = separable(axis)(x, attention_pattern(length, length, x.device))
+    y = separable(axis)(x, attention_mask(length, length, x.device))
     (gradient,) = torch.autograd.grad(y[0, 1, 2].sum(), x)
     reached = gradient[0].abs().sum(-1) > 0
     line = torch.zeros(S, T, dtype=torch.bool)
@@ -91,12 +91,12 @@ def test_it_makes_far_fewer_scores_than_attention_over_all_cells() -> None:
     """S²T + ST² in place of S²T², for each head."""
     length = 40
     x, weights = torch.randn(1, length, length, 4), []
-    pattern = attention_pattern(length, length, x.device)
+    mask = attention_mask(length, length, x.device)
     with torch.no_grad():
         for axis in AXES:
-            SeparableAttention(axis, 4, 1)(x, pattern, weights=weights)
+            SeparableAttention(axis, 4, 1)(x, mask, weights=weights)
         separate = sum(w.numel() for w in weights)
-        MultiheadAttention(4, 1)(x.flatten(1, 2), pattern, weights=weights)
+        MultiheadAttention(4, 1)(x.flatten(1, 2), mask, weights=weights)
     assert (separate, weights[-1].numel()) == (128_000, 2_560_000)
 
 
@@ -104,9 +104,9 @@ def test_it_makes_far_fewer_scores_than_attention_over_all_cells() -> None:
 def test_reported_weights_are_those_of_the_fast_path(axis: str) -> None:
     attention, x = separable(axis), grid(2, S, T)
     length, lines = (T, S) if axis == "target" else (S, T)
-    pattern = attention_pattern(length, length, x.device, causal=True)
+    mask = attention_mask(length, length, x.device, causal=True)
     weights: list[torch.Tensor] = []
-    torch.testing.assert_close(attention(x, pattern, weights=weights), attention(x, pattern))
+    torch.testing.assert_close(attention(x, mask, weights=weights), attention(x, mask))
     assert weights[0].shape == (2, lines, HEADS, length, length)
     torch.testing.assert_close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
 
@@ -116,11 +116,11 @@ def test_dropped_weights_are_the_same_in_all_lines(axis: str) -> None:
     attention = separable(axis, dropout=0.5, shared_noise=True).train()
     # Equal cells: every line has the same weights before they are dropped, and reads the same if the noise is shared.
     x = grid(2, 1, 1).expand(2, S, T, DIM)
-    pattern = attention_pattern(*(2 * [T if axis == "target" else S]), x.device)
-    made = attention(x, pattern)
+    mask = attention_mask(*(2 * [T if axis == "target" else S]), x.device)
+    made = attention(x, mask)
     torch.testing.assert_close(made, made.narrow(1 if axis == "target" else 2, 0, 1).expand_as(made))
-    assert not torch.allclose(made, attention.eval()(x, pattern))
-    apart = separable(axis, dropout=0.5).train()(x, pattern)
+    assert not torch.allclose(made, attention.eval()(x, mask))
+    apart = separable(axis, dropout=0.5).train()(x, mask)
     assert not torch.allclose(apart, apart.narrow(1 if axis == "target" else 2, 0, 1).expand_as(apart))
 
 
@@ -132,5 +132,5 @@ def test_an_unknown_axis_is_refused() -> None:
 @pytest.mark.parametrize("axis", AXES)
 def test_gradients(axis: str) -> None:
     attention = separable(axis, max_relative_positions=CLIP)
-    pattern = attention_pattern(3, 3, torch.device("cpu"), causal=True, clip=CLIP)
-    assert torch.autograd.gradcheck(lambda x: attention(x, pattern), grid(1, 3, 3).requires_grad_())
+    mask = attention_mask(3, 3, torch.device("cpu"), causal=True, clip=CLIP)
+    assert torch.autograd.gradcheck(lambda x: attention(x, mask), grid(1, 3, 3).requires_grad_())

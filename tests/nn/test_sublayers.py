@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, attention_pattern
+from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, attention_mask
 
 DIM = 8
 
@@ -39,8 +39,8 @@ def test_y_plus_f_is_torchs_own_pre_norm_layer() -> None:
         }
     )
     y = torch.randn(2, 5, DIM, dtype=torch.float64)
-    pattern = attention_pattern(5, 5, y.device)
-    (block,) = made.blocks(lambda name, e, c: {"pattern": pattern} if name == "self_attn" else {})
+    mask = attention_mask(5, 5, y.device)
+    (block,) = made.blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})
     torch.testing.assert_close(y + block.field(y), torch_layer(y))
 
 

@@ -209,7 +209,7 @@ def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) 
     states = [scheme.start(torch.randn(2, DIM, dtype=torch.float64, requires_grad=True))]
     for f in FIELDS[:3]:
         states.append(scheme.step([Block(f)], states[-1]))
-    given = scheme.carried(states[2])
+    given = scheme.layer_inputs(states[2])
     found = torch.autograd.grad(states[3].y.square().sum(), given)
     alone = [tensor.detach().requires_grad_() for tensor in given]
     y = scheme.following(FIELDS[2], *alone, 2)

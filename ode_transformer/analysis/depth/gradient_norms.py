@@ -1,7 +1,7 @@
 """``ode-transformer gradient-norms``: how much of the loss's gradient reaches each layer of a model, trained or not.
 
 For a stack and a layer l it is the length of the gradient of the loss, per token, with respect to all that the layer is
-a function of, x_l at every position (see ``DepthScheme.carried``):
+a function of, x_l at every position (see ``DepthScheme.layer_inputs``):
 
     ‖∂L/∂x_l‖₂,   L = −(1/N) Σ log p(y_t | y_<t, x)         without x in a language model
 
