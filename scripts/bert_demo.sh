@@ -19,4 +19,4 @@ HELP
     environment_help
 }
 
-run_module glue.bert_demo "$@"
+run_module cli bert-demo "$@"

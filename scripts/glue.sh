@@ -23,4 +23,4 @@ HELP
     environment_help
 }
 
-run_module glue.benchmark "$@"
+run_module cli glue "$@"

@@ -19,4 +19,4 @@ HELP
     environment_help
 }
 
-run_module glue.pretraining_text "$@"
+run_module cli pretraining-text "$@"

@@ -53,6 +53,18 @@ COMMANDS = {
     ),
     "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
     "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
+    "glue": (
+        "ode_transformer.glue.glue_command",
+        "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper",
+    ),
+    "pretraining-text": (
+        "ode_transformer.glue.pretraining_text",
+        "prepare plain text for pre-training with fairseq's task masked_lm",
+    ),
+    "bert-demo": (
+        "ode_transformer.glue.bert_demo",
+        "pre-train a small encoder, fine-tune it, and compare with training from scratch",
+    ),
     "curves": (
         "ode_transformer.analysis.curves.curves",
         "training and validation curves of some runs, by their logs or TensorBoard files",

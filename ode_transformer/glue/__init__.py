@@ -1,1 +1,1 @@
-"""BERT pre-training text, fine-tuning, and the GLUE benchmark."""
+"""BERT pre-training text, fine-tuning on sentences, and the GLUE benchmark."""

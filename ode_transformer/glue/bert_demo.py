@@ -1,9 +1,9 @@
-"""Pre-training shown to be of use: the same model, fine-tuned from a pre-trained encoder and from scratch.
+"""``ode-transformer bert-demo``: fine-tune the same model from a pre-trained encoder and from scratch, and compare.
 
-    bash scripts/bert_demo.sh [--text FILE] [--arch NAME] [--updates N]
+    ode-transformer bert-demo [--text FILE] [--arch NAME] [--updates N]
 
-The two-class task is made from the text itself: is a line as it was written, or are its words in random order? Half of
-the lines are shuffled, and no line is in the text for pre-training and in the task.
+The two classes are made from the text itself: a line as it was written, or its words in random order. Half of the
+lines are shuffled, and no line is both in the text for pre-training and in the task.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import math
 import random
 import re
 import shutil
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.corpora.parallel_text import digest
 from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.glue import finetuning, pretraining_text, sentence_data
-from ode_transformer.glue.sentence_data import Labelled
+from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training
 from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.progress import progress
@@ -40,13 +40,14 @@ MIN_WORDS = 4
 
 
 class DemoConfig(Checked):
-    """
-    :param pieces: of the vocabulary
-    :param updates: of pre-training
+    """Contents of ``configs/bert_demo.yaml``.
+
+    :param pieces: size of the vocabulary
+    :param updates: updates of pre-training
     :param train_lines: labelled lines for fine-tuning
-    :param test_lines: and for testing it
-    :param pretraining: flags of fairseq-train
-    :param finetuning: likewise
+    :param test_lines: labelled lines for testing
+    :param pretraining: flags of fairseq-train for pre-training
+    :param finetuning: flags of fairseq-train for fine-tuning
     """
 
     pieces: int
@@ -57,119 +58,178 @@ class DemoConfig(Checked):
     finetuning: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class DemoOptions:
+    """Options of one demonstration.
+
+    :param arch: architecture of the encoder
+    :param text: text with one sentence a line
+    :param output: folder for everything
+    :param updates: updates of pre-training; None takes those of the configuration
+    :param train_flags: further flags of fairseq-train for pre-training
+    """
+
+    arch: str
+    text: Path
+    output: Path
+    updates: int | None
+    train_flags: tuple[str, ...] = ()
+
+
 def shuffle(line: str, generator: random.Random) -> str:
-    """The line's words, which are not all the same, in another order."""
+    """Return the words of a line in another order; not all words may be equal."""
     words = line.split()
     while " ".join(words) == line:
         generator.shuffle(words)
     return " ".join(words)
 
 
-def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict[str, list[Labelled]]]:
-    """The text for pre-training, and the labelled lines of ``train`` and ``valid``; the same on every machine.
+def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict[str, list[LabelledText]]]:
+    """Return the lines for pre-training, and the labelled lines of ``train`` and ``valid``; the same on every machine.
 
-    Case is folded, because capitals alone would show the first word; so is the mark that ends a sentence.
+    Labelled lines are lower-cased and lose their final punctuation, which would show the first and the last word.
 
     :raises UserError: there are too few lines
     """
     unique = sorted({" ".join(line.split()) for line in lines}, key=lambda line: (digest(f"{CLASSES} {line}"), line))
-    fit = [line for line in unique if len(set(line.lower().split())) >= MIN_WORDS]
-    if len(fit) < 2 * (train + test):
-        raise UserError(f"{len(fit):,} lines of {MIN_WORDS} words are too few for {train + test:,} labelled ones")
-    task = fit[: train + test]
-    held_out = set(task)
+    candidates = [line for line in unique if len(set(line.lower().split())) >= MIN_WORDS]
+    if len(candidates) < 2 * (train + test):
+        raise UserError(
+            f"{len(candidates):,} lines of {MIN_WORDS} words are too few for {train + test:,} labelled ones"
+        )
+    task_lines = candidates[: train + test]
     generator = random.Random(0)
-    labelled = []
-    for number, line in enumerate(task):
+    examples = []
+    for number, line in enumerate(task_lines):
         line = re.sub(r"\s*[.!?:…]+$", "", line.lower())
-        changed = number % 2 == 1 and len(set(line.split())) > 1
-        labelled.append(Labelled((shuffle(line, generator) if changed else line,), CLASSES[changed]))
-    return [line for line in unique if line not in held_out], {"train": labelled[:train], "valid": labelled[train:]}
+        shuffled = number % 2 == 1 and len(set(line.split())) > 1
+        examples.append(LabelledText((shuffle(line, generator) if shuffled else line,), CLASSES[shuffled]))
+    held_out = set(task_lines)
+    return [line for line in unique if line not in held_out], {"train": examples[:train], "valid": examples[train:]}
 
 
-def show(arch: str, text: Path, output: Path, updates: int | None, train_flags: Sequence[str]) -> None:
-    """Run all jobs; those that are done are skipped."""
+def demonstrate(options: DemoOptions) -> None:
+    """Prepare, pre-train, fine-tune twice and print both accuracies; finished jobs are skipped.
+
+    :raises UserError: the architecture cannot be pre-trained, or the text is missing or too short
+    """
     config = read_yaml(CONFIG, DemoConfig)
-    if arch not in (known := finetuning.architectures()):
-        raise UserError(f"--arch {arch}: what can be pre-trained is {', '.join(known)}")
-    if not text.is_file():
-        raise UserError(f"--text {text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh")
-    rest, task = divide(read_lines(text), config.train_lines, config.test_lines)
-    plain = "".join(f"{line}\n" for line in rest)
+    output = options.output
+    if options.arch not in (allowed := finetuning.architectures()):
+        raise UserError(f"--arch {options.arch}: what can be pre-trained is {', '.join(allowed)}")
+    if not options.text.is_file():
+        raise UserError(
+            f"--text {options.text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh"
+        )
+    pretraining_lines, task = divide(read_lines(options.text), config.train_lines, config.test_lines)
+    text = "".join(f"{line}\n" for line in pretraining_lines)
     output.mkdir(parents=True, exist_ok=True)
-    if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != plain:
-        place(output, {"text.txt": plain}, "text.txt")
+    if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != text:
+        place(output, {"text.txt": text}, "text.txt")
     binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config.pieces, 1 / 50)
     data = output / "order"
-    jobs = Jobs(output, Jobs(output).digest_of([plain, config.pieces]))
+    jobs = Jobs(output, Jobs(output).digest_of([text, config.pieces]))
 
-    def make_task() -> None:
-        encode = pretraining_text.encoder(binary / MODEL)
+    def binarise_task() -> None:
+        encode = pretraining_text.load_encoder(binary / MODEL)
         sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data)
 
-    jobs.run("order", [list(map(str, task.values()))], data / "label", make_task)
-    run = output / training.run_name(arch, train_flags)
-    run.mkdir(exist_ok=True)
-    jobs = Jobs(run, jobs.digest)
-    checkpoint = run / "pretrained" / "checkpoint_last.pt"
-    options = {
+    jobs.run("order", [list(map(str, task.values()))], data / "label", binarise_task)
+    run_folder = output / training.run_name(options.arch, options.train_flags)
+    run_folder.mkdir(exist_ok=True)
+    jobs = Jobs(run_folder, jobs.digest)
+    checkpoint = run_folder / "pretrained" / "checkpoint_last.pt"
+    command = pretraining_command(options, config, binary, checkpoint.parent)
+    jobs.run(
+        "pretrain", command, checkpoint, lambda: _train_anew(command, checkpoint.parent, run_folder / "pretrain.log")
+    )
+    labels = [example.label for example in task["valid"]]
+    model_options = finetuning.model_options(checkpoint)
+    accuracies = {}
+    for start, start_flags in (("pretrained", {"finetune-from-model": checkpoint}), ("scratch", {})):
+        name = f"from-{start}"
+        chosen = model_options | config.finetuning | start_flags
+        flags = finetuning.training_options(data, len(task["train"]), len(CLASSES), False, run_folder / name, chosen)
+        tuned = fine_tune(jobs, name, ["fairseq-train", data, *commands.flags(flags)], run_folder)
+        predictions = finetuning.predict(tuned, data, ["valid"])["valid"]
+        accuracies[start] = sum(map(str.__eq__, predictions, labels)) / len(labels)
+    print(f"\n== {run_folder.name}: original or shuffled, {len(labels):,} lines that no training has seen")
+    for start, accuracy in accuracies.items():
+        error = 100 * math.sqrt(accuracy * (1 - accuracy) / len(labels))
+        title = "from scratch" if start == "scratch" else "pre-trained"
+        print(f"{title:<13} accuracy {100 * accuracy:.1f} ± {error:.1f}")
+
+
+def pretraining_command(options: DemoOptions, config: DemoConfig, binary: Path, save_dir: Path) -> list[Any]:
+    """Return the command that pre-trains the encoder on the binary text."""
+    flags = {
         "user-dir": finetuning.PACKAGE,
-        "arch": arch,
+        "arch": options.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "task": "masked_lm",
         "criterion": "masked_lm",
-        "max-update": config.updates if updates is None else updates,
+        "max-update": config.updates if options.updates is None else options.updates,
         "skip-invalid-size-inputs-valid-test": True,
         "required-batch-size-multiple": 1,
         "num-workers": 0,
         "data-buffer-size": 0,
         "cpu": not on_gpu(),
-        "save-dir": checkpoint.parent,
+        "save-dir": save_dir,
         "no-epoch-checkpoints": True,
         "log-format": "json",
         "log-interval": 200,
         **config.pretraining,
     }
-    command = ["fairseq-train", binary, *commands.flags(options), *train_flags]
-
-    def pretrain() -> None:
-        shutil.rmtree(checkpoint.parent, ignore_errors=True)
-        commands.run(command, run / "pretrain.log", progress)
-
-    jobs.run("pretrain", command, checkpoint, pretrain)
-    right = {}
-    truth = [example.label for example in task["valid"]]
-    built = finetuning.model_options(checkpoint)
-    for kind, start in (("pretrained", {"finetune-from-model": checkpoint}), ("scratch", {})):
-        save_dir = run / f"from-{kind}"
-        chosen = built | config.finetuning | start
-        flags = finetuning.training_options(data, len(task["train"]), len(CLASSES), False, save_dir, chosen)
-        tuning = ["fairseq-train", data, *commands.flags(flags)]
-
-        def tune(kind: str = kind, save_dir: Path = save_dir, tuning: list = tuning) -> None:
-            shutil.rmtree(save_dir, ignore_errors=True)
-            commands.run(tuning, run / f"from-{kind}.log", progress)
-
-        jobs.run(f"from-{kind}", tuning, save_dir / "checkpoint_last.pt", tune)
-        said = finetuning.predict(save_dir / "checkpoint_last.pt", data, ["valid"])["valid"]
-        right[kind] = sum(answer == label for answer, label in zip(said, truth, strict=True)) / len(truth)
-    print(f"\n== {run.name}: original or shuffled, {len(truth):,} lines that no training has seen")
-    for kind, share in right.items():
-        error = 100 * math.sqrt(share * (1 - share) / len(truth))
-        print(f"{'from scratch' if kind == 'scratch' else 'pre-trained':<13} accuracy {100 * share:.1f} ± {error:.1f}")
+    return ["fairseq-train", binary, *commands.flags(flags), *options.train_flags]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="bert_demo", description="Shows what pre-training is good for.")
-    parser.add_argument("--text", type=Path, default=TEXT, help="a sentence a line (default: the quickstart's English)")
-    parser.add_argument("--arch", default="macaron_bert_tiny", help="default: %(default)s")
-    parser.add_argument("--updates", type=positive_int, help="of pre-training (default: the recipe's)")
-    parser.add_argument("--output", type=Path, default=Path("bert_demo"), help="folder for everything")
-    own, extra = commands.divide_words(argv)
-    args = parser.parse_args(own)
-    return commands.status_of(parser.prog, lambda: show(args.arch, args.text, args.output, args.updates, extra))
+def fine_tune(jobs: Jobs, name: str, command: list[Any], run_folder: Path) -> Path:
+    """Run a fine-tuning unless it is finished; return its last checkpoint."""
+    checkpoint = run_folder / name / "checkpoint_last.pt"
+    jobs.run(name, command, checkpoint, lambda: _train_anew(command, checkpoint.parent, run_folder / f"{name}.log"))
+    return checkpoint
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _train_anew(command: list[Any], checkpoints: Path, log: Path) -> None:
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    commands.run(command, log, progress)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer bert-demo``."""
+    parser.epilog = "After an interruption the same command continues with the first unfinished job."
+    parser.add_argument(
+        "--text",
+        type=Path,
+        default=TEXT,
+        metavar="FILE",
+        help=f"one sentence a line (default: {TEXT}, which scripts/quickstart.sh makes)",
+    )
+    parser.add_argument(
+        "--arch",
+        default="macaron_bert_tiny",
+        metavar="NAME",
+        help="macaron_bert_tiny (default), ode_bert_tiny or another encoder",
+    )
+    parser.add_argument(
+        "--updates", type=positive_int, metavar="N", help="updates of pre-training (default: configs/bert_demo.yaml)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("bert_demo"),
+        metavar="DIR",
+        help="folder for everything (default: bert_demo)",
+    )
+    parser.add_argument(
+        "train_flags",
+        nargs="*",
+        metavar="-- FLAGS",
+        help="flags of fairseq-train for pre-training, such as --encoder-ode-scheme rk2",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demonstration; return the exit status."""
+    demonstrate(DemoOptions(args.arch, args.text, args.output, args.updates, tuple(args.train_flags)))
+    return 0

@@ -1,4 +1,7 @@
-"""Fetches GLUE's published files and makes each task's tables from them; a table is there whole or not at all."""
+"""Download of GLUE's published files, and the tables of each task made from them.
+
+No table is ever half-written.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", MRPC_DEV)
 
 
 def download(task: GlueTask, folder: Path) -> None:
-    """Fetches a task's files and leaves its tables in a folder, that of the training split last.
+    """Download the files of a task and write its tables into a folder, the training table last.
 
-    :raises UserError: names the file that is not to be had or has something else in it
+    :raises UserError: names the file that cannot be downloaded or has the wrong contents
     """
     catalogue = read_catalogue(CATALOGUE)
     for name, path in obtain(task.sources, catalogue, None, folder).items():
@@ -37,38 +40,38 @@ def download(task: GlueTask, folder: Path) -> None:
 
 
 def unpack(task: GlueTask, archive: Path) -> None:
-    """Takes a task's tables out of an archive; everything else stays in it.
+    """Extract the tables of a task from an archive, and nothing else, into the archive's folder.
 
-    :raises zipfile.BadZipFile: a table is not in it
+    :raises zipfile.BadZipFile: the archive lacks a table
     """
     folder = archive.parent
-    with zipfile.ZipFile(archive) as members:
-        names = [name for name in members.namelist() if name.rpartition("/")[0] in ("", task.name)]
-        found = {name.rpartition("/")[2]: name for name in names}
-        if absent := [table for table in task.tables.values() if table not in found]:
+    with zipfile.ZipFile(archive) as zip_file:
+        names = [name for name in zip_file.namelist() if name.rpartition("/")[0] in ("", task.name)]
+        members_by_table = {name.rpartition("/")[2]: name for name in names}
+        if absent := [table for table in task.tables.values() if table not in members_by_table]:
             raise zipfile.BadZipFile(f"no {absent[0]} in it")
         for table in reversed(task.tables.values()):  # the training table last
             partial = folder / f".{table}.partial"
-            with members.open(found[table]) as source, open(partial, "wb") as file:
+            with zip_file.open(members_by_table[table]) as source, open(partial, "wb") as file:
                 shutil.copyfileobj(source, file)
             os.replace(partial, folder / table)
 
 
 def divide_mrpc(published: Path, output: Path) -> None:
-    """Makes the three tables of MRPC from the published two and the list of development pairs.
+    """Write the three tables of MRPC, made from the published two and the list of development pairs.
 
     :param published: folder with ``MRPC_FILES``
-    :raises UserError: a file is missing, or a listed pair
+    :raises UserError: a file is missing, or a listed pair is not in the training table
     """
-    train, test, development = (_lines(published / name) for name in MRPC_FILES)
-    listed = {tuple(_fields(line)) for line in development if line.strip()}
+    train, test, development = (_table_lines(published / name) for name in MRPC_FILES)
+    development_pairs = {tuple(_fields(line)) for line in development if line.strip()}
     header, *rows = train
     pairs = [tuple(_fields(row)[1:3]) for row in rows]
-    if lost := sorted(listed - set(pairs)):
-        raise UserError(f"{published / MRPC_DEV}: pair {' '.join(lost[0])} is not in {MRPC_FILES[0]}")
+    if absent := sorted(development_pairs - set(pairs)):
+        raise UserError(f"{published / MRPC_DEV}: pair {' '.join(absent[0])} is not in {MRPC_FILES[0]}")
     tables = {
-        "dev.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair in listed)],
-        "train.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair not in listed)],
+        "dev.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair in development_pairs)],
+        "train.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair not in development_pairs)],
     }
     # The published test table has labels; the benchmark numbers its rows instead.
     header, *rows = test
@@ -81,7 +84,8 @@ def _fields(line: str) -> list[str]:
     return [field.strip() for field in line.split("\t")]
 
 
-def _lines(path: Path) -> list[str]:
+def _table_lines(path: Path) -> list[str]:
+    """Read the lines of a published file, without a byte-order mark."""
     if not path.is_file():
         raise UserError(f"{path}: missing; MRPC is made from it")
     lines = read_lines(path)

@@ -1,4 +1,4 @@
-"""Fine-tuning of a pre-trained encoder on whole texts, and its predictions."""
+"""Fine-tuning of a pre-trained encoder on texts with labels, and its predictions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ode_transformer.support.errors import UserError
 
 MODEL = "ode_bert"
 WARMUP_SHARE = 0.1
-_OF_THE_TASK = {"max_positions", "load_checkpoint_heads"}
+_TASK_OPTIONS = {"max_positions", "load_checkpoint_heads"}
 
 
 def architectures() -> list[str]:
-    """The encoders that can be pre-trained and fine-tuned."""
+    """Return the names of the encoders that can be pre-trained and fine-tuned."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     import ode_transformer.models  # noqa: F401
@@ -29,36 +29,36 @@ def architectures() -> list[str]:
 
 
 def model_options(checkpoint: Path) -> dict[str, Any]:
-    """The flags that build the model of a checkpoint again: its architecture and what differs from it.
+    """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it.
 
-    :raises UserError: the checkpoint is none of these models
+    :raises UserError: the checkpoint's architecture is not one of :func:`architectures`
     """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-    known = architectures()
+    allowed = architectures()
     state = load_checkpoint(checkpoint)
     saved = (state.get("cfg") or {}).get("model") or state.get("args")
     arch = getattr(saved, "arch", None)
-    if arch not in known:
-        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(known)}")
-    usual = argparse.Namespace()
-    ARCH_CONFIG_REGISTRY[arch](usual)
+    if arch not in allowed:
+        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
+    defaults = argparse.Namespace()
+    ARCH_CONFIG_REGISTRY[arch](defaults)
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     options: dict[str, Any] = {"arch": arch}
     for action in parser._actions:
-        if action.dest in _OF_THE_TASK or not hasattr(saved, action.dest):
+        if action.dest in _TASK_OPTIONS or not hasattr(saved, action.dest):
             continue
         value = getattr(saved, action.dest)
-        if value != getattr(usual, action.dest, action.default):
+        if value != getattr(defaults, action.dest, action.default):
             options[action.option_strings[0].removeprefix("--")] = value
     return options | {"max-positions": saved.max_positions}
 
 
 def check_dictionary(checkpoint: Path, dictionary: Path) -> None:
-    """Whether texts that were prepared with a dictionary can be read by a model.
+    """Check that a model has an embedding for each entry of a dictionary.
 
-    :raises UserError: names both, if the model has another number of embeddings
+    :raises UserError: names both, if their numbers differ
     """
     from fairseq.data import Dictionary
 
@@ -71,10 +71,12 @@ def check_dictionary(checkpoint: Path, dictionary: Path) -> None:
 def training_options(
     data: Path, examples: int, outputs: int, regression: bool, save_dir: Path, chosen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The flags of one fine-tuning: linear decay after a warm-up of a tenth of the updates.
+    """Return the flags of one fine-tuning: linear decay after a warm-up of a tenth of the updates.
 
-    :param examples: to train on
-    :param outputs: of the head
+    :param data: folder of binary data
+    :param examples: number of training examples
+    :param outputs: number of outputs of the classification head
+    :param regression: predict a number instead of a class
     :param chosen: ``batch-size``, ``max-epoch``, ``lr`` and any other flag
     """
     updates = math.ceil(examples / chosen["batch-size"]) * chosen["max-epoch"]
@@ -84,9 +86,9 @@ def training_options(
         "criterion": "sentence_prediction",
         "num-classes": outputs,
         "regression-target": regression,
-        "init-token": 0,  # <s>, in front as in pre-training; </s> closes each text and so divides two
+        "init-token": 0,  # <s>, in front as in pre-training; </s> ends each text and so separates two
         "shorten-method": "truncate",
-        "distributed-world-size": 1,  # fairseq takes every GPU there is, and each would add to the batch
+        "distributed-world-size": 1,  # fairseq takes every GPU of the machine, and each would add to the batch
         "lr-scheduler": "polynomial_decay",
         "total-num-update": updates,
         "warmup-updates": math.ceil(WARMUP_SHARE * updates),
@@ -104,21 +106,22 @@ def training_options(
 
 
 def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64) -> dict[str, list[str]]:
-    """What a fine-tuned model says about the examples of each split, in their order: a class or a number, or nan.
+    """Return the prediction for each example of each split, in the examples' order: a class, a number, or nan.
 
-    :param data: binarised, with the model's dictionary
+    :param data: binary data made with the model's dictionary
+    :param batch: examples in a batch
     :raises UserError: the checkpoint is broken or refused
     """
     from fairseq import checkpoint_utils, utils
 
     import ode_transformer.models  # noqa: F401
 
-    load_checkpoint(checkpoint)  # for its errors, which are one line
+    load_checkpoint(checkpoint)  # refuses a bad file in one line
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
     gpu = torch.cuda.is_available()
     model = (model.cuda() if gpu else model).eval()
     head, regression = cfg.criterion.classification_head_name, cfg.task.regression_target
-    said = {}
+    predictions = {}
     for split in splits:
         task.load_dataset(split)
         dataset = task.dataset(split)
@@ -137,5 +140,5 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64
                 ]
             for number, answer in zip(sample["id"].tolist(), answers, strict=True):
                 values[number] = answer
-        said[split] = values
-    return said
+        predictions[split] = values
+    return predictions

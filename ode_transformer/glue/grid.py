@@ -1,4 +1,4 @@
-"""The grid that fine-tuning on GLUE searches, and the flags of all its runs: ``configs/glue.yaml``."""
+"""Grid of fine-tuning on GLUE, and the flags of all its runs: ``configs/glue.yaml``."""
 
 from __future__ import annotations
 
@@ -12,66 +12,64 @@ from pydantic import Field
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.schema import Checked, Document
 
-WHOLE = ("batch-size", "max-epoch", "seed")
-# Besides the grid's own keys, what updates and warm-up are computed from and where checkpoints are looked for.
-_FIXED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir")
-
+WHOLE_NUMBERS = ("batch-size", "max-epoch", "seed")
+# Beside the keys of the grid: flags that change the number of updates, or where checkpoints are written.
+_RESERVED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir")
 
 Value = bool | int | float | str
 
 
 class GlueConfig(Checked):
-    """
-    :param grid: flags of fairseq-train with the values that are tried
+    """Grid and common flags.
+
+    :param grid: flags of fairseq-train, each with the values to try
     :param train: flags of every run
     """
 
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]]
     train: dict[str, Value]
 
+    def points(self) -> list[dict[str, Any]]:
+        """Return every combination of the grid's values."""
+        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
 
-def read_config(path: Path) -> dict[str, dict[str, Any]]:
-    """The grid and the flags of every run.
+    def check_flags(self, flags: Sequence[str]) -> None:
+        """Refuse flags that would change what distinguishes the runs.
+
+        :param flags: flags for every run, from the command line
+        :raises UserError: names the first such flag; abbreviations count, because argparse accepts them
+        """
+        reserved = [f"--{name}" for name in (*self.grid, *_RESERVED)]
+        for word in flags:
+            name = word.partition("=")[0]
+            if len(name) > 2 and (refused := [flag for flag in reserved if flag.startswith(name)]):
+                raise UserError(
+                    f"{word} after --: {refused[0]} is set for each run, by the grid of --config and the recipe"
+                )
+
+
+def read_config(path: Path) -> GlueConfig:
+    """Read grid and flags.
 
     :raises UserError: names the file, the line, the key and what is wrong with it
     """
     document = Document(path)
     config = document.as_part(GlueConfig)
-    if absent := [key for key in (*WHOLE, "lr") if key not in config.grid]:
+    if absent := [key for key in (*WHOLE_NUMBERS, "lr") if key not in config.grid]:
         raise document.error(("grid",), f"{absent[0]} is missing")
     for key, values in config.grid.items():
         for position, value in enumerate(values):
-            if wrong := _wrong(key, value):
-                raise document.error(("grid", key, position), f"{value!r} is {wrong}")
-    return config.model_dump()
+            if fault := _fault(key, value):
+                raise document.error(("grid", key, position), f"{value!r} is {fault}")
+    return config
 
 
-def _wrong(key: str, value: Any) -> str:
-    """What is wrong with a value of the grid; empty if nothing."""
-    if key in WHOLE and (type(value) is not int or value <= 0):
+def _fault(key: str, value: Any) -> str:
+    """Describe what is wrong with a value of the grid; return an empty text if nothing is."""
+    if key in WHOLE_NUMBERS and (type(value) is not int or value <= 0):
         return "not a whole number above 0"
     if key == "lr" and isinstance(value, str):
         return "text: YAML reads 5.0e-5 as a number, 5e-5 not"
     if key == "lr" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
         return "not a number above 0"
     return ""
-
-
-def grid_of(config: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every combination of the grid's values."""
-    grid = config["grid"]
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
-def check_flags(words: Sequence[str], config: dict[str, dict[str, Any]]) -> None:
-    """Whether flags that are given to every run leave alone what distinguishes the runs.
-
-    :raises UserError: names the first that does not; argparse also takes the beginning of a flag for it
-    """
-    fixed = [f"--{name}" for name in (*config["grid"], *_FIXED)]
-    for word in words:
-        name = word.partition("=")[0]
-        if len(name) > 2 and (refused := [flag for flag in fixed if flag.startswith(name)]):
-            raise UserError(
-                f"{word} after --: {refused[0]} is set for each run, by the grid of --config and the recipe"
-            )

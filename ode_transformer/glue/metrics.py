@@ -9,26 +9,27 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 
 def matthews(predictions: Sequence[str], labels: Sequence[str]) -> float:
-    """Matthews correlation coefficient; 0 if one class alone is predicted."""
+    """Return Matthews correlation coefficient; 0 if all predictions are one class."""
     return 100 * float(matthews_corrcoef(labels, predictions))
 
 
 def accuracy(predictions: Sequence[str], labels: Sequence[str]) -> float:
+    """Return the share of correct predictions."""
     return 100 * float(accuracy_score(labels, predictions))
 
 
 def f1(predictions: Sequence[str], labels: Sequence[str]) -> float:
-    """F1 of the class called 1."""
+    """Return F1 of the class called 1."""
     return 100 * float(f1_score(labels, predictions, pos_label="1", zero_division=0.0))
 
 
 def pearson(predictions: Sequence[float], labels: Sequence[float]) -> float:
-    """Linear correlation; 0 for predictions that are all the same, where it is not defined."""
+    """Return the linear correlation; 0 where all predictions are equal and it is not defined."""
     return 0.0 if _constant(predictions) else 100 * float(pearsonr(predictions, labels)[0])
 
 
 def spearman(predictions: Sequence[float], labels: Sequence[float]) -> float:
-    """Correlation of the ranks; 0 for predictions that are all the same."""
+    """Return the correlation of the ranks; 0 where all predictions are equal and it is not defined."""
     return 0.0 if _constant(predictions) else 100 * float(spearmanr(predictions, labels)[0])
 
 
@@ -36,7 +37,7 @@ def _constant(values: Sequence[float]) -> bool:
     return len(set(values)) < 2
 
 
-# Metrics of classes read names of classes, those of numbers read numbers.
+# Metrics of classes take class names, correlations of numbers take numbers.
 METRICS: dict[str, Callable[..., float]] = {
     "matthews": matthews,
     "accuracy": accuracy,
@@ -50,9 +51,9 @@ LOWEST = {"matthews": -100.0, "accuracy": 0.0, "f1": 0.0, "pearson": -100.0, "sp
 def evaluate(
     metrics: Sequence[str], predictions: Sequence[str] | Sequence[float], labels: Sequence[str] | Sequence[float]
 ) -> dict[str, float]:
-    """The metrics by name; the lowest values there are if a prediction is not a number.
+    """Compute the metrics by name; each has its lowest possible value if any prediction is nan.
 
-    :raises ValueError: predictions and labels are not equally many
+    :raises ValueError: the numbers of predictions and labels differ
     """
     if len(predictions) != len(labels):
         raise ValueError(f"{len(predictions)} predictions for {len(labels)} labels")

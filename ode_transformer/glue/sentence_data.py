@@ -1,9 +1,9 @@
-"""Labelled texts as fairseq's task sentence_prediction reads them: ``input0``, ``input1`` and ``label``."""
+"""Labelled texts in the layout of fairseq's task sentence_prediction: ``input0``, ``input1`` and ``label``."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,36 +12,37 @@ from ode_transformer.support.files import place
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """One or two texts and their label; a label that nobody knows is empty."""
+class LabelledText:
+    """One or two texts with their label, which is empty in a test split."""
 
     texts: tuple[str, ...]
     label: str
 
 
 def binarise(
-    splits: Mapping[str, Sequence[Labelled]],
+    splits: Mapping[str, Sequence[LabelledText]],
     classes: Sequence[str],
     encode: Callable[[str], str],
     dictionary: Path,
     text: Path,
     binary: Path,
 ) -> None:
-    """Writes encoded texts, then fairseq's binary form of them.
+    """Write encoded texts, then fairseq's binary data.
 
-    :param splits: by fairseq's names: train, valid, valid1, …, test, …; test splits have no labels
-    :param classes: in the order of the head's outputs; none where labels are numbers
-    :param encode: a line -> pieces with spaces between them
-    :param dictionary: of the pre-trained model
+    :param splits: examples by fairseq's names: train, valid, valid1, …, test, …; test splits have no labels
+    :param classes: labels in the order of the head's outputs; empty where labels are numbers
+    :param encode: turns a line into pieces separated by spaces
+    :param dictionary: dictionary of the pre-trained model
     :param text: folder for the encoded texts
     :param binary: folder for fairseq
     """
     inputs = [f"input{number}" for number in range(len(next(iter(splits.values()))[0].texts))]
+    labelled_splits = [split for split in splits if not split.startswith("test")]
     files = {}
     for split, examples in splits.items():
         for number, name in enumerate(inputs):
             files[f"{split}.{name}"] = "".join(f"{encode(example.texts[number])}\n" for example in examples)
-        if not split.startswith("test"):
+        if split in labelled_splits:
             files[f"{split}.label"] = "".join(f"{example.label}\n" for example in examples)
     if classes:
         files["classes.txt"] = "".join(f"{name} 1\n" for name in classes)
@@ -49,18 +50,18 @@ def binarise(
     shutil.rmtree(binary, ignore_errors=True)
     for name in inputs:
         _preprocess(splits, name, text, dictionary, binary)
-    labelled = [split for split in splits if not split.startswith("test")]
     if classes:
-        _preprocess(labelled, "label", text, text / "classes.txt", binary)
+        _preprocess(labelled_splits, "label", text, text / "classes.txt", binary)
     else:
-        for split in labelled:
+        for split in labelled_splits:
             (binary / "label").mkdir(exist_ok=True)
             shutil.copy(text / f"{split}.label", binary / "label")
 
 
-def _preprocess(splits: Sequence[str] | Mapping, name: str, text: Path, dictionary: Path, binary: Path) -> None:
+def _preprocess(splits: Iterable[str], name: str, text: Path, dictionary: Path, binary: Path) -> None:
+    """Binarise the files called ``name`` of all splits with a dictionary."""
     options: dict[str, object] = {"only-source": True, "srcdict": dictionary, "destdir": binary / name}
     for kind in ("train", "valid", "test"):
-        paths = [str(text / f"{split}.{name}") for split in splits if split.startswith(kind)]
-        options[f"{kind}pref"] = ",".join(paths) or None
+        prefixes = [str(text / f"{split}.{name}") for split in splits if split.startswith(kind)]
+        options[f"{kind}pref"] = ",".join(prefixes) or None
     commands.run(["fairseq-preprocess", *commands.flags(options)], text / f"preprocess-{name}.log")

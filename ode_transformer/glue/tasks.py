@@ -1,7 +1,7 @@
-"""The eight tasks of the GLUE benchmark that Macaron Net (Lu et al. 2019, B.3) is evaluated on, and their files.
+"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated, and their files.
 
-A task is a folder with tab-separated tables, without any quoting, as the benchmark publishes them. WNLI is left out,
-as in the paper.
+A task is a folder of tab-separated tables without quoting, as the benchmark publishes them. WNLI is left out, as in
+the paper.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ode_transformer.support.lines import read_lines
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task and where its tables keep what.
+    """A task and the columns of its tables.
 
-    :param name: its folder
+    :param name: name of the task and of its folder
     :param texts: columns of the one or two texts
     :param label: column of the label
-    :param classes: the labels there are; none where the label is a number
-    :param metrics: keys of ``METRICS``; runs are compared by their mean
-    :param sources: entries of ``configs/sources.yaml``: what to download
-    :param tables: the table of each split; fairseq calls a second development set valid1
-    :param submissions: the name of the submitted file for each test split
-    :param index: the column that numbers the test examples
-    :param columns: of the training and development tables, where these have no line that names them
-    :param broken_rows: labelled rows with a wrong number of fields are left out: the published tables have some
+    :param classes: possible labels; empty where the label is a number
+    :param metrics: keys of ``METRICS``; their mean ranks the runs
+    :param sources: entries of ``configs/sources.yaml`` to download
+    :param tables: file of each split; fairseq calls a second development set valid1
+    :param submissions: name of the submitted file for each test split, where it is not the task's
+    :param index: column that numbers the test examples
+    :param columns: columns of the training and development tables, where these have no header
+    :param broken_rows: leave out labelled rows with a wrong number of fields, which the published tables contain
     """
 
     name: str
@@ -46,10 +46,11 @@ class GlueTask:
 
     @property
     def outputs(self) -> int:
-        """Of the head: one for each class, or the number itself."""
+        """Number of outputs of the classification head: one for each class, or one number."""
         return len(self.classes) or 1
 
     def submission(self, split: str) -> str:
+        """Return the name of the submitted file for a test split."""
         return self.submissions.get(split, self.name)
 
 
@@ -115,7 +116,7 @@ STS_RANGE = (0.0, 5.0)
 
 @dataclass(frozen=True)
 class Example:
-    """One row: its text or two texts, its label (empty in a test table), its number."""
+    """One row of a table: one or two texts, the label (empty in a test table), the number."""
 
     texts: tuple[str, ...]
     label: str
@@ -123,11 +124,11 @@ class Example:
 
 
 def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example], int]:
-    """The examples of a split, and how many broken rows were left out.
+    """Return the examples of a split, and the number of broken rows that were left out.
 
-    :param folder: with the task's tables
-    :raises UserError: names the file, and the line where one row is to blame: a column or field is missing, a label is
-        unknown, there is nothing at all
+    :param folder: folder of the task's tables
+    :raises UserError: names the file and, where possible, the line: a column or field is missing, a label is unknown,
+        or there are no examples
     """
     path, testing = folder / task.tables[split], split.startswith("test")
     if not path.is_file():
@@ -137,48 +138,50 @@ def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example],
     columns = list(task.columns)
     if testing or not columns:
         columns, first = (lines[0].removeprefix("\ufeff").split("\t") if lines else []), 2
-    wanted = (*task.texts, task.index) if testing else (*task.texts, task.label)
-    if absent := [name for name in wanted if name not in columns]:
+    needed = (*task.texts, task.index) if testing else (*task.texts, task.label)
+    if absent := [name for name in needed if name not in columns]:
         raise UserError(f"{path}: no column {absent[0]!r}; there are {', '.join(map(repr, columns))}")
-    places = [columns.index(name) for name in wanted]
-    examples, broken = [], 0
+    positions = [columns.index(name) for name in needed]
+    examples, broken_rows = [], 0
     for number, line in enumerate(lines[first - 1 :], first):
         fields = line.split("\t")
         if len(fields) != len(columns):
             if task.broken_rows and not testing:
-                broken += 1
+                broken_rows += 1
                 continue
             raise UserError(f"{path}, line {number}: {len(fields)} fields instead of {len(columns)}")
-        *texts, last = (fields[place].strip() for place in places)
+        *texts, last = (fields[position].strip() for position in positions)
         if not testing:
             check_label(task, last, f"{path}, line {number}")
         examples.append(Example(tuple(texts), "" if testing else last, last if testing else str(number - first)))
     if not examples:
         raise UserError(f"{path}: no examples")
-    return examples, broken
+    return examples, broken_rows
 
 
-def check_label(task: GlueTask, label: str, place: str) -> None:
-    """
-    :raises UserError: the label is no class of the task, or no number in its range
+def check_label(task: GlueTask, label: str, location: str) -> None:
+    """Refuse a label that is not a class of the task, or not a number in its range.
+
+    :param location: file and line of the label
+    :raises UserError: names the location and what is allowed
     """
     if task.classes:
         if label not in task.classes:
-            raise UserError(f"{place}: label {label!r} is none of {', '.join(task.classes)}")
+            raise UserError(f"{location}: label {label!r} is none of {', '.join(task.classes)}")
         return
     try:
-        inside = STS_RANGE[0] <= float(label) <= STS_RANGE[1]
+        in_range = STS_RANGE[0] <= float(label) <= STS_RANGE[1]
     except ValueError:
-        inside = False
-    if not inside:
-        raise UserError(f"{place}: label {label!r} is not a number from {STS_RANGE[0]:g} to {STS_RANGE[1]:g}")
+        in_range = False
+    if not in_range:
+        raise UserError(f"{location}: label {label!r} is not a number from {STS_RANGE[0]:g} to {STS_RANGE[1]:g}")
 
 
 def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
-    """A file as the benchmark's server reads it.
+    """Return the text of a submission file.
 
-    :param predictions: number of the example, and its class or, of STS-B, a number, which is clipped to the range
-    :raises UserError: a prediction is not a number: training has diverged
+    :param predictions: for each example its number and its class or, for STS-B, a score, which is clipped to the range
+    :raises UserError: a prediction is nan: training has diverged
     """
     rows = ["index\tprediction"]
     for index, value in predictions:

@@ -58,6 +58,11 @@ def probability(text: str) -> float:
     return _number(text, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 
 
+def share(text: str) -> float:
+    """Parse a number between 0 and 1, neither of them included."""
+    return _number(text, lambda value: 0 < value < 1, "a number between 0 and 1")
+
+
 def length_penalty(text: str) -> float:
     """A number whose power of a length is one, too: 1024 ** 103 has no place in double precision."""
     return _number(text, lambda value: -100 <= value <= 100, "a number from -100 to 100")

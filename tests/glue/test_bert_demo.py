@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ode_transformer.cli import main
 from ode_transformer.glue import bert_demo
 from ode_transformer.glue.bert_demo import CLASSES, divide, shuffle
 from ode_transformer.support.errors import UserError
@@ -53,7 +54,7 @@ def test_too_few_lines() -> None:
     ],
 )
 def test_wrong_options(words: list[str], message: str, capsys) -> None:
-    assert bert_demo.main(words) == 2
+    assert main(["bert-demo", *words]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -66,7 +67,7 @@ def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
     monkeypatch.setattr(bert_demo, "CONFIG", tmp_path / "demo.yaml")
     words = ["--text", str(tmp_path / "text"), "--output", str(tmp_path / "out"), "--updates", "4"]
     words += ["--", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
-    assert bert_demo.main(words) == 0
+    assert main(["bert-demo", *words]) == 0
     printed = capfd.readouterr().out
     tuning = [line for line in printed.splitlines() if "--task sentence_prediction" in line]
     trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
@@ -75,5 +76,5 @@ def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
     assert ["--finetune-from-model" in line for line in tuning] == [True, False]
     assert all("--encoder-layers 1" in line and "--encoder-ode-scheme heun" in line for line in tuning)
     assert [line.split("accuracy")[0].strip() for line in printed.splitlines()[-2:]] == ["pre-trained", "from scratch"]
-    assert bert_demo.main(words) == 0
+    assert main(["bert-demo", *words]) == 0
     assert "+ fairseq-train" not in capfd.readouterr().out

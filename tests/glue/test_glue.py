@@ -8,9 +8,12 @@ import torch
 import yaml
 from glue_tables import sentence, write_published_mrpc, write_tables
 
-from ode_transformer.glue import benchmark as glue
-from ode_transformer.glue import finetuning, pretraining_text
+from ode_transformer.cli import main
+from ode_transformer.glue import finetuning, grid_search, preparation, pretraining_text, sentence_data
 from ode_transformer.glue.download import MRPC_FILES
+from ode_transformer.glue.glue_command import CONFIG
+from ode_transformer.glue.grid import GlueConfig
+from ode_transformer.glue.preparation import tables_folder
 from ode_transformer.glue.tasks import TASKS, read_table, submission_text
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
@@ -81,9 +84,9 @@ def test_a_bad_table_is_one_line(tmp_path: Path, capsys, name: str, file: str, s
     path.write_text(spoil(path.read_text()))
     pretraining = pretrained_folder(tmp_path)
     words = ["--pretraining", str(pretraining), "--raw", str(tmp_path / "raw"), "--output", str(tmp_path / "out")]
-    assert glue.main(["prepare", "--tasks", name, *words]) == 2
+    assert main(["glue", "prepare", "--tasks", name, *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("glue: error: ")
+    assert line.startswith("ode-transformer glue: error: ")
     assert message in line
 
 
@@ -138,7 +141,7 @@ def test_warm_up_is_a_tenth_of_the_updates() -> None:
 
 
 def test_unknown_task(capsys) -> None:
-    assert glue.main(["finetune", "--tasks", "WNLI", "--model", "m.pt"]) == 2
+    assert main(["glue", "finetune", "--tasks", "WNLI", "--model", "m.pt"]) == 2
     assert "--tasks WNLI: unknown; known are CoLA" in capsys.readouterr().err
 
 
@@ -146,14 +149,14 @@ def test_unknown_task(capsys) -> None:
 def test_a_folder_without_what_encodes(tmp_path: Path, capsys, missing: str) -> None:
     folder = pretrained_folder(tmp_path)
     (folder / missing).unlink()
-    assert glue.main(["prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    assert main(["glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     assert missing in capsys.readouterr().err
 
 
 def test_a_dictionary_in_another_encoding(tmp_path: Path, capsys) -> None:
     folder = pretrained_folder(tmp_path)
     (folder / "dict.txt").write_bytes("é 1\n".encode("latin-1"))
-    assert glue.main(["prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    assert main(["glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "dict.txt: line 1 is not UTF-8" in line
 
@@ -162,7 +165,7 @@ def test_published_files_of_mrpc_are_divided_elsewhere(tmp_path: Path) -> None:
     folder = write_published_mrpc(tmp_path / "raw" / "MRPC")
     before = sorted(folder.iterdir())
     for label in ("1", "0"):
-        tables = glue.tables_of(TASKS["MRPC"], tmp_path / "raw", tmp_path / "made")
+        tables = tables_folder(TASKS["MRPC"], tmp_path / "raw", tmp_path / "made")
         assert tables == tmp_path / "made" / "MRPC"
         assert sorted(folder.iterdir()) == before
         assert read_table(TASKS["MRPC"], tables, "train")[0][1].label == label
@@ -188,7 +191,7 @@ class Pretended:
         self.model.touch()
         self.prepared("first")
         monkeypatch.setattr(finetuning, "model_options", lambda _: {"arch": "ode_bert_tiny"})
-        monkeypatch.setattr(finetuning, "check_dictionary", lambda *_: None)
+        monkeypatch.setattr(preparation, "check_dictionary", lambda *_: None)
         monkeypatch.setattr(finetuning, "predict", self.predict)
         monkeypatch.setattr(commands, "run", self.train)
 
@@ -211,7 +214,7 @@ class Pretended:
         """The seeds whose runs were trained."""
         grid = {"batch-size": [4], "lr": [0.001], "max-epoch": [1], "seed": list(self.right)}
         self.trained.clear()
-        glue.finetune(["RTE"], self.model, self.output, {"grid": grid, "train": {}}, [], False)
+        grid_search.fine_tune(["RTE"], self.model, self.output, GlueConfig(grid=grid, train={}), [], False)
         return [int(name.rpartition("=")[2]) for name, _ in self.trained]
 
     @property
@@ -255,12 +258,12 @@ def test_other_data_or_another_model_give_other_results(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", ["train.tsv", "test.tsv"])
 def test_changed_tables_change_the_digest(tmp_path: Path, monkeypatch, name: str) -> None:
-    monkeypatch.setattr(glue.sentence_data, "binarise", lambda *words: words[-1].mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(sentence_data, "binarise", lambda *words: words[-1].mkdir(parents=True, exist_ok=True))
     folder, path = pretrained_folder(tmp_path), write_tables(tmp_path / "raw", "RTE") / name
     words = ["prepare", "--tasks", "RTE", "--pretraining", str(folder), "--raw", str(tmp_path / "raw")]
 
     def digest() -> str:
-        assert glue.main([*words, "--output", str(tmp_path / "out")]) == 0
+        assert main(["glue", *words, "--output", str(tmp_path / "out")]) == 0
         return json.loads((tmp_path / "out" / "data-bin" / "RTE" / "examples.json").read_text())["digest"]
 
     before = digest()
@@ -281,7 +284,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"{sentence(number)} {sentence(2 * number)} {number}" for number in range(300)]
     (folder / "plain.txt").write_text("\n".join(lines) + "\n")
     words = [str(folder / "plain.txt"), "--output", str(folder), "--pieces", "40", "--valid-share", "0.1"]
-    assert pretraining_text.main(words) == 0
+    assert main(["pretraining-text", *words]) == 0
     options = {
         "user-dir": finetuning.PACKAGE,
         "task": "masked_lm",
@@ -325,22 +328,22 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
         write_tables(tmp_path / "raw", name)
     tasks = ["--tasks", ",".join(names), "--output", str(tmp_path / "glue")]
     raw = ["--pretraining", str(pretrained / "data-bin"), "--raw", str(tmp_path / "raw")]
-    assert glue.main(["prepare", *raw, *tasks]) == 0
-    config = yaml.safe_load(glue.CONFIG.read_text())
+    assert main(["glue", "prepare", *raw, *tasks]) == 0
+    config = yaml.safe_load(CONFIG.read_text())
     config["grid"] = {"batch-size": [4], "lr": [0.001, 0.0001], "max-epoch": [1], "seed": [1]}
     (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
     model = pretrained / "model" / "checkpoint_last.pt"
     words = ["finetune", "--model", str(model), "--config", str(tmp_path / "glue.yaml"), *tasks]
     capfd.readouterr()
 
-    assert glue.main([*words, "--dry-run"]) == 0
+    assert main(["glue", *words, "--dry-run"]) == 0
     planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
     assert len(planned) == 6
     assert all("--distributed-world-size 1 " in line for line in planned)
     assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
     assert not (tmp_path / "glue" / "runs").exists()
 
-    assert glue.main(words) == 0
+    assert main(["glue", *words]) == 0
     assert "matthews" in (tmp_path / "glue" / "results.md").read_text()
     submitted = tmp_path / "glue" / "submission"
     assert sorted(path.name for path in submitted.iterdir()) == ["CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"]
@@ -360,7 +363,7 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
     assert finetuning.predict(broken, tmp_path / "glue" / "data-bin" / "CoLA", ["test"]) == {"test": ["nan"] * 5}
 
     capfd.readouterr()
-    assert glue.main(words) == 0
+    assert main(["glue", *words]) == 0
     again = capfd.readouterr().out
     assert "+ fairseq-train" not in again
     assert again.count("already done") == 6
@@ -370,12 +373,12 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
 @pytest.mark.slow
 def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path: Path) -> None:
     """One by one as all at once: fairseq sorts and shuffles, and batches by length."""
-    from ode_transformer.glue.sentence_data import Labelled, binarise
+    from ode_transformer.sentence_data import LabelledText, binarise
 
     data = pretrained / "data-bin"
-    encode = pretraining_text.encoder(data / "sentencepiece.bpe.model")
+    encode = pretraining_text.load_encoder(data / "sentencepiece.bpe.model")
     texts = [" ".join([sentence(number)] * (1 + number % 4)) for number in range(9)]
-    splits = {"train": [Labelled((text,), f"{number}.5") for number, text in enumerate(texts)]}
+    splits = {"train": [LabelledText((text,), f"{number}.5") for number, text in enumerate(texts)]}
     splits |= {"valid": splits["train"], "test": splits["train"][::-1]}
     binarise(splits, (), encode, data / "dict.txt", tmp_path / "text", tmp_path / "data")
     model = pretrained / "model" / "checkpoint_last.pt"
@@ -395,19 +398,19 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
 def test_what_cannot_be_fine_tuned(pretrained: Path, tmp_path: Path, capsys) -> None:
     model = pretrained / "model" / "checkpoint_last.pt"
     words = ["finetune", "--tasks", "RTE", "--output", str(tmp_path)]
-    assert glue.main([*words, "--model", str(model)]) == 2
+    assert main(["glue", *words, "--model", str(model)]) == 2
     assert "not prepared; first: bash scripts/glue.sh prepare --tasks RTE" in capsys.readouterr().err
     state = torch.load(model, weights_only=True)  # with the one class that our models allow
     state["cfg"]["model"].arch = "macaron_tiny"
     torch.save(state, tmp_path / "macaron.pt")
-    assert glue.main([*words, "--model", str(tmp_path / "macaron.pt")]) == 2
+    assert main(["glue", *words, "--model", str(tmp_path / "macaron.pt")]) == 2
     assert "--arch macaron_tiny; what can be fine-tuned is macaron_bert_base" in capsys.readouterr().err
     (tmp_path / "data-bin" / "RTE" / "input0").mkdir(parents=True)
     (tmp_path / "data-bin" / "RTE" / "examples.json").write_text(json.dumps({"train": 4}))
     (tmp_path / "data-bin" / "RTE" / "input0" / "dict.txt").write_text("a 1\nb 1\n")
-    assert glue.main([*words, "--model", str(model)]) == 2
+    assert main(["glue", *words, "--model", str(model)]) == 2
     assert "embeddings; with <mask>," in capsys.readouterr().err
-    assert glue.main([*words, "--model", str(tmp_path / "none.pt")]) == 2
+    assert main(["glue", *words, "--model", str(tmp_path / "none.pt")]) == 2
     assert "none.pt" in capsys.readouterr().err
 
 

@@ -11,8 +11,8 @@ from glue_tables import write_published_mrpc
 
 from ode_transformer.corpora import transfer
 from ode_transformer.glue import download as glue_download
-from ode_transformer.glue.benchmark import tables_of
 from ode_transformer.glue.download import divide_mrpc, download
+from ode_transformer.glue.preparation import tables_folder
 from ode_transformer.glue.tasks import TASKS, read_table
 from ode_transformer.support.errors import UserError
 
@@ -66,14 +66,14 @@ def flipped(data: bytes) -> bytes:
 def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: FileServer, answer, cuts, message) -> None:
     server.files["RTE.zip"], server.cuts = answer, cuts
     with pytest.raises(UserError, match=message):
-        tables_of(TASKS["RTE"], None, tmp_path)
+        tables_folder(TASKS["RTE"], None, tmp_path)
     assert not (tmp_path / "RTE" / "train.tsv").exists()
     server.files["RTE.zip"] = archive(*TABLES)
     for _ in range(2):
-        assert (tables_of(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
+        assert (tables_folder(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
     assert len(server.fetched) == 2  # not again when it is there
     (tmp_path / "RTE" / "train.tsv").unlink()
-    assert (tables_of(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
+    assert (tables_folder(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
     assert len(server.fetched) == 2  # the archive is still there
 
 

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from ode_transformer.glue.benchmark import CONFIG, main
-from ode_transformer.glue.grid import check_flags, grid_of, read_config
+from ode_transformer.cli import main
+from ode_transformer.glue.glue_command import CONFIG
+from ode_transformer.glue.grid import read_config
 from ode_transformer.support.errors import UserError
 
 
 def test_the_papers_grid() -> None:
-    points = grid_of(read_config(CONFIG))
+    points = read_config(CONFIG).points()
     assert len(points) == 2 * 2 * 2 * 3 * 4
     assert points[0] == {"weight-decay": 0.0, "batch-size": 16, "lr": 5e-5, "max-epoch": 3, "seed": 200}
 
@@ -59,7 +60,7 @@ def test_the_hint_on_numbers_is_true(tmp_path: Path) -> None:
     "words", ["--batch-size 8", "--max-epoch=9", "--update-freq 2", "--max-update 5", "--seed 3", "--weight-d 0"]
 )
 def test_flags_that_the_runs_are_told_apart_by(tmp_path: Path, capsys, words: str) -> None:
-    assert main(["finetune", "--model", "none.pt", "--", *words.split()]) == 2
+    assert main(["glue", "finetune", "--model", "none.pt", "--", *words.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{words.split()[0]} after --: --" in line
-    check_flags(["--fp16", "--lr-scheduler", "fixed", "-s", "x", "--batch-size-valid", "9"], read_config(CONFIG))
+    read_config(CONFIG).check_flags(["--fp16", "--lr-scheduler", "fixed", "-s", "x", "--batch-size-valid", "9"])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.glue import pretraining_text
-from ode_transformer.glue.pretraining_text import divide, documents, encoder, learn_pieces
+from ode_transformer.cli import main
+from ode_transformer.glue.pretraining_text import divide, documents, learn_pieces, load_encoder
 
 
 def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("".join(f"The Old House, the old house {n}\n" for n in range(300)))
     for cased, same in ((False, True), (True, False)):
         learn_pieces(tmp_path / "text", 34, cased, tmp_path)
-        encode = encoder(tmp_path / "sentencepiece.bpe.model")
+        encode = load_encoder(tmp_path / "sentencepiece.bpe.model")
         assert (encode("The Old House") == encode("the old house")) == same
         assert "\n" not in encode("one\u2028two")
 
@@ -44,7 +44,7 @@ def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words", "message"),
     [
-        (b"good\nb\xe4d\n", [], "a, line 2: not UTF-8"),
+        (b"good\nb\xe4d\n", [], "a: line 2 is not UTF-8"),
         (b"one line\n", [], "no document for the valid split"),
         (b"\n\n", [], "no document for the train split"),
         (None, [], "a: missing"),
@@ -53,7 +53,7 @@ def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
 def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, words: list, message: str) -> None:
     if content is not None:
         (tmp_path / "a").write_bytes(content)
-    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out"), *words]) == 2
+    assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out"), *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert not (tmp_path / "out" / "text").exists()
@@ -61,29 +61,20 @@ def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, w
 
 def test_too_many_pieces(tmp_path: Path, capsys) -> None:
     (tmp_path / "a").write_text("".join(f"word {number}\n" for number in range(500)))
-    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2
+    assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2
     assert "vocabulary of 9000 pieces from" in capsys.readouterr().err
-
-
-def test_an_interruption_says_how_to_go_on(tmp_path: Path, capsys, monkeypatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(pretraining_text, "prepare", interrupt)
-    assert pretraining_text.main([str(tmp_path / "a"), "--output", str(tmp_path / "out")]) == 130
-    assert capsys.readouterr().err == "pretraining_text: interrupted; the same command goes on from here\n"
 
 
 @pytest.mark.slow
 def test_the_whole_way_and_again(tmp_path: Path, capfd) -> None:
     (tmp_path / "a").write_text("".join(f"Word {number} of 500\n" for number in range(500)))
     words = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-share", "0.1"]
-    assert pretraining_text.main(words) == 0
+    assert main(["pretraining-text", *words]) == 0
     made = {path.name for path in (tmp_path / "out" / "data-bin").iterdir()}
     assert {"dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx", "sentencepiece.bpe.model"} <= made
     capfd.readouterr()
-    assert pretraining_text.main(words) == 0
+    assert main(["pretraining-text", *words]) == 0
     assert capfd.readouterr().out.count("already done") == 3
     (tmp_path / "a").write_text("".join(f"Another {number} of 400\n" for number in range(400)))
-    assert pretraining_text.main(words) == 0
+    assert main(["pretraining-text", *words]) == 0
     assert "already done" not in capfd.readouterr().out

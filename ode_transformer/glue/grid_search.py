@@ -1,0 +1,157 @@
+"""Grid search on prepared GLUE tasks: fine-tune every combination, predict the test sets with the best models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.glue import finetuning
+from ode_transformer.glue.grid import GlueConfig
+from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
+from ode_transformer.glue.tasks import submission_text
+from ode_transformer.support import commands
+from ode_transformer.support.files import place
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.tables import markdown_table
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """One fine-tuning of a task.
+
+    :param folder: folder for its log, checkpoints and results
+    :param command: command of fairseq-train
+    :param request: everything that its results depend on
+    """
+
+    folder: Path
+    command: list[Any]
+    request: list[Any]
+
+    def is_complete(self) -> bool:
+        """Return True if there are results of exactly this request."""
+        return Jobs(self.folder).is_done("finetune", self.request, self.folder / "results.json")
+
+    def results(self) -> dict[str, Any]:
+        """Return development metrics and test predictions for each development split."""
+        results: dict[str, Any] = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
+        return results
+
+    def scores(self) -> dict[str, float]:
+        """Return the mean of the metrics for each development split; it ranks the runs."""
+        return {split: statistics.mean(values["dev"].values()) for split, values in self.results().items()}
+
+
+def fine_tune(
+    names: Sequence[str],
+    model: Path,
+    output: Path,
+    config: GlueConfig,
+    train_flags: Sequence[str],
+    dry_run: bool,
+) -> None:
+    """Train all runs of each task, then write the best predictions and a table of the best runs.
+
+    :param train_flags: flags of fairseq-train for every run
+    :param dry_run: print the commands instead
+    :raises UserError: a flag would change what the grid or the recipe sets; a task is not prepared; the model cannot
+        be fine-tuned, or has another dictionary
+    """
+    config.check_flags(train_flags)
+    options = finetuning.model_options(model) | config.train | {"finetune-from-model": model.resolve()}
+    rows = []
+    for name in names:
+        prepared = load_prepared_task(name, output, model)
+        runs = []
+        for point in config.points():
+            folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
+            task, chosen = prepared.task, options | point
+            flags = finetuning.training_options(
+                prepared.data, prepared.train_size, task.outputs, not task.classes, folder / "checkpoints", chosen
+            )
+            command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
+            request = [*map(str, command), model.stat().st_size, model.stat().st_mtime_ns, prepared.digest]
+            runs.append(GridRun(folder, command, request))
+        if dry_run:
+            for run in runs:
+                commands.show(run.command)
+            continue
+        for split, run in train_grid(prepared, runs).items():
+            rows.append(write_submission(prepared, split, run, output / "submission"))
+    if rows:
+        text = markdown_table(["task", "development set", "best run"], rows, "lll") + "\n"
+        place(output, {"results.md": text}, "results.md")
+        print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+
+
+def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, GridRun]:
+    """Train and evaluate all runs, skipping complete ones; return the best run for each development split.
+
+    Of the complete runs only the best keep their checkpoints.
+    """
+    scores = {run.folder: run.scores() for run in runs if run.is_complete()}
+    for run in runs:
+        complete_run(prepared, run)
+        scores[run.folder] = run.scores()
+        # An interrupted run has no scores yet, and keeps its checkpoints to resume from.
+        for folder in scores.keys() - {best.folder for best in best_runs(runs, scores).values()}:
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return best_runs(runs, scores)
+
+
+def complete_run(prepared: PreparedTask, run: GridRun) -> None:
+    """Train a run and predict with its last checkpoint; skip it if it is complete."""
+    from ode_transformer.glue.metrics import evaluate
+
+    jobs, checkpoints, task = Jobs(run.folder), run.folder / "checkpoints", prepared.task
+
+    def train_and_predict() -> None:
+        # Interrupted, the same training goes on from its last checkpoint; another one begins anew.
+        digest_file = run.folder / "train.begun"
+        digest = jobs.digest_of(run.request)
+        resume = digest_file.exists() and digest_file.read_text() == digest
+        if not resume:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        place(run.folder, {digest_file.name: digest}, digest_file.name)
+        commands.run(run.command, run.folder / "train.log", append=resume)
+        predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
+        results = {}
+        for split, labels in prepared.labels.items():
+            answers = predictions[split] if task.classes else [float(value) for value in predictions[split]]
+            truth = labels if task.classes else [float(label) for label in labels]
+            test = predictions[split.replace("valid", "test")]
+            results[split] = {"dev": evaluate(task.metrics, answers, truth), "test": test}
+        place(run.folder, {"results.json": json.dumps(results)}, "results.json")
+
+    run.folder.mkdir(parents=True, exist_ok=True)
+    jobs.run("finetune", run.request, run.folder / "results.json", train_and_predict)
+    metrics = "; ".join(str(values["dev"]) for values in run.results().values())
+    print(f"{task.name} {run.folder.name}: {metrics}", flush=True)
+
+
+def best_runs(runs: Sequence[GridRun], scores: Mapping[Path, Mapping[str, float]]) -> dict[str, GridRun]:
+    """Return the run with the highest score for each development split; of equals, the first of the grid.
+
+    :param scores: scores of the complete runs, by folder and split
+    """
+    complete_runs = [run for run in runs if run.folder in scores]
+    splits = scores[complete_runs[0].folder] if complete_runs else ()
+    return {split: max(complete_runs, key=lambda run: scores[run.folder][split]) for split in splits}
+
+
+def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: Path) -> list[str]:
+    """Write the test predictions of the best run for a development split; return its row of the table of results.
+
+    :raises UserError: a prediction is not a number
+    """
+    results, test = run.results()[split], split.replace("valid", "test")
+    name = prepared.task.submission(test)
+    predictions = list(zip(prepared.indices[test], results["test"], strict=True))
+    place(folder, {f"{name}.tsv": submission_text(prepared.task, predictions)}, f"{name}.tsv")
+    metrics = ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items())
+    return [name, metrics, run.folder.name]

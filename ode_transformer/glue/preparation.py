@@ -1,0 +1,107 @@
+"""Preparation of the GLUE tasks: tables → pieces of the pre-trained model → binary data for fairseq."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ode_transformer.corpora.vocabulary import MODEL
+from ode_transformer.glue import sentence_data
+from ode_transformer.glue.download import MRPC_FILES, divide_mrpc, download
+from ode_transformer.glue.finetuning import check_dictionary
+from ode_transformer.glue.pretraining_text import load_encoder
+from ode_transformer.glue.sentence_data import LabelledText
+from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import place
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.lines import read_lines
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """A task with its binary data.
+
+    :param data: folder for fairseq
+    :param train_size: number of training examples
+    :param labels: labels of each development split
+    :param indices: numbers of the examples of each test split, as the server wants them
+    :param digest: digest of everything that the data were made from
+    """
+
+    task: GlueTask
+    data: Path
+    train_size: int
+    labels: dict[str, list[str]]
+    indices: dict[str, list[str]]
+    digest: str
+
+
+def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: Path) -> None:
+    """Write the binary data of each task, and ``examples.json`` beside them; a finished task is skipped.
+
+    :param pretraining: folder with the dictionary and the pieces of the pre-trained model
+    :param raw: folder with a folder of tables for each task; None downloads them
+    :raises UserError: a file is missing or its contents are not the task's
+    """
+    dictionary, pieces = pretraining / "dict.txt", pretraining / MODEL
+    if not dictionary.is_file():
+        raise UserError(f"--pretraining {pretraining}: no dict.txt there")
+    entries, encode = read_lines(dictionary), load_encoder(pieces)
+    encoding = [entries, hashlib.sha256(pieces.read_bytes()).hexdigest()]
+    for name in names:
+        task, folder = TASKS[name], tables_folder(TASKS[name], raw, output / "raw")
+        tables = {split: read_table(task, folder, split) for split in task.tables}
+        for split, (rows, broken_rows) in tables.items():
+            skipped = f", {broken_rows} broken rows left out" if broken_rows else ""
+            print(f"{name} {split}: {len(rows):,} examples{skipped}")
+        jobs, request = Jobs(output / "text"), [task, tables, encoding]
+        examples = {
+            "train": len(tables["train"][0]),
+            "labels": {split: [row.label for row in rows] for split, (rows, _) in tables.items() if "valid" in split},
+            "indices": {split: [row.index for row in rows] for split, (rows, _) in tables.items() if "test" in split},
+            "digest": jobs.digest_of(request),
+        }
+        splits = {split: [LabelledText(row.texts, row.label) for row in rows] for split, (rows, _) in tables.items()}
+
+        def binarise(task: GlueTask = task, splits: dict = splits, examples: dict = examples) -> None:
+            data = output / "data-bin" / task.name
+            sentence_data.binarise(splits, task.classes, encode, dictionary, output / "text" / task.name, data)
+            place(data, {"examples.json": json.dumps(examples)}, "examples.json")
+
+        jobs.run(f"binarise {name}", request, output / "data-bin" / name / "examples.json", binarise)
+
+
+def load_prepared_task(name: str, output: Path, model: Path) -> PreparedTask:
+    """Read what :func:`prepare` has left for a task.
+
+    :raises UserError: the task is not prepared, or with another dictionary than the model's
+    """
+    data = output / "data-bin" / name
+    if not (data / "examples.json").exists():
+        raise UserError(f"{data}: not prepared; first: bash scripts/glue.sh prepare --tasks {name}")
+    check_dictionary(model, data / "input0" / "dict.txt")
+    examples = json.loads((data / "examples.json").read_text(encoding="utf-8"))
+    return PreparedTask(
+        TASKS[name], data, examples["train"], examples["labels"], examples["indices"], examples["digest"]
+    )
+
+
+def tables_folder(task: GlueTask, raw: Path | None, output: Path) -> Path:
+    """Return the folder with a task's tables; without ``raw``, or where MRPC has to be divided, one in ``output``.
+
+    :raises UserError: a table cannot be downloaded, or a published file of MRPC is broken
+    """
+    job_name, last_table = f"tables of {task.name}", output / task.name / task.tables["train"]
+    if raw is None:
+        Jobs(output).run(job_name, task.sources, last_table, lambda: download(task, output / task.name))
+        return output / task.name
+    folder = raw / task.name
+    if task.name != "MRPC" or (folder / "train.tsv").exists() or not (folder / MRPC_FILES[0]).exists():
+        return folder
+    files = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(folder.iterdir())]
+    Jobs(output).run(job_name, files, last_table, lambda: divide_mrpc(folder, output / task.name))
+    return output / task.name
