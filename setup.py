@@ -34,7 +34,7 @@ setup(
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["ode_transformer*"]),
     install_requires=[
-        "torch",
+        "torch>=2.6",  # older ones read checkpoints without a restriction
         "ve-fairseq==0.12.3",
         "sentencepiece",
         "sacrebleu",

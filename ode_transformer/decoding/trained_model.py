@@ -25,11 +25,10 @@ def load_trained_model(
     :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
     :raises OSError: the checkpoint or ``data`` cannot be opened
     """
-    from fairseq import checkpoint_utils
-
-    # Registers the architectures. By name, because mypy would follow it to what stands on fairseq, which has no types.
-    importlib.import_module("ode_transformer.models")
-    saved = _task_options(load_checkpoint(path))
+    # By name, because mypy would follow it to what stands on fairseq, which has no types.
+    saved_model = importlib.import_module("ode_transformer.models.saved_model")
+    state = load_checkpoint(path)
+    saved = _task_options(state)
     task_name = saved.get("_name") or saved.get("task")
     if task_name in _TRANSLATION:
         languages = _languages(saved, data, source, target)
@@ -46,7 +45,7 @@ def load_trained_model(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Hydra finds fault with how fairseq reads options of the older form
-            (model,), options, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
+            model, options, task = saved_model.build_saved_model(path, state, overrides)
     except (AssertionError, LookupError, RuntimeError, ValueError) as error:
         reason = textwrap.shorten(str(error), 300)  # a line for each parameter of the wrong size
         raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason}") from error

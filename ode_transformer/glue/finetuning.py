@@ -112,12 +112,11 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64
     :param batch: examples in a batch
     :raises UserError: the checkpoint is broken or refused
     """
-    from fairseq import checkpoint_utils, utils
+    from fairseq import utils
 
-    import ode_transformer.models  # noqa: F401
+    from ode_transformer.models.saved_model import load_saved_model
 
-    load_checkpoint(checkpoint)  # refuses a bad file in one line
-    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+    model, cfg, task = load_saved_model(checkpoint, {"data": str(data)})
     gpu = torch.cuda.is_available()
     model = (model.cuda() if gpu else model).eval()
     head, regression = cfg.criterion.classification_head_name, cfg.task.regression_target

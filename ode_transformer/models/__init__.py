@@ -1,6 +1,6 @@
 """What fairseq imports on ``--user-dir``: registers every model and task, and lets their checkpoints load."""
 
-import ode_transformer.support.checkpoint_file  # noqa: F401  (fairseq's own loading needs the class that it allows)
+import ode_transformer.models.saved_options  # noqa: F401  (lets fairseq read options, once they are checked)
 import ode_transformer.tasks.joint_translation  # noqa: F401
 from ode_transformer.models import dlstm, macaron  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel

@@ -14,10 +14,13 @@ from typing import Any
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_architecture
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ode_transformer.models.ode_transformer import PLAIN, add_depth_arguments, check, defaults
+from ode_transformer.models.saved_model import load_pretrained
+from ode_transformer.models.saved_options import check_build_options
 from ode_transformer.models.segment_encoder import SegmentEncoder
 from ode_transformer.models.tasks import refuse_task
 
@@ -46,6 +49,23 @@ class ODEBertModel(RobertaModel):
     def hub_models(cls) -> dict[str, str]:
         """Nothing to download."""
         return {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str = ".",
+        bpe: str = "gpt2",
+        **kwargs: Any,
+    ) -> RobertaHubInterface:
+        """Load a model from a folder, as fairseq's RoBERTa; its checkpoint is checked first.
+
+        :raises UserError: the folder does not exist, or the checkpoint is broken or refused
+        """
+        kwargs |= {"bpe": bpe, "load_checkpoint_heads": True}
+        (model,), cfg, task = load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        return RobertaHubInterface(cfg, task, model)
 
     @staticmethod
     def add_args(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +138,7 @@ def register(name: str, **options: Any) -> None:
     """Registers an architecture of this model that has ``options``."""
 
     def architecture(args: argparse.Namespace) -> None:
+        check_build_options(args)
         defaults(args, **options)
         complete(args)
 

@@ -23,6 +23,7 @@ from ode_transformer.models.ode_transformer import (
     complete,
     register,
 )
+from ode_transformer.models.saved_model import SafeFromPretrained
 from ode_transformer.models.tasks import refuse_task
 
 STACKS = ("decoder",)
@@ -41,7 +42,7 @@ _NOT_SUPPORTED = {
 
 
 @register_model("ode_transformer_lm")
-class ODELanguageModel(FairseqLanguageModel):
+class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
     """A decoder whose layers are vector fields, stepped by a numerical scheme."""
 
     @classmethod

@@ -15,6 +15,8 @@ from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.depth_stack import depth_choice
 from ode_transformer.models.encoder import ODETransformerEncoder
+from ode_transformer.models.saved_model import SafeFromPretrained
+from ode_transformer.models.saved_options import check_build_options
 from ode_transformer.models.tasks import refuse_task
 from ode_transformer.nn import (
     FIRST_CELLS,
@@ -58,7 +60,7 @@ _PROBABILITIES = (
 
 
 @register_model("ode_transformer")
-class ODETransformerModel(TransformerModel):
+class ODETransformerModel(SafeFromPretrained, TransformerModel):
     """Encoder and decoder whose layers are vector fields, stepped by a numerical scheme."""
 
     @classmethod
@@ -265,6 +267,7 @@ def register(name: str, *options: dict[str, Any], model: str = "ode_transformer"
     """Registers an architecture of a model that has ``options``; what they leave open is the WMT base size's."""
 
     def architecture(args: argparse.Namespace) -> None:
+        check_build_options(args)  # here fairseq's loading reaches our code for the first time
         for some in options:
             defaults(args, **some)
         complete(args)

@@ -2,14 +2,13 @@
 
 A checkpoint is a pickle, and a pickle from a stranger can run code. So files are only ever read with
 torch's restricted unpickler (``weights_only=True``), which builds tensors and plain containers and refuses
-every other class. fairseq's files need one class more, ``argparse.Namespace``; importing this module allows
-it, and no other place in the package does.
+every other class. fairseq's files need one class more, ``argparse.Namespace``, in whose place
+:mod:`ode_transformer.support.plain_options` puts one that takes plain options only.
 
 torch writes a checksum for every tensor but does not read them; here they are. Files in its format from before
 version 1.6 have none, so in these a changed bit goes unnoticed.
 """
 
-import argparse
 import os
 import re
 import warnings
@@ -19,10 +18,9 @@ from typing import Any, BinaryIO
 
 import torch
 
+import ode_transformer.support.plain_options  # noqa: F401  (lets torch read the options)
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import replacing
-
-torch.serialization.add_safe_globals([argparse.Namespace])
 
 _FOREIGN_OBJECT = re.compile(r"GLOBAL (\S+) (?:was not an allowed global|whose module \S+ is blocked)")
 _DIRECTORY = 0x10  # MS-DOS's attribute of an entry of an archive
@@ -40,6 +38,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         try:
             _verify_checksums(file)
             state = torch.load(file, map_location="cpu", weights_only=True)
+        except UserError as error:
+            raise UserError(f"{path}: refused: {error}") from error
         except Exception as error:  # bytes that are no checkpoint make the unpickler fail in any way
             found = _FOREIGN_OBJECT.search(str(error))
             reason = (

@@ -293,7 +293,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "unknown model": (
         lambda f: spoil(f, lambda state: setattr(state["cfg"]["model"], "_name", "nothing")),
-        "model.pt: cannot be built with the dictionaries",
+        "model.pt: refused: architecture 'nothing' is none of this package or fairseq's plain ones",
     ),
     "other task": (
         lambda f: spoil(f, lambda state: state["cfg"]["task"].update(_name="language_modeling")),
