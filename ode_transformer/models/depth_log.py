@@ -1,6 +1,6 @@
 """What happens at each layer while a model is trained, among the numbers that fairseq logs (``--log-depth-interval``).
 
-    depth/encoder/1/gradient_norm        ‖∂L/∂x_1‖₂, x_l all that layer l is a function of (``DepthScheme.layer_inputs``)
+    depth/encoder/1/gradient_norm        ‖∂L/∂x_1‖₂, x_l all that layer l reads (``DepthScheme.layer_inputs``)
     depth/encoder/1/weight_2             γ_2, the weight of the second stage: mean over positions that are not padding
     depth/encoder/1/ffn/weight_2         the same where sub-layers are stepped one by one
 
