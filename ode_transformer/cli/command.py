@@ -51,6 +51,7 @@ COMMANDS = {
         "ode_transformer.analysis.comparison.examples",
         "what several systems make of chosen sentences, side by side",
     ),
+    "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
     "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
     "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
     "glue": (
