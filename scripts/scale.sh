@@ -26,4 +26,4 @@ HELP
     environment_help
 }
 
-run_module studies.scale "$@"
+run_module cli measure-scaling "$@"

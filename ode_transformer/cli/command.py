@@ -6,6 +6,7 @@ line in ``COMMANDS``. Only the module of the subcommand in use is imported, so t
 
 import argparse
 import importlib
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -53,7 +54,14 @@ COMMANDS = {
     ),
     "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
     "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
-    "scale": ("ode_transformer.analysis.scaling", "a larger architecture by one step along two measured gradients"),
+    "scale": (
+        "ode_transformer.analysis.scaling.scale",
+        "a larger architecture by one step along two measured gradients",
+    ),
+    "measure-scaling": (
+        "ode_transformer.studies.measure_scaling",
+        "what depth and width are worth to an architecture, by short trainings, and a larger one",
+    ),
     "glue": (
         "ode_transformer.glue.glue_command",
         "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper",
@@ -89,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_name)
             module.add_arguments(subparser)
             run = module.run
+    logging.disable(logging.INFO)  # fairseq logs how it imports and loads
     args = parser.parse_args(argv, argparse.Namespace(words=argv))  # for a record of the command
     assert run is not None  # the parser accepts no command that is not in the table
     try:

