@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import KeyValueCache, Layer, WordDropout, attention_mask, kind, reorder_all
+from ode_transformer.nn import (
+    AttentionContext,
+    KeyValueCache,
+    Layer,
+    LayerCaches,
+    LayerContext,
+    SubLayerKind,
+    WordDropout,
+    attention_mask,
+    reorder_all,
+)
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -82,24 +92,16 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         weights: deque[Tensor] = deque(maxlen=1)  # the last evaluation's
         wanted = weights if alignment_layer is not None or not self.training else None
 
-        def cache(*name: object) -> KeyValueCache | None:
-            return None if caches is None else caches.setdefault(".".join(map(str, name)), KeyValueCache())
+        def context(layer: int) -> LayerContext:
+            layer_caches = None if caches is None else LayerCaches(caches, layer)
+            attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask, caches=layer_caches)}
+            if encoder_output is not None:
+                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(
+                    cross_mask, encoder_output, layer_caches, wanted if layer == aligned else None
+                )
+            return attentions
 
-        def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
-            if kind(name) == "self_attn":
-                return {"mask": self_mask, "cache": cache(layer, name, evaluation)}
-            if kind(name) == "encoder_attn":
-                return {
-                    "mask": cross_mask,
-                    "encoder_output": encoder_output,
-                    "cache": cache(
-                        layer, name, copy
-                    ),  # keys and values of the encoder_output are the same at every evaluation
-                    "weights": wanted if layer == aligned else None,
-                }
-            return {}
-
-        y, passed = self.step_layers(y0, inputs, target_padding)
+        y, passed = self.step_layers(y0, [context(layer) for layer in range(self.num_layers)], target_padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 from fairseq import utils
@@ -15,13 +14,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.models.depth_log import DepthLog
-from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LSTMChoice, build_scheme, swapped
+from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LayerContext, LSTMChoice, build_scheme, swapped
 from ode_transformer.numerics import DepthState
 
 logger = logging.getLogger(__name__)
-
-# What a sub-layer of layer l needs at its e-th evaluation, which copy c of its parameters makes: (l, name, e, c).
-Inputs = Callable[[int, str, int, int], Mapping[str, Any]]
 
 # Sees a layer as a function: its number, what it was given and what it made of that, each [B, T, C].
 Watch = Callable[[int, Sequence[Tensor], Sequence[Tensor]], None]
@@ -122,11 +118,11 @@ class DepthStack(nn.Module):
         """
         self.stack = stack
         self.choice, sizes = depth_choice(cfg, stack).without_unused_options(), getattr(cfg, stack)
-        names = tuple(self.layers[0]) if len(self.layers) else ()
-        self.grouping = self.choice.grouping(names)
+        kinds = self.layers[0].kinds if len(self.layers) else {}
+        self.grouping = self.choice.grouping(kinds)
         activation, inner_dropout = feed_forward_options(cfg)
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
-        self.scheme = build_scheme(self.choice, len(self.layers), names, dim or sizes.embed_dim, hidden)
+        self.scheme = build_scheme(self.choice, len(self.layers), kinds, dim or sizes.embed_dim, hidden)
         self.recompute = cfg.checkpoint_activations
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None
@@ -143,20 +139,22 @@ class DepthStack(nn.Module):
         ]
         return [(number, part) for number in range(1, len(self.layers) + 1) for part in parts]
 
-    def step_layers(self, y0: Tensor, inputs: Inputs, padding: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+    def step_layers(
+        self, y0: Tensor, contexts: Sequence[LayerContext], padding: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
         """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
 
         ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
         m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.layer_inputs``).
 
         :param y0: [B, T, C]
-        :param inputs: asked once for each evaluation of a sub-layer, so that every stage can have a cache of its own
+        :param contexts: context of each layer
         :param padding: [B, T], True where nothing is to be logged
         :returns: y_L, and what each layer and the end read: y_0, y_1, … [B, T, C] each
         """
 
         def step(index: int, depth_state: DepthState) -> DepthState:
-            blocks = self.layers[index].blocks(partial(inputs, index), self.choice.function, self.grouping)
+            blocks = self.layers[index].blocks(contexts[index], self.choice.function, self.grouping)
             if index in self.replacements:
                 inputs_of_layer = self.scheme.layer_inputs(depth_state)
                 outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import Layer, WordDropout, attention_mask, kind
+from ode_transformer.nn import AttentionContext, Layer, SubLayerKind, WordDropout, attention_mask
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
@@ -49,8 +49,8 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             padding_mask=padding if padding.any() else None,
             clip=self.cfg.max_relative_positions,
         )
-        inputs = {"self_attn": {"mask": mask}}
-        y, passed = self.step_layers(y0, lambda layer, name, evaluation, copy: inputs.get(kind(name), {}), padding)
+        context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
+        y, passed = self.step_layers(y0, [context] * len(self.layers), padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

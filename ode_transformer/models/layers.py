@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ode_transformer.models.depth_stack import depth_choice, feed_forward_options
-from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer
+from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, SubLayerKind
 from ode_transformer.numerics import SPLITTINGS, Splitting
-
-# Builds what a sub-layer computes: (options, stack, share of a step) -> module.
-Function = Callable[[TransformerConfig, str, float], nn.Module]
 
 
 def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
-    """Of the inner size it has the share of a step that it takes: two halves have the parameters of a whole one."""
+    """Build a network whose inner size is ``share`` of the whole one: two halves have as many parameters as a whole."""
     sizes = getattr(cfg, stack)
     inner = share * sizes.ffn_embed_dim
     if not inner.is_integer():
@@ -45,47 +43,74 @@ def _cross_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Mod
     )
 
 
-# What makes up diffusion and convection in a layer, without and with a memory to read: name and function of each
-# sub-layer.
-_PLAIN: dict[str, tuple[tuple[str, Function], ...]] = {
-    "diffusion": (("self_attn", _self_attention),),
-    "convection": (("ffn", _feed_forward),),
-}
-FIELDS = {False: _PLAIN, True: _PLAIN | {"diffusion": (*_PLAIN["diffusion"], ("encoder_attn", _cross_attention))}}
+# Builds the function of a sub-layer: (options, stack, share of a step) -> module.
+BuildFunction = Callable[[TransformerConfig, str, float], nn.Module]
 
 
-def sublayers(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[Function, float]]:
-    """The sub-layers of a layer in the order in which they act: name, function, share of a step.
+class SubLayerPlan(NamedTuple):
+    """One sub-layer of a layer.
+
+    :param kind: kind of the sub-layer
+    :param build: builds its function
+    :param share: share of a step that it takes
+    """
+
+    kind: SubLayerKind
+    build: BuildFunction
+    share: float = 1.0
+
+
+_SELF_ATTENTION = {"self_attn": SubLayerPlan(SubLayerKind.SELF_ATTENTION, _self_attention)}
+_CROSS_ATTENTION = {"encoder_attn": SubLayerPlan(SubLayerKind.CROSS_ATTENTION, _cross_attention)}
+_FEED_FORWARD = {"ffn": SubLayerPlan(SubLayerKind.FEED_FORWARD, _feed_forward)}
+
+
+def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, SubLayerPlan]:
+    """Return the sub-layers of a layer by name, in the order in which they act.
 
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
 
-    :param memory: the layer attends to another stack's output, too
+    :param cross_attention: the layer attends to an encoder output, too
     """
-    acting = [field for field, _ in splitting.parts]
-    made = {}
+    fields = {
+        "diffusion": _SELF_ATTENTION | (_CROSS_ATTENTION if cross_attention else {}),
+        "convection": _FEED_FORWARD,
+    }
+    order = [field for field, _ in splitting.parts]
+    plans = {}
     for number, (field, share) in enumerate(splitting.parts):
-        half = "" if acting.count(field) == 1 else "_up" if field in acting[:number] else "_down"
-        made |= {name + half: (function, share) for name, function in FIELDS[cross_attention][field]}
-    return made
+        half = "" if order.count(field) == 1 else "_up" if field in order[:number] else "_down"
+        plans |= {name + half: plan._replace(share=share) for name, plan in fields[field].items()}
+    return plans
 
 
 def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
-    """One layer of the stack 'encoder' or 'decoder', which may read a memory."""
+    """Build one layer of the stack 'encoder' or 'decoder', with or without attention to an encoder output."""
     sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
-    parts = sublayers(SPLITTINGS[choice.splitting], cross_attention)
+    plans = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
 
     def sublayer(name: str) -> SubLayer:
-        function, share = parts[name]
-        dim, before = sizes.embed_dim, sizes.normalize_before
-        return SubLayer(function(cfg, stack, share), dim, cfg.dropout, before, share, normalized=choice.normalizes)
+        kind, build, share = plans[name]
+        return SubLayer(
+            kind,
+            build(cfg, stack, share),
+            sizes.embed_dim,
+            cfg.dropout,
+            sizes.normalize_before,
+            share,
+            normalized=choice.normalizes,
+        )
 
-    return assemble(cfg, stack, tuple(parts), sublayer)
+    return assemble_layer(cfg, stack, {name: plan.kind for name, plan in plans.items()}, sublayer)
 
 
-def assemble(cfg: TransformerConfig, stack: str, names: Sequence[str], build: Callable[[str], SubLayer]) -> Layer:
-    """A layer of those sub-layers ``names`` that the choice steps or, beside it, applies.
+def assemble_layer(
+    cfg: TransformerConfig, stack: str, kinds: Mapping[str, SubLayerKind], build: Callable[[str], SubLayer]
+) -> Layer:
+    """Build the layer from the sub-layers that the depth choice uses, each stepped one with as many copies as it asks.
 
-    Stepped ones have as many copies as the choice asks.
+    :param kinds: kind of each possible sub-layer by name, in the order in which they act
+    :param build: builds a sub-layer by name
     """
     choice = depth_choice(cfg, stack).without_unused_options()
     return Layer(
@@ -93,7 +118,7 @@ def assemble(cfg: TransformerConfig, stack: str, names: Sequence[str], build: Ca
             name: nn.ModuleList(build(name) for _ in range(choice.copies))
             if choice.copies > 1 and stepped
             else build(name)
-            for group, stepped in choice.grouping(names)
+            for group, stepped in choice.grouping(kinds)
             for name in group
         }
     )

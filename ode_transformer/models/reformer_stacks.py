@@ -25,9 +25,13 @@ from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.joint_layers import build_joint_layer
 from ode_transformer.nn import (
+    AttentionContext,
     KeyValueCache,
     Layer,
+    LayerCaches,
+    LayerContext,
     Reduction,
+    SubLayerKind,
     attention_mask,
     joint_representation,
     joint_width,
@@ -244,37 +248,36 @@ class ReformerDecoder(ODETransformerDecoder):
         device, clip = source.device, self.cfg.max_relative_positions
         # To the right of a position, causality hides padding already.
         hides = target_padding[:, 0] if causal else target_padding
-        masks = {
-            "self_attn_target": attention_mask(
-                target.size(1),
-                target_padding.size(1),
-                device,
-                padding_mask=target_padding[:, None] if hides.any() else None,
-                causal=causal,
-                clip=clip,
-            ),
-            "self_attn_source": attention_mask(
-                source.size(1),
-                source.size(1),
-                device,
-                padding_mask=source_padding[:, None] if source_padding.any() else None,
-                clip=clip,
-            ),
-        }
+        target_mask = attention_mask(
+            target.size(1),
+            target_padding.size(1),
+            device,
+            padding_mask=target_padding[:, None] if hides.any() else None,
+            causal=causal,
+            clip=clip,
+        )
+        source_mask = attention_mask(
+            source.size(1),
+            source.size(1),
+            device,
+            padding_mask=source_padding[:, None] if source_padding.any() else None,
+            clip=clip,
+        )
 
-        def inputs(layer: int, name: str, evaluation: int, copy: int) -> dict[str, Any]:
-            if name not in masks:
-                return {}
-            given: dict[str, Any] = {"mask": masks[name]}
-            if caches is not None and name == "self_attn_target":
-                given["cache"] = caches.setdefault(f"{layer}.{name}.{evaluation}", KeyValueCache())
-            if self.shown is not None and layer == self.num_layers - 1:
-                given["weights"] = self.shown[name]
-            return given
+        def context(layer: int) -> LayerContext:
+            shown = self.shown if self.shown is not None and layer == self.num_layers - 1 else {}
+            layer_caches = None if caches is None else LayerCaches(caches, layer)
+            return {
+                SubLayerKind.TARGET_ATTENTION: AttentionContext(
+                    target_mask, caches=layer_caches, weights=shown.get("self_attn_target")
+                ),
+                # The new line of cells attends within itself: there is nothing to cache.
+                SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask, weights=shown.get("self_attn_source")),
+            }
 
         grid = joint_representation(source, target, self.cfg.joint_combination)
         padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]
-        y, _ = self.step_layers(grid, inputs, padding)
+        y, _ = self.step_layers(grid, [context(layer) for layer in range(self.num_layers)], padding)
         weights: list[Tensor] = []
         y = self.reduction(y, source_padding, weights if wanted else None)
         return y, weights[0] if wanted else None

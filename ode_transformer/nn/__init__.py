@@ -1,6 +1,6 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import MultiheadAttention, attention_mask
+from ode_transformer.nn.attention import AttentionMask, MultiheadAttention, attention_mask
 from ode_transformer.nn.choice import (
     SCHEMES,
     STAGE_PARAMETERS,
@@ -29,28 +29,37 @@ from ode_transformer.nn.joint_representation import (
     parts_of_batch,
 )
 from ode_transformer.nn.key_value_cache import KeyValueCache, reorder_all
+from ode_transformer.nn.layer import (
+    FUNCTIONS,
+    SCOPES,
+    AttentionContext,
+    Layer,
+    LayerCaches,
+    LayerContext,
+)
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
-from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, FeedForward, Layer, SubLayer, SubLayerInputs, kind
+from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
-    "FIRST_CELLS",
     "COMBINATIONS",
+    "FIRST_CELLS",
     "FUNCTIONS",
     "HIDDEN",
     "HISTORIES",
     "LSTM",
     "MERGES",
+    "REDUCTIONS",
     "SCHEMES",
     "SCOPES",
     "SHARES",
-    "REDUCTIONS",
-    "SCOPES",
     "SOURCE_AXIS",
     "STAGE_PARAMETERS",
     "TARGET_AXIS",
+    "AttentionContext",
+    "AttentionMask",
     "DepthChoice",
     "DepthWiseLSTM",
     "FeedForward",
@@ -58,6 +67,8 @@ __all__ = [
     "KeyValueCache",
     "LSTMChoice",
     "Layer",
+    "LayerCaches",
+    "LayerContext",
     "LayerHistory",
     "MultiheadAttention",
     "Reduction",
@@ -65,13 +76,12 @@ __all__ = [
     "RelativePositionValues",
     "SeparableAttention",
     "SubLayer",
-    "SubLayerInputs",
+    "SubLayerKind",
     "WordDropout",
     "attention_mask",
     "build_scheme",
     "joint_representation",
     "joint_width",
-    "kind",
     "parts_of_batch",
     "refusal",
     "refused_stack",

@@ -15,8 +15,9 @@ from ode_transformer.nn.depth_wise_lstm import (
     HiddenSizes,
     LSTMChoice,
 )
+from ode_transformer.nn.layer import FUNCTIONS, SCOPES, Group, groups
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
-from ode_transformer.nn.sublayers import FUNCTIONS, SCOPES, Group, groups, kind
+from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import (
     LEARNED,
     RECURRENCES,
@@ -148,17 +149,19 @@ class DepthChoice:
         }
         return trait | {"first_cell": self.lstm.first_cell} if self.is_lstm else trait
 
-    def grouping(self, names: Sequence[str]) -> list[Group]:
-        """The blocks of a layer whose sub-layers are called ``names``.
+    def grouping(self, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
+        """Divide the sub-layers of a layer into blocks.
 
         One stage of the function ``layer-output`` is the layer itself, as in the released code: y would be added once
         more for nothing. A depth-wise LSTM steps the attentions of a layer and has no feed-forward network beside them.
+
+        :param kinds: kind of each sub-layer by name, in the order in which they act
         """
         if self.is_lstm:
-            return [((name,), True) for name in names if kind(name) != "ffn"]
+            return [((name,), True) for name, kind in kinds.items() if kind is not SubLayerKind.FEED_FORWARD]
         if self.function == "layer-output" and self.stages == 1:
-            return [(tuple(names), False)]
-        return groups(self.blocks, names)
+            return [(tuple(kinds), False)]
+        return groups(self.blocks, kinds)
 
 
 def _learned(scheme: str, coefficients: str) -> bool:
@@ -303,12 +306,12 @@ def _listed(trait: Mapping[str, str]) -> str:
 
 
 def build_scheme(
-    choice: DepthChoice, layers: int, sublayers: Sequence[str], dim: int, sizes: HiddenSizes | None = None
+    choice: DepthChoice, layers: int, kinds: Mapping[str, SubLayerKind], dim: int, sizes: HiddenSizes | None = None
 ) -> DepthScheme:
     """The scheme of a stack.
 
     :param layers: how many layers the stack has
-    :param sublayers: the names of a layer's sub-layers
+    :param kinds: kind of each sub-layer of a layer by name
     :param dim: width
     :param sizes: of the hidden computation of a depth-wise LSTM
     :raises ValueError: with the reason, if the parts do not go together
@@ -316,7 +319,7 @@ def build_scheme(
     reason = refusal(choice)
     if reason is not None:
         raise ValueError(reason)
-    blocks = sum(stepped for _, stepped in choice.grouping(sublayers))  # in a layer
+    blocks = sum(stepped for _, stepped in choice.grouping(kinds))  # in a layer
     scheme: DepthScheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks, dim, sizes or HiddenSizes())

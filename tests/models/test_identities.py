@@ -4,7 +4,7 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
-from ode_transformer.nn import attention_mask
+from ode_transformer.nn import AttentionContext, AttentionMask, LayerContext, SubLayerKind, attention_mask
 from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -15,8 +15,12 @@ def encode(encoder, source) -> torch.Tensor:
         return encoder(source, None)["encoder_out"][0]
 
 
-def trait(module) -> dict[str, torch.Tensor]:
-    """What the parameters of a module are trained for: given to parameters of another one on purpose."""
+def context(mask: AttentionMask) -> LayerContext:
+    return {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
+
+
+def settings(module) -> dict[str, torch.Tensor]:
+    """Settings in the state of a module, for loading parameters of another one on purpose."""
     return {name: tensor for name, tensor in module.state_dict().items() if name.endswith("_extra_state")}
 
 
@@ -92,7 +96,7 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
 
     y = torch.randn(2, 4, 16, dtype=torch.float64)
     expected = split_step({"diffusion": diffusion, "convection": convection}, SPLITTINGS[splitting], y)
-    (block,) = layer.blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})
+    (block,) = layer.blocks(context(mask))
     torch.testing.assert_close(y + block.field(y), expected)
 
 
@@ -109,7 +113,7 @@ def test_recurrences_with_weights_of_one_are_euler(scheme: str, scope: str) -> N
     euler = small_model(**OPTIONS).encoder
     recurrence = small_model(encoder_ode_scheme=scheme, ode_function_scope=scope, **OPTIONS).encoder
     ones = {f"scheme.{name}": torch.ones_like(p) for name, p in recurrence.scheme.named_parameters()}
-    recurrence.load_state_dict(euler.state_dict() | ones | trait(recurrence))
+    recurrence.load_state_dict(euler.state_dict() | ones | settings(recurrence))
     source = batch([6, 4, 2])
     torch.testing.assert_close(encode(recurrence, source), encode(euler, source))
 
@@ -137,7 +141,7 @@ def test_leapfrog_in_loops_over_the_layers() -> None:
         attention = sublayer(layer, "self_attn", y, mask)
         increment = attention + sublayer(layer, "ffn", y + attention)
         before, y = y, y + increment if before is None else before + 2 * increment
-    got, _ = encoder.step_layers(y0, lambda _, name, e, c: {"mask": mask} if name == "self_attn" else {})
+    got, _ = encoder.step_layers(y0, [context(mask)] * len(encoder.layers))
     torch.testing.assert_close(got, y)
 
 
@@ -149,7 +153,7 @@ def test_released_multistep_in_loops_over_the_sub_layers() -> None:
     assert encoder.scheme.k.shape == (5, 16)
     before = torch.randn(2, 5, 16, dtype=torch.float64)
     given = {"self_attn": (mask,), "ffn": ()}
-    got, _ = encoder.step_layers(before, lambda _, name, e, c: {"mask": mask} if name == "self_attn" else {})
+    got, _ = encoder.step_layers(before, [context(mask)] * len(encoder.layers))
     attention, _ = sublayers[0]
     x = before + attention(encoder.scheme.norms[0](before), mask)
     for (function, name), norm, k in zip(sublayers[1:], encoder.scheme.norms[1:], encoder.scheme.k, strict=True):
@@ -170,7 +174,7 @@ def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost()
                 break
         else:
             weights[name] = tensor
-    separate.load_state_dict(weights | trait(separate))
+    separate.load_state_dict(weights | settings(separate))
     source = batch([6, 4, 2])
     torch.testing.assert_close(encode(separate, source), encode(shared, source))
     sizes = [sum(p.numel() for p in encoder.layers.parameters()) for encoder in (separate, shared)]
@@ -206,8 +210,8 @@ def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts:
         for name, last in (("self_attn", "out_proj"), ("ffn", "fc2")):
             for parameter in getattr(encoder.layers[0][name].function, last).parameters():
                 parameter.zero_()
-        mask = {"mask": attention_mask(3, 3, y.device)}
-        got, _ = encoder.step_layers(y, lambda layer, name, e, c: mask if name == "self_attn" else {})
+        mask = attention_mask(3, 3, y.device)
+        got, _ = encoder.step_layers(y, [context(mask)])
         if factor is None:
             logit = encoder.scheme.coefficients[0].projection(torch.cat([y, 2 * y], dim=-1))
             factor = 3 - logit.sigmoid()
@@ -224,7 +228,7 @@ def test_ones_with_rk2_is_each_layer_applied_twice() -> None:
         for name, tensor in weights.items()
         if name.startswith(f"layers.{layer // 2}.")
     }
-    once.load_state_dict(weights | doubled | trait(once))
+    once.load_state_dict(weights | doubled | settings(once))
     source = batch([6, 4, 2])
     torch.testing.assert_close(encode(twice, source), encode(once, source))
 
@@ -264,7 +268,7 @@ def test_the_scheme_converges_on_the_real_vector_field() -> None:
         y = y0
         for _ in range(steps):
             y = runge_kutta_step(
-                encoder.layers[0].blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})[0].field,
+                encoder.layers[0].blocks(context(mask))[0].field,
                 y,
                 get_tableau(scheme),
                 step_size=1 / steps,

@@ -6,7 +6,7 @@ from measuring import memory_of
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
-from ode_transformer.models.joint_layers import NOISE_AXES
+from ode_transformer.models.joint_layers import JOINT_KINDS
 from ode_transformer.nn.dropout import Dropout
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 cells
@@ -158,7 +158,7 @@ def test_a_step_computes_one_target_position_for_every_source_position() -> None
     model, (source, previous) = reformer(), example()
     sizes: list[tuple[int, ...]] = []
     for layer in model.decoder.layers:
-        for name in NOISE_AXES:
+        for name in JOINT_KINDS:
             layer[name].register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape)))
     state: dict = {}
     with torch.no_grad():

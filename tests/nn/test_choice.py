@@ -16,6 +16,7 @@ from ode_transformer.nn import (
     Layer,
     LSTMChoice,
     SubLayer,
+    SubLayerKind,
     build_scheme,
     refusal,
     refused_stack,
@@ -25,7 +26,7 @@ from ode_transformer.nn.depth_wise_lstm import LSTMState
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, TABLEAUS, Block
 
 DIM = 4
-NAMES = ("self_attn", "ffn")
+KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
 NUMERICS = [
     DepthChoice(tableau.name, coefficients, share, history=history, steps=steps)
     for tableau, coefficients, share, history, steps in itertools.product(
@@ -48,10 +49,10 @@ def test_each_combination_of_numerics_works_or_is_refused(tableau: str, coeffici
         if reason is not None:
             assert "\n" not in reason
             with pytest.raises(ValueError) as raised:
-                build_scheme(choice, 2, NAMES, DIM)
+                build_scheme(choice, 2, KINDS, DIM)
             assert str(raised.value) == reason
             continue
-        scheme = build_scheme(choice, 2, NAMES, DIM)
+        scheme = build_scheme(choice, 2, KINDS, DIM)
         y0 = torch.randn(3, DIM, requires_grad=True)
         scheme.integrate([field, field], y0).square().sum().backward()
         assert y0.grad.isfinite().all()
@@ -87,25 +88,26 @@ COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(
 
 
 def layer(choice: DepthChoice) -> Layer:
-    def sublayer() -> SubLayer:
+    def sublayer(kind: SubLayerKind) -> SubLayer:
         before = choice.normalize_before
-        return SubLayer(nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes)
+        return SubLayer(kind, nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes)
 
-    return Layer({name: nn.ModuleList(sublayer() for _ in range(choice.copies)) for name in NAMES}).double()
+    copies = range(choice.copies)
+    return Layer({name: nn.ModuleList(sublayer(kind) for _ in copies) for name, kind in KINDS.items()}).double()
 
 
 @pytest.mark.parametrize("choice", COVER, ids=lambda c: "-".join(map(str, vars(c).values())))
 def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
     """Two layers, stepped as the choice says, against the definition written out for one layer after another."""
     layers = [layer(choice), layer(choice)]
-    scheme = build_scheme(choice, 2, NAMES, DIM).double()
+    scheme = build_scheme(choice, 2, KINDS, DIM).double()
     for parameter in scheme.parameters():
         nn.init.normal_(parameter, std=0.3)
     y0 = torch.randn(3, DIM, dtype=torch.float64)
-    grouping = choice.grouping(NAMES)
+    grouping = choice.grouping(KINDS)
     depth_state = scheme.start(y0)
     for each in layers:
-        depth_state = scheme.step(each.blocks(lambda name, e, c: {}, choice.function, grouping), depth_state)
+        depth_state = scheme.step(each.blocks(None, choice.function, grouping), depth_state)
     torch.testing.assert_close(scheme.finish(depth_state), by_definition(choice, layers, scheme, y0))
 
 
@@ -178,13 +180,13 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
 
     memory, x = [y0], y0 * (scheme.weight[0, 0] if choice.history == "dlcl" else 1)
     for n, each in enumerate(layers):
-        sublayers = [each[name] for name in NAMES]
+        sublayers = [each[name] for name in KINDS]
         if choice.function == "layer-output" and stages == 1:
             x = whole(sublayers, 0, x)
         elif choice.scope == "san+ffn" and choice.scheme not in ("multistep-released", "polynet-released"):
             x = stepped(sublayers, x)
         else:
-            for name, sublayer in zip(NAMES, sublayers, strict=True):
+            for name, sublayer in zip(KINDS, sublayers, strict=True):
                 alone = (
                     choice.scope in ("san/ffn", "san+ffn") or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
                 )
@@ -251,13 +253,13 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
 def test_reasons(choice: DepthChoice, reason: str) -> None:
     assert reason in str(refusal(choice))
     with pytest.raises(ValueError):
-        build_scheme(choice, 2, NAMES, DIM)
+        build_scheme(choice, 2, KINDS, DIM)
 
 
 @pytest.mark.parametrize(("scope", "blocks"), [("san+ffn", 1), ("san/ffn", 2), ("san", 1), ("ffn", 1)])
 def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: int) -> None:
     def size(share: bool) -> int:
-        scheme = build_scheme(DepthChoice("rk2", "gate", share, scope=scope), 5, NAMES, DIM)
+        scheme = build_scheme(DepthChoice("rk2", "gate", share, scope=scope), 5, KINDS, DIM)
         return sum(p.numel() for p in scheme.parameters())
 
     assert size(False) == 5 * blocks * size(True) == 5 * blocks * (2 * DIM + 1)
@@ -351,7 +353,7 @@ def test_the_parts_of_an_lstm_are_meant_for_the_stack_that_has_one() -> None:
 
 def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
     for history, before in (("dense", True), ("dlcl", False)):
-        scheme = build_scheme(DepthChoice("dlstm", history=history, normalize_before=before), 2, NAMES, DIM)
+        scheme = build_scheme(DepthChoice("dlstm", history=history, normalize_before=before), 2, KINDS, DIM)
         y0, cell = torch.randn(3, DIM), torch.zeros(3, DIM)
         depth_state = scheme.start(y0)
         for _ in range(2):

@@ -7,13 +7,24 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.nn import FIRST_CELLS, HIDDEN, MERGES, SHARES, DepthChoice, HiddenSizes, LSTMChoice, build_scheme
+from ode_transformer.nn import (
+    FIRST_CELLS,
+    HIDDEN,
+    MERGES,
+    SHARES,
+    DepthChoice,
+    HiddenSizes,
+    LSTMChoice,
+    SubLayerKind,
+    build_scheme,
+)
 from ode_transformer.numerics import Block
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
 CHOICES = [LSTMChoice(*parts) for parts in itertools.product(HIDDEN, MERGES, SHARES, FIRST_CELLS)]
-STACKS = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "encoder_attn", "ffn")}
+ENCODER = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
+STACKS = {"encoder": ENCODER, "decoder": {"encoder_attn": SubLayerKind.CROSS_ATTENTION} | ENCODER}
 
 
 def perturbed(module: nn.Module) -> nn.Module:
@@ -28,7 +39,7 @@ def make(choice: LSTMChoice, stack: str, **sizes) -> tuple[nn.Module, list[list[
     scheme = build_scheme(
         DepthChoice("dlstm", lstm=choice), LAYERS, STACKS[stack], DIM, HiddenSizes(**sizes) if sizes else SIZES
     )
-    attentions = [[perturbed(nn.Linear(DIM, DIM)) for _ in STACKS[stack][:-1]] for _ in range(LAYERS)]
+    attentions = [[perturbed(nn.Linear(DIM, DIM)) for _ in range(len(STACKS[stack]) - 1)] for _ in range(LAYERS)]
     return perturbed(scheme), attentions
 
 
@@ -194,7 +205,12 @@ def test_gates_start_half_open_but_for_the_forget_gate_on_request() -> None:
     """The mean over many inputs, whose normalised projections lie about 0 on both sides."""
     for forget_bias, opened in ((0.0, 0.5), (2.0, 0.86)):
         torch.manual_seed(0)
-        scheme = build_scheme(DepthChoice("dlstm", lstm=LSTMChoice(forget_bias=forget_bias)), 1, ("self_attn",), 64)
+        scheme = build_scheme(
+            DepthChoice("dlstm", lstm=LSTMChoice(forget_bias=forget_bias)),
+            1,
+            {"self_attn": SubLayerKind.SELF_ATTENTION},
+            64,
+        )
         i, f, g = (gate.mean().item() for gate in scheme.gates[0](torch.randn(500, 128)))
         assert (i, f, g) == (
             pytest.approx(0.5, abs=0.02),

@@ -1,7 +1,15 @@
 import torch
 from torch import nn
 
-from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, attention_mask
+from ode_transformer.nn import (
+    AttentionContext,
+    FeedForward,
+    Layer,
+    MultiheadAttention,
+    SubLayer,
+    SubLayerKind,
+    attention_mask,
+)
 
 DIM = 8
 
@@ -9,8 +17,8 @@ DIM = 8
 def layer() -> Layer:
     return Layer(
         {
-            "self_attn": SubLayer(MultiheadAttention(DIM, 2), DIM),
-            "ffn": SubLayer(FeedForward(DIM, 12, torch.relu), DIM),
+            "self_attn": SubLayer(SubLayerKind.SELF_ATTENTION, MultiheadAttention(DIM, 2), DIM),
+            "ffn": SubLayer(SubLayerKind.FEED_FORWARD, FeedForward(DIM, 12, torch.relu), DIM),
         }
     ).double()
 
@@ -40,12 +48,12 @@ def test_y_plus_f_is_torchs_own_pre_norm_layer() -> None:
     )
     y = torch.randn(2, 5, DIM, dtype=torch.float64)
     mask = attention_mask(5, 5, y.device)
-    (block,) = made.blocks(lambda name, e, c: {"mask": mask} if name == "self_attn" else {})
+    (block,) = made.blocks({SubLayerKind.SELF_ATTENTION: AttentionContext(mask)})
     torch.testing.assert_close(y + block.field(y), torch_layer(y))
 
 
 def test_dropout_acts_on_the_increment_alone() -> None:
-    sublayer = SubLayer(FeedForward(DIM, 12, torch.relu), DIM, dropout=0.5)
+    sublayer = SubLayer(SubLayerKind.FEED_FORWARD, FeedForward(DIM, 12, torch.relu), DIM, dropout=0.5)
     nn.init.normal_(sublayer.function.fc2.bias)
     x = torch.randn(64, DIM)
     out = sublayer(x)
