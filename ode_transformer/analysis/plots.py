@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing
+from ode_transformer.support.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as a PNG file; ``path`` is replaced only when all of it is written."""
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=120)
 
 

@@ -16,7 +16,7 @@ import torch
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import require_place
+from ode_transformer.support.files import check_writable
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
@@ -179,7 +179,7 @@ def select(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Average the selected checkpoints into ``args.output``."""
-    require_place(args.output)
+    check_writable(args.output)
     paths = select(args)
     save_checkpoint(average_checkpoints(paths), args.output)
     print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")

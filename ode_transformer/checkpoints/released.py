@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import require_place
+from ode_transformer.support.files import check_writable
 
 # Released name -> ours, both after encoder. or decoder.; None where it is no parameter of ours.
 _RENAMED: tuple[tuple[str, str | None], ...] = (
@@ -264,7 +264,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert one checkpoint and say what it is."""
-    require_place(args.output)
+    check_writable(args.output)
     try:
         converted = convert_checkpoint(load_checkpoint(args.released))
     except UserError as error:

@@ -11,13 +11,13 @@ from pydantic import Field, model_validator
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.corpora.moses import Tokenizer
-from ode_transformer.support.schema import Checked
+from ode_transformer.support.yaml_file import YamlSection
 
 ROMANIAN_LETTERS = str.maketrans("ŞşŢţ", "ȘșȚț")  # old fonts wrote a cedilla where Romanian has a comma
 ROMANIAN_PLAIN = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
 
-class TextSteps(Checked):
+class TextSteps(YamlSection):
     """Steps of Moses' preparation, by sacremoses, in this order.
 
     :param normalise: quotation marks, dashes and spaces to plain ones
@@ -56,7 +56,7 @@ class TextSteps(Checked):
         return [step for wanted, step in asked if wanted]
 
 
-class Keep(Checked):
+class Keep(YamlSection):
     """Which pairs are kept, by the lengths of their two sides, as Moses' clean-corpus-n chooses.
 
     :param unit: what lengths count: words, before the text is divided into pieces, or pieces

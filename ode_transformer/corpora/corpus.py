@@ -12,10 +12,10 @@ from pydantic import model_validator
 
 from ode_transformer.corpora.download import fingerprint, obtain
 from ode_transformer.corpora.sources import read_catalogue
-from ode_transformer.support.schema import Checked
+from ode_transformer.support.yaml_file import YamlSection
 
 
-class CorpusKind(Checked):
+class CorpusKind(YamlSection):
     """A kind of corpus; a subclass says what its text is made from.
 
     A corpus folder has a line for each example, and a file for each side:

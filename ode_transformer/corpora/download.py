@@ -13,9 +13,9 @@ from typing import Any
 
 from ode_transformer.corpora.sources import Source, select
 from ode_transformer.corpora.transfer import Part, TransferError, size_of, transfer
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
-from ode_transformer.support.progress import say
 
 MARGIN = 1 << 28  # bytes that have to stay free
 Checksum = tuple[str, str]  # algorithm and value
@@ -92,7 +92,7 @@ def _is_right(source: Source, folder: Path) -> bool:
     if expected is None:  # no record was written before the process died
         _remember(path, source, folder, ("sha256", _digest(path, "sha256", inside=False)))
     elif wrong := _difference(path, source, folder, expected):
-        say(f"{path}: {wrong}; it is fetched anew")
+        print_progress(f"{path}: {wrong}; it is fetched anew")
         path.unlink()
         return False
     return True
@@ -101,7 +101,7 @@ def _is_right(source: Source, folder: Path) -> bool:
 def _difference(path: Path, source: Source, folder: Path, expected: Checksum | None) -> str:
     """What distinguishes a file from what it has to be; empty if nothing, which is then recorded."""
     if path.suffix != ".gz" and source.file.endswith(".gz"):
-        say(f"{path}: taken in the place of {source.file}, whose checksum says nothing of it")
+        print_progress(f"{path}: taken in the place of {source.file}, whose checksum says nothing of it")
         return ""
     if expected is None or _recorded(source, folder) == _state(path, expected):
         return ""
@@ -192,7 +192,7 @@ def _fetch(source: Source, folder: Path) -> None:
     with Part(_part(source, folder), expected[0] if expected else "sha256") as part:
         begun = part.origin()[0]
         for url in sorted(source.urls, key=lambda url: url != begun):  # first the one that a part is from
-            say(f"{source.file}: {url}")
+            print_progress(f"{source.file}: {url}")
             try:
                 digest = _transferred(url, part, source, expected)
             except TransferError as error:

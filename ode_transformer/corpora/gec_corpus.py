@@ -19,9 +19,9 @@ from pydantic import Field, model_validator
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.metrics.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import staged
-from ode_transformer.support.progress import Pace, say
+from ode_transformer.support.files import atomic_directory
 
 Part = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
 ValidPart = Literal["nucle", "fce", "wi_locness"]
@@ -77,7 +77,7 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
     :param workers: not used: reading takes a minute
     :raises UserError: a raw file is not what it should be, or leaves a split empty
     """
-    with staged(output) as folder, Splits(folder, options.languages) as splits:
+    with atomic_directory(output) as folder, Splits(folder, options.languages) as splits:
         _copy_test(files, folder / "test.m2")
         parts = {
             "train": _train(files, options),
@@ -104,7 +104,7 @@ def _train(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str,
                 yield " ".join(before), " ".join(after)
             else:
                 counts[f"empty or longer than {options.max_tokens}"] += 1
-        say(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
+        print_progress(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
 
 
 def _valid(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
@@ -117,16 +117,16 @@ def _valid(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str,
 
 def _edited(path: Path, member: str, what: str) -> Iterator[tuple[list[str], list[str]]]:
     """The sentences that their first annotator changed, and their corrections; without those whose edits overlap."""
-    pace, overlapping = Pace(f"{what}: sentences read"), 0
+    meter, overlapping = ProgressMeter(f"{what}: sentences read"), 0
     for number, sentence in enumerate(_sentences(path, member), start=1):
-        pace.tell(number)
+        meter.update(number)
         after = corrected(sentence)
         if overlap(sentence):
             overlapping += 1
         elif after != list(sentence.tokens):
             yield list(sentence.tokens), after
     if overlapping:
-        say(f"{what}: {overlapping:,} sentences left out, whose edits overlap")
+        print_progress(f"{what}: {overlapping:,} sentences left out, whose edits overlap")
 
 
 def _sentences(path: Path, member: str) -> Iterator[AnnotatedSentence]:

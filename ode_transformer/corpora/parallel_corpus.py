@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 from ode_transformer.corpora.cleaning import Keep, TextSteps, clean
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus, test_split
 from ode_transformer.corpora.raw_text import PairPart, read_pairs
-from ode_transformer.support.files import staged, write_text
-from ode_transformer.support.parallel import by_chunks
+from ode_transformer.support.files import atomic_directory, write_text
+from ode_transformer.support.parallel import map_chunks
 
 Pairs = Iterator[tuple[str, str]]
 
@@ -67,7 +67,7 @@ class ParallelCorpus(TwoSidedCorpus):
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """As of every kind; what was left out is counted, too."""
-        with staged(output) as folder, Splits(folder, self.languages) as splits:
+        with atomic_directory(output) as folder, Splits(folder, self.languages) as splits:
             for pair in self._kept(self._cleaned(files, self.train, self.text, workers, "training pairs"), splits):
                 number = splits.counts["train"] + splits.counts["valid"] + 1
                 splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
@@ -91,7 +91,7 @@ class ParallelCorpus(TwoSidedCorpus):
         self, files: Mapping[str, Path], parts: list[PairPart], steps: TextSteps, workers: int, what: str
     ) -> Pairs:
         raw = chain.from_iterable(read_pairs(files, part) for part in parts)
-        return by_chunks(partial(clean, steps, self.languages), raw, workers, f"{what} read")
+        return map_chunks(partial(clean, steps, self.languages), raw, workers, f"{what} read")
 
     def _kept(self, pairs: Pairs, splits: Splits) -> Pairs:
         for pair in pairs:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 
 SPLITS = ("train", "valid", "test")
 
@@ -131,7 +131,7 @@ def write_corpus(
     files["SOURCES.md"] = sources_text(title, counts, origins)
     files["corpus.json"] = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     try:
-        place(directory, files, last="corpus.json")
+        write_files(directory, files, last="corpus.json")
     except OSError as error:
         raise CorpusError(f"{directory}: cannot write the corpus: {error.strerror or error}") from error
     return counts

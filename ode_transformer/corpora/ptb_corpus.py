@@ -19,10 +19,10 @@ from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.download import lies_in, obtain
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import staged
-from ode_transformer.support.lines import stream_lines
-from ode_transformer.support.progress import say
+from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.lines import decode_stream
 
 ARCHIVE = "ptb"
 MEMBERS = {split: f"simple-examples/data/ptb.{split}.txt" for split in ("train", "valid", "test")}
@@ -68,7 +68,7 @@ def build(files: Mapping[str, Path], output: Path, options: PennTreebankCorpus, 
     """
     known: set[str] = set()
     counts = {}
-    with staged(output) as folder:
+    with atomic_directory(output) as folder:
         for split, (path, member) in _parts(files).items():
             with open(folder / f"{split}.txt", "w", encoding="utf-8", newline="\n") as file:
                 counts[split] = 0
@@ -94,7 +94,7 @@ def _parts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
     if missing := [name for name in (SEPARATE["train"], SEPARATE["valid"]) if name not in files]:
         raise UserError(f"Penn Treebank: no {' and no '.join(missing)}; {ARCHIVE}, the archive, would do instead")
     if SEPARATE["test"] not in files:
-        say(f"no {SEPARATE['test']}: the corpus has no test split")
+        print_progress(f"no {SEPARATE['test']}: the corpus has no test split")
     return {split: (files[name], None) for split, name in SEPARATE.items() if name in files}
 
 
@@ -102,7 +102,7 @@ def _sentences(path: Path, member: str | None) -> Iterator[tuple[list[str], str]
     """The words of each line, and where it is."""
     with reading(path):
         for name, stream in open_texts(path, member):
-            for number, line in enumerate(stream_lines(stream, name), start=1):
+            for number, line in enumerate(decode_stream(stream, name), start=1):
                 place = f"{name}: line {number}"
                 if not (words := line.split()):
                     raise UserError(f"{place} is empty")

@@ -22,8 +22,8 @@ from pydantic import Field, model_validator
 
 from ode_transformer.corpora.raw_archives import open_texts, reading
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import stream_lines
-from ode_transformer.support.schema import Checked
+from ode_transformer.support.lines import decode_stream
+from ode_transformer.support.yaml_file import YamlSection
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", str, Pair)
@@ -35,7 +35,7 @@ _SPOKEN = re.compile(r"</?(title|description)>")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-class PairPart(Checked):
+class PairPart(YamlSection):
     """Where a part of a parallel corpus is: in one archive, in two files, or in one text with both languages.
 
     :param file: name of a source; ``source_file`` and ``target_file`` where each side has its own
@@ -143,7 +143,7 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
     Not by a parser of XML, which much of what is published so is not.
     """
     begun, rest = 0, ""
-    for number, line in enumerate(stream_lines(text, name), start=1):
+    for number, line in enumerate(decode_stream(text, name), start=1):
         rest = f"{rest} {line}" if begun else line
         end = 0
         for found in _SEGMENT.finditer(rest):
@@ -159,7 +159,7 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
 
 def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
     """The lines of IWSLT's ``train.tags.*``: titles and descriptions count as sentences, the other tags do not."""
-    for line in stream_lines(text, name):
+    for line in decode_stream(text, name):
         if not _DESCRIBING.search(line):
             yield _SPOKEN.sub("", line).strip(" \t")
 
@@ -193,7 +193,7 @@ def _units(text: IO[bytes], name: str, languages: list[str]) -> Iterator[Pair]:
 
 def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
     source, target = (column - 1 for column in columns)
-    for number, line in enumerate(stream_lines(text, name), start=1):
+    for number, line in enumerate(decode_stream(text, name), start=1):
         fields = line.split("\t")
         if len(fields) < max(columns):
             raise UserError(f"{name}: line {number} has {len(fields)} columns, and {max(columns)} is asked for")
@@ -202,7 +202,7 @@ def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
 
 # One text to a side: lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
 _TEXTS: dict[str, Callable[[IO[bytes], str], Iterator[str]]] = {
-    "lines": stream_lines,
+    "lines": decode_stream,
     "segments": _segments,
     "tagged": _tagged,
 }

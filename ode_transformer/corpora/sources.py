@@ -12,14 +12,14 @@ from typing import Annotated
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.schema import CONFIGS, Checked, read_yaml
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 CATALOGUE = CONFIGS / "sources.yaml"
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
 
 
-class Source(Checked):
+class Source(YamlSection):
     """One file that somebody publishes, or gives to those who ask.
 
     :param file: its name in the folder of raw files, with ``/`` where it has a folder of its own

@@ -29,11 +29,11 @@ from pydantic import Field
 from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.corpora.raw_archives import open_texts, reading
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import staged
+from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.parallel import by_chunks
-from ode_transformer.support.progress import say
+from ode_transformer.support.parallel import map_chunks
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
 LISTS = {"train": "cnn_dm_train_urls", "valid": "cnn_dm_val_urls", "test": "cnn_dm_test_urls"}
@@ -81,7 +81,7 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
     """
     lists = {split: [story_name(line) for line in read_lines(files[name])] for split, name in LISTS.items()}
     wanted = {name for names in lists.values() for name in names}
-    with staged(output) as folder, Splits(folder, options.languages) as splits:
+    with atomic_directory(output) as folder, Splits(folder, options.languages) as splits:
         texts = folder / "texts"
         with open(texts, "wb") as file:
             places = _collect(_stories(files, wanted), file, options, workers)
@@ -100,7 +100,7 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
                     raise UserError(f"{files[LISTS[split]]}: no story for the {split} split")
         texts.unlink()
     left_out = splits.counts.pop("left out", 0)
-    say(f"{left_out:,} stories without an article or highlights left out")
+    print_progress(f"{left_out:,} stories without an article or highlights left out")
     return {**splits.counts, "left out": left_out}
 
 
@@ -120,7 +120,7 @@ def _stories(files: Mapping[str, Path], wanted: set[str]) -> Iterator[Story]:
 def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationCorpus, workers: int) -> dict[str, int]:
     """Writes source and target of each story, a line each; returns where by the story's name."""
     places = {}
-    for name, source, target in by_chunks(partial(prepare, options), stories, workers, "stories read", 500):
+    for name, source, target in map_chunks(partial(prepare, options), stories, workers, "stories read", 500):
         places[PurePosixPath(name).name] = file.tell()
         file.write(f"{source}\n{target}\n".encode())
     return places

@@ -14,9 +14,9 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
-from ode_transformer.support.progress import Pace, say
 
 BLOCK = 1 << 20  # bytes
 TIMEOUT = 60.0  # seconds without an answer or a byte
@@ -117,7 +117,7 @@ def transfer(url: str, part: Part, expected: int | None, safe: bool) -> None:
             failures = 0 if part.size > before else failures + 1
             if failures >= len(PAUSES):
                 raise
-            say(f"  {url}: {error}; again in {PAUSES[failures]:g} s")
+            print_progress(f"  {url}: {error}; again in {PAUSES[failures]:g} s")
             time.sleep(PAUSES[failures])
 
 
@@ -170,11 +170,11 @@ def _attempt(url: str, part: Part, expected: int | None, safe: bool) -> None:
 
 
 def _read(answer: http.client.HTTPResponse, part: Part, url: str, total: int | None) -> None:
-    pace = Pace(url.rpartition("/")[2], total)
+    meter = ProgressMeter(url.rpartition("/")[2], total)
     try:
         while block := answer.read1(BLOCK):
             part.append(block)
-            pace.tell(part.size, " bytes")
+            meter.update(part.size, " bytes")
     except (OSError, http.client.HTTPException) as error:
         raise Interrupted(_reason(error)) from error
     if total is not None and part.size > total:

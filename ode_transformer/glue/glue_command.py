@@ -15,7 +15,7 @@ from ode_transformer.glue.grid_search import fine_tune
 from ode_transformer.glue.preparation import prepare
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.schema import CONFIGS
+from ode_transformer.support.yaml_file import CONFIGS
 
 CONFIG = CONFIGS / "glue.yaml"
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.schema import Checked, Document
+from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
 WHOLE_NUMBERS = ("batch-size", "max-epoch", "seed")
 # Beside the keys of the grid: flags that change the number of updates, or where checkpoints are written.
@@ -19,7 +19,7 @@ _RESERVED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distri
 Value = bool | int | float | str
 
 
-class GlueConfig(Checked):
+class GlueConfig(YamlSection):
     """Grid and common flags.
 
     :param grid: flags of fairseq-train, each with the values to try
@@ -53,8 +53,8 @@ def read_config(path: Path) -> GlueConfig:
 
     :raises UserError: names the file, the line, the key and what is wrong with it
     """
-    document = Document(path)
-    config = document.as_part(GlueConfig)
+    document = YamlFile(path)
+    config = document.parse(GlueConfig)
     if absent := [key for key in (*WHOLE_NUMBERS, "lr") if key not in config.grid]:
         raise document.error(("grid",), f"{absent[0]} is missing")
     for key, values in config.grid.items():

@@ -15,7 +15,7 @@ from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
 from ode_transformer.glue.tasks import submission_text
 from ode_transformer.support import commands
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -79,13 +79,13 @@ def fine_tune(
             runs.append(GridRun(folder, command, request))
         if dry_run:
             for run in runs:
-                commands.show(run.command)
+                commands.print_command(run.command)
             continue
         for split, run in train_grid(prepared, runs).items():
             rows.append(write_submission(prepared, split, run, output / "submission"))
     if rows:
         text = markdown_table(["task", "development set", "best run"], rows, "lll") + "\n"
-        place(output, {"results.md": text}, "results.md")
+        write_files(output, {"results.md": text}, "results.md")
         print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
 
 
@@ -117,7 +117,7 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
         resume = digest_file.exists() and digest_file.read_text() == digest
         if not resume:
             shutil.rmtree(checkpoints, ignore_errors=True)
-        place(run.folder, {digest_file.name: digest}, digest_file.name)
+        write_files(run.folder, {digest_file.name: digest}, digest_file.name)
         commands.run(run.command, run.folder / "train.log", append=resume)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
         results = {}
@@ -126,7 +126,7 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
             truth = labels if task.classes else [float(label) for label in labels]
             test = predictions[split.replace("valid", "test")]
             results[split] = {"dev": evaluate(task.metrics, answers, truth), "test": test}
-        place(run.folder, {"results.json": json.dumps(results)}, "results.json")
+        write_files(run.folder, {"results.json": json.dumps(results)}, "results.json")
 
     run.folder.mkdir(parents=True, exist_ok=True)
     jobs.run("finetune", run.request, run.folder / "results.json", train_and_predict)
@@ -152,6 +152,6 @@ def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: P
     results, test = run.results()[split], split.replace("valid", "test")
     name = prepared.task.submission(test)
     predictions = list(zip(prepared.indices[test], results["test"], strict=True))
-    place(folder, {f"{name}.tsv": submission_text(prepared.task, predictions)}, f"{name}.tsv")
+    write_files(folder, {f"{name}.tsv": submission_text(prepared.task, predictions)}, f"{name}.tsv")
     metrics = ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items())
     return [name, metrics, run.folder.name]

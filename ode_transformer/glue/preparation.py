@@ -16,7 +16,7 @@ from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 
@@ -70,7 +70,7 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
         def binarise(task: GlueTask = task, splits: dict = splits, examples: dict = examples) -> None:
             data = output / "data-bin" / task.name
             sentence_data.binarise(splits, task.classes, encode, dictionary, output / "text" / task.name, data)
-            place(data, {"examples.json": json.dumps(examples)}, "examples.json")
+            write_files(data, {"examples.json": json.dumps(examples)}, "examples.json")
 
         jobs.run(f"binarise {name}", request, output / "data-bin" / name / "examples.json", binarise)
 

@@ -22,9 +22,9 @@ from ode_transformer.corpora.vocabulary import MODEL, learn
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import staged
+from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.lines import lines_of
+from ode_transformer.support.lines import iterate_lines
 
 VALID_SHARE = 1 / 200
 SPLITS = ("train", "valid")
@@ -61,7 +61,7 @@ def _has_inner_blank_line(path: Path) -> bool:
 
 
 def _stripped_lines(path: Path) -> Iterator[str]:
-    return (line.strip() for line in lines_of(path))
+    return (line.strip() for line in iterate_lines(path))
 
 
 def divide(paths: Sequence[Path], valid_share: float, output: Path) -> None:
@@ -131,16 +131,16 @@ def prepare(
     output.mkdir(parents=True, exist_ok=True)
 
     def divide_texts() -> None:
-        with staged(text) as folder:
+        with atomic_directory(text) as folder:
             divide(texts, valid_share, folder)
 
     def encode_splits() -> None:
-        with staged(encoded) as folder:
+        with atomic_directory(encoded) as folder:
             learn_pieces(text / "train", pieces, cased, folder)
             encode = load_encoder(folder / MODEL)
             for split in SPLITS:
                 with open(folder / split, "w", encoding="utf-8") as file:
-                    file.writelines(f"{encode(line)}\n" for line in lines_of(text / split))
+                    file.writelines(f"{encode(line)}\n" for line in iterate_lines(text / split))
 
     def binarise() -> None:
         shutil.rmtree(binary, ignore_errors=True)

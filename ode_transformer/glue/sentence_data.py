@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ode_transformer.support import commands
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def binarise(
             files[f"{split}.label"] = "".join(f"{example.label}\n" for example in examples)
     if classes:
         files["classes.txt"] = "".join(f"{name} 1\n" for name in classes)
-    place(text, files, last=f"{next(iter(splits))}.{inputs[0]}")
+    write_files(text, files, last=f"{next(iter(splits))}.{inputs[0]}")
     shutil.rmtree(binary, ignore_errors=True)
     for name in inputs:
         _preprocess(splits, name, text, dictionary, binary)

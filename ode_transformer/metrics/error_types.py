@@ -28,8 +28,8 @@ from ode_transformer.metrics.m2_file import (
 )
 from ode_transformer.metrics.max_match import BETA, Counts, prf_scores
 from ode_transformer.metrics.metric import Lines, Score, Settings
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.progress import Pace, say
 
 MODEL = "en_core_web_sm"
 
@@ -128,13 +128,13 @@ def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     gold = read_m2(settings.gold)
     require_as_many(hypotheses, gold)
     annotator, versions = load_errant()
-    pace = Pace("sentences with typed edits", len(gold))
+    meter = ProgressMeter("sentences with typed edits", len(gold))
     system, references = [], []
     for number, (line, sentence) in enumerate(zip(hypotheses, gold, strict=True), start=1):
         source = annotator.parse(" ".join(sentence.tokens))
         system.append(find_edits(annotator, source, line.split()))
         references.append([find_edits(annotator, source, text) for text in _corrections(sentence)])
-        pace.tell(number)
+        meter.update(number)
     by_type = count_types(system, references)
     signature = f"{versions}|annotators:{most_annotators(gold)}"
     scores = prf_scores(total(by_type), signature, len(gold))
@@ -150,5 +150,5 @@ def _corrections(sentence: AnnotatedSentence) -> list[list[str]]:
     annotators = sorted(sentence.edits) or [0]
     for annotator in annotators:
         if overlap(sentence, annotator):
-            say(f"{sentence.place}: edits of annotator {annotator} overlap: the later one is left out")
+            print_progress(f"{sentence.place}: edits of annotator {annotator} overlap: the later one is left out")
     return [corrected(sentence, annotator) for annotator in annotators]

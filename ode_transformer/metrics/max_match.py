@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit, Tokens
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, most_annotators, read_m2, require_as_many
 from ode_transformer.metrics.metric import Lines, Score, Settings
-from ode_transformer.support.progress import say
+from ode_transformer.support.console import print_progress
 
 BETA = 0.5
 MAX_CELLS = 250_000  # tokens of the source times tokens of the hypothesis
@@ -147,7 +147,7 @@ def _by_annotator(
     lattice = EditLattice(source, hypothesis) if small else None
     if lattice is None:
         sizes = f"{len(source)} tokens, and {len(hypothesis)} in the hypothesis"
-        say(f"{sentence.place}: {sizes}, are too many to align: their difference counts as one edit")
+        print_progress(f"{sentence.place}: {sizes}, are too many to align: their difference counts as one edit")
     for annotator in sorted(sentence.edits) or [0]:
         gold = sentence.edits.get(annotator, ())
         edits = lattice.edits(gold, max_unchanged) if lattice else _one_edit(source, hypothesis, gold)

@@ -27,7 +27,7 @@ from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.support import commands
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import locked, write_text
+from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
@@ -152,7 +152,7 @@ class Experiment:
             told = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
             write_text(self.made_with, json.dumps(told, indent=1) + "\n")
 
-        with locked(self.run, "training"):
+        with lock_directory(self.run, "training"):
             Jobs(self.run, data.digest).run("train", self._training(data), self.checkpoints, work)
 
     def _training(self, data: Jobs) -> Any:

@@ -10,7 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import length_penalty, natural, positive_float, positive_int, probability
+from ode_transformer.support.arguments import (
+    length_penalty,
+    non_negative_int,
+    positive_float,
+    positive_int,
+    probability,
+)
 from ode_transformer.support.errors import UserError
 
 # Values that fairseq's parser takes, but no training or search can.
@@ -18,7 +24,7 @@ RANGES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("dropout", "attention-dropout", "activation-dropout", "label-smoothing"), probability),
     **dict.fromkeys(("word-dropout-prob",), probability),
     **dict.fromkeys(("max-tokens", "max-update", "max-epoch", "beam", "max-len-b", "tokens-per-sample"), positive_int),
-    **dict.fromkeys(("warmup-updates", "patience", "no-repeat-ngram-size", "min-len", "seed"), natural),
+    **dict.fromkeys(("warmup-updates", "patience", "no-repeat-ngram-size", "min-len", "seed"), non_negative_int),
     **dict.fromkeys(("lr", "adam-eps"), positive_float),
     "lenpen": length_penalty,
 }

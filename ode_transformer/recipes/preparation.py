@@ -13,9 +13,9 @@ from ode_transformer.corpora.vocabulary import encoded
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import locked, staged, write_text
+from ode_transformer.support.files import atomic_directory, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.lines import lines_of
+from ode_transformer.support.lines import iterate_lines
 
 SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
 
@@ -75,7 +75,7 @@ class Data:
             "binarise": lambda: self._binarise(workers),
         }
         jobs = Jobs(self.folder)
-        with locked(self.folder, "preparing data"):
+        with lock_directory(self.folder, "preparing data"):
             for name, request, result in self._requests(described):
                 jobs.run(name, request, result, make[name])
         return jobs
@@ -102,7 +102,7 @@ class Data:
             done = self.prepared()
         except UserError:
             return None
-        done.say(f"{self.folder}: prepared already")
+        done.report(f"{self.folder}: prepared already")
         return done
 
     @property
@@ -124,7 +124,7 @@ class Data:
     def _make_pieces(self, workers: int) -> None:
         vocabulary, keep = self.recipe.vocabulary, self._keep
         texts = [self.corpus / f"train.{language}" for language in self.languages]
-        with staged(self.pieces) as folder, Splits(folder, self.languages) as splits:
+        with atomic_directory(self.pieces) as folder, Splits(folder, self.languages) as splits:
             vocabulary.learn(texts, folder, workers)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
@@ -176,7 +176,7 @@ class Data:
     def sizes(self) -> dict[str, int]:
         """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""
         counts = json.loads((self.folder / "counts.json").read_text())
-        lengths = {path.name: sum(1 for _ in lines_of(path)) for path in sorted(self.binary.glob("dict*.txt"))}
+        lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}
         return counts | {name: length + SPECIAL_SYMBOLS for name, length in lengths.items()}

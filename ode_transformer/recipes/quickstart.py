@@ -24,10 +24,10 @@ from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import find, read_recipe
 from ode_transformer.recipes.runner import check_arch, check_command
-from ode_transformer.support import commands
+from ode_transformer.support import commands, console
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
 
@@ -63,7 +63,7 @@ def parse(argv: Sequence[str] | None) -> Request:
         "--output", type=Path, default=Path("quickstart"), help="folder for everything (default: %(default)s)"
     )
     parser.add_argument("--wheels", type=Path, help="folder with the data's wheels, instead of downloading them")
-    own, extra = commands.divide_words(argv)
+    own, extra = console.split_arguments(argv)
     args = parser.parse_args(own)
     recipe, _ = read_recipe(find(f"quickstart_{args.task}"))
     if args.target:
@@ -142,7 +142,7 @@ def report(experiment: Experiment) -> None:
     flags = {"path": experiment.model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
     if pieces := experiment.recipe.vocabulary.model:
         flags |= {"bpe": "sentencepiece", "sentencepiece-model": experiment.model.parent / pieces}
-    commands.show(["fairseq-interactive", experiment.model.parent, *commands.flags(flags)])
+    commands.print_command(["fairseq-interactive", experiment.model.parent, *commands.flags(flags)])
 
 
 def run_quickstart(request: Request) -> None:
@@ -162,7 +162,7 @@ def run_quickstart(request: Request) -> None:
     if request.measure_at:
         head = ["minutes", "updates", *scores]
         table = [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *rows]
-        place(experiment.run, {"measured.md": "\n".join(table) + "\n"}, "measured.md")
+        write_files(experiment.run, {"measured.md": "\n".join(table) + "\n"}, "measured.md")
         print("\n" + "\n".join(table))
     print("\n== scores on the test set")
     for score in scores.values():
@@ -176,7 +176,7 @@ def run_quickstart(request: Request) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
-    return commands.status_of("quickstart", lambda: run_quickstart(parse(argv)))
+    return console.exit_status("quickstart", lambda: run_quickstart(parse(argv)))
 
 
 if __name__ == "__main__":

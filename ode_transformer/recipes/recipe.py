@@ -13,14 +13,14 @@ from ode_transformer.corpora.corpus import test_split
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.schema import CONFIGS, Checked, Document, named_file
+from ode_transformer.support.yaml_file import CONFIGS, YamlFile, YamlSection, find_config
 
 Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
 Count = Annotated[int, Field(gt=0)]
 Numbers = dict[str, float]
 
 
-class Average(Checked):
+class Average(YamlSection):
     """Which checkpoints make up the model that decodes: the last ones, or the best one.
 
     :param last: how many
@@ -53,7 +53,7 @@ class Average(Checked):
         return {"no-epoch-checkpoints": True} if self.best else {"keep-last-epochs": self.last}
 
 
-class Scoring(Checked):
+class Scoring(YamlSection):
     """One measure of the decoded test sets.
 
     :param names: what tables call its scores
@@ -68,7 +68,7 @@ class Scoring(Checked):
     options: Flags = {}
 
 
-class Expected(Checked):
+class Expected(YamlSection):
     """A published result.
 
     :param table: of which paper
@@ -88,7 +88,7 @@ class Expected(Checked):
     parameters: int | None = None
 
 
-class Overrides(Checked):
+class Overrides(YamlSection):
     """What is different for some architectures; see ``Recipe``."""
 
     tokens_per_update: Count | None = None
@@ -98,7 +98,7 @@ class Overrides(Checked):
     generate: Flags = {}
 
 
-class Recipe(Checked):
+class Recipe(YamlSection):
     """A data set and what is done with it.
 
     :param title: of the data set
@@ -201,16 +201,16 @@ def find(name: str) -> Path:
     """
     if name in NOT_RECIPES:
         raise UserError(f"{name}: {NOT_RECIPES[name]}; recipes are {', '.join(names())}")
-    return named_file(name, CONFIGS, names(), "recipe")
+    return find_config(name, CONFIGS, names(), "recipe")
 
 
-def read_recipe(path: Path) -> tuple[Recipe, Document]:
+def read_recipe(path: Path) -> tuple[Recipe, YamlFile]:
     """A recipe and where its values stand, for messages about what only fairseq can tell to be wrong.
 
     :raises UserError: names the file, the line and the key that is unknown, missing or impossible
     """
-    document = Document(path)
-    recipe = document.as_part(Recipe)
+    document = YamlFile(path)
+    recipe = document.parse(Recipe)
     titles = [
         recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets
     ]

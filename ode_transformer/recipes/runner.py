@@ -17,12 +17,12 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.preparation import Data
 from ode_transformer.recipes.progress import progress
 from ode_transformer.recipes.recipe import Expected, Recipe, find, flags_of, names, read_recipe
-from ode_transformer.support import commands
-from ode_transformer.support.arguments import natural, positive_float, positive_int
+from ode_transformer.support import commands, console
+from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
-from ode_transformer.support.schema import Document
 from ode_transformer.support.tables import markdown_table
+from ode_transformer.support.yaml_file import YamlFile
 
 ACTIONS = {
     "prepare": "Makes a recipe's data: obtains the raw files, cleans and divides the text, and binarises it.",
@@ -50,7 +50,7 @@ def parser_of(action: str) -> argparse.ArgumentParser:
     if action == "reproduce":
         parser.add_argument("--seeds", type=seeds, default=(None,), metavar="S,S,...", help="a training for each")
     else:
-        parser.add_argument("--seed", type=natural, metavar="S", help="of the training (default: the recipe's)")
+        parser.add_argument("--seed", type=non_negative_int, metavar="S", help="training seed (default: the recipe's)")
     if action in ("evaluate", "reproduce"):
         parser.add_argument("--average", type=positive_int, metavar="N", help="so many of the last checkpoints")
     if action in ("train", "reproduce"):
@@ -58,7 +58,9 @@ def parser_of(action: str) -> argparse.ArgumentParser:
         add_batch(parser)
     if action == "train":
         parser.add_argument("--nodes", type=positive_int, default=1, metavar="N", help="machines that train together")
-        parser.add_argument("--node-rank", type=natural, default=0, metavar="R", help="which of them this is, from 0")
+        parser.add_argument(
+            "--node-rank", type=non_negative_int, default=0, metavar="R", help="number of this machine, from 0"
+        )
         parser.add_argument("--master", metavar="HOST:PORT", help="of the first of them")
     return parser
 
@@ -79,7 +81,7 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
     """Options of those that run models."""
-    parser.add_argument("--gpus", type=natural, metavar="N", help="of this machine (default: all); 0: the processor")
+    parser.add_argument("--gpus", type=non_negative_int, metavar="N", help="of this machine (default: all); 0: CPU")
     parser.add_argument("--precision", choices=machine.PRECISIONS, help="default: fp16 where the GPU has cores for it")
 
 
@@ -93,7 +95,7 @@ def add_batch(parser: argparse.ArgumentParser) -> None:
 def seeds(text: str) -> tuple[int, ...]:
     """``1,2,3`` as numbers."""
     try:
-        numbers = tuple(natural(seed) for seed in text.split(","))
+        numbers = tuple(non_negative_int(seed) for seed in text.split(","))
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{text}: expected whole numbers divided by commas") from error
     if len(set(numbers)) < len(numbers):
@@ -118,7 +120,7 @@ RUNNERS |= {"path", "gen-subset", "remove-bpe", "required-batch-size-multiple"}
 FIXED = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
 
 
-def check_flags(recipe: Recipe, document: Document) -> None:
+def check_flags(recipe: Recipe, document: YamlFile) -> None:
     """Asks fairseq whether it knows the flags of a recipe, and whether their values can be.
 
     :raises UserError: names file, line and flag
@@ -200,7 +202,7 @@ def prepare(args: argparse.Namespace, data: Data) -> None:
     downloads = args.output / "raw"
     if args.dry_run:
         print(f"raw files, from {args.raw or downloads}: {', '.join(data.recipe.corpus.sources)}")
-        commands.show(data.preprocess_command(data.all_splits(), args.workers))
+        commands.print_command(data.preprocess_command(data.all_splits(), args.workers))
         return
     data.prepare(args.raw, downloads, args.workers)
     print(data.report())
@@ -209,7 +211,7 @@ def prepare(args: argparse.Namespace, data: Data) -> None:
 def train(args: argparse.Namespace, experiment: Experiment) -> None:
     if args.dry_run:
         print(f"{experiment.described_batch}; {experiment.machine}")
-        commands.show(experiment.train_command(), experiment.run / "train.log")
+        commands.print_command(experiment.train_command(), experiment.run / "train.log")
     else:
         experiment.train(progress)
 
@@ -217,7 +219,7 @@ def train(args: argparse.Namespace, experiment: Experiment) -> None:
 def evaluate(args: argparse.Namespace, experiment: Experiment) -> dict[str, Score]:
     if args.dry_run:
         for command in experiment.evaluation_commands():
-            commands.show(command)
+            commands.print_command(command)
         return {}
     return experiment.evaluate()
 
@@ -281,7 +283,7 @@ def work(action: str, argv: Sequence[str] | None) -> None:
 
     :raises UserError: something is wrong with it, or a step failed
     """
-    own, extra = commands.divide_words(argv)
+    own, extra = console.split_arguments(argv)
     args = parser_of(action).parse_args(own)
     if action == "prepare" and extra:
         raise UserError(f"-- {extra[0]}: preparation passes nothing on")
@@ -302,7 +304,7 @@ def work(action: str, argv: Sequence[str] | None) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; its first word is the action. Returns the exit status."""
     action, *words = sys.argv[1:] if argv is None else argv
-    return commands.status_of(action, lambda: work(action, words))
+    return console.exit_status(action, lambda: work(action, words))
 
 
 if __name__ == "__main__":

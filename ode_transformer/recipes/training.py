@@ -12,7 +12,7 @@ from typing import Any
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing, write_text
+from ode_transformer.support.files import atomic_write, write_text
 
 # Flags of fairseq-train without which a training loses sentences, or goes on differently after a stop.
 STEADY: dict[str, Any] = {
@@ -90,7 +90,7 @@ def mended(checkpoints: Path) -> int:
         return 0
     newest = max(whole, key=lambda path: whole[path])
     print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
-    with replacing(last) as target, open(newest, "rb") as source:
+    with atomic_write(last) as target, open(newest, "rb") as source:
         shutil.copyfileobj(source, target)
     return whole[newest]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ode_transformer.recipes.recipe import Count, Flags
-from ode_transformer.support.schema import CONFIGS, Checked, Document, named_file
+from ode_transformer.support.yaml_file import CONFIGS, YamlFile, YamlSection, find_config
 
 STUDIES = CONFIGS / "studies"
 
@@ -18,7 +18,7 @@ STUDIES = CONFIGS / "studies"
 DEEPENS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
 
 
-class Place(Checked):
+class Place(YamlSection):
     """One of the data sets of a study.
 
     :param recipe: a data set of ``configs/``
@@ -37,7 +37,7 @@ class Place(Checked):
     values: Annotated[list[Count], Field(min_length=1)] | None = None
 
 
-class Axis(Checked):
+class Axis(YamlSection):
     """What is varied for every system.
 
     :param name: for tables and plots
@@ -52,7 +52,7 @@ class Axis(Checked):
     plot: Literal["values", "parameters"] = "values"
 
 
-class System(Checked):
+class System(YamlSection):
     """What is compared.
 
     :param name: for tables and plots
@@ -73,7 +73,7 @@ class System(Checked):
     only: list[str] | None = None
 
 
-class Study(Checked):
+class Study(YamlSection):
     """A question, and the runs that answer it.
 
     :param title: of tables
@@ -158,7 +158,7 @@ def find(name: str) -> Path:
 
     :raises UserError: there is none
     """
-    return named_file(name, STUDIES, names(), "study")
+    return find_config(name, STUDIES, names(), "study")
 
 
 def read_study(path: Path) -> Study:
@@ -166,8 +166,8 @@ def read_study(path: Path) -> Study:
 
     :raises UserError: names the file, the line and the key that is unknown, missing or impossible
     """
-    document = Document(path)
-    study = document.as_part(Study)
+    document = YamlFile(path)
+    study = document.parse(Study)
     called = [system.name for system in study.systems]
     along = study.axis.flags if study.axis else []
     for number, system in enumerate(study.systems):

@@ -21,7 +21,7 @@ from ode_transformer.recipes.recipe import Expected, Recipe, find, read_recipe
 from ode_transformer.studies import study
 from ode_transformer.studies.study import Cell, Place, Study
 from ode_transformer.studies.study_results import Published, Results, Run
-from ode_transformer.support import commands
+from ode_transformer.support import commands, console
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
 
@@ -228,7 +228,7 @@ def work(argv: Sequence[str] | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit status."""
-    return commands.status_of("study", lambda: work(argv))
+    return console.exit_status("study", lambda: work(argv))
 
 
 if __name__ == "__main__":

@@ -1,60 +1,60 @@
-"""Types of command-line arguments, whose errors say what is allowed."""
+"""Types of command-line arguments; their errors say which values are allowed."""
 
 import argparse
 import math
 from collections.abc import Callable
 
-PIECES = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
+LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
+BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
 
 
 def positive_int(text: str) -> int:
-    """A whole number from 1 on."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
-    return int(text)
+    """Parse a whole number from 1 on."""
+    return _whole_number(text, 1)
 
 
 def language_code(text: str) -> str:
-    """Two small letters."""
+    """Parse a language code: two small letters."""
     if not (len(text) == 2 and text.isascii() and text.islower()):
-        raise argparse.ArgumentTypeError(f"{text} is not a language code, such as de")
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a language code, such as de")
     return text
 
 
-def natural(text: str, zero: str = "") -> int:
-    """A whole number from 0 on; ``zero`` says what 0 means."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on{zero and f'; {zero}'}")
-    return int(text)
+def non_negative_int(text: str, zero: str = "") -> int:
+    """Parse a whole number from 0 on.
+
+    :param zero: what 0 means, for the error
+    """
+    return _whole_number(text, 0, zero and f"; {zero}")
 
 
 def clip_distance(text: str) -> int:
-    """A whole number from 0 on."""
-    return natural(text, "0 switches relative positions off")
+    """Parse the largest relative position, 0 for none."""
+    return non_negative_int(text, "0 switches relative positions off")
 
 
 def log_interval(text: str) -> int:
-    """A whole number from 0 on."""
-    return natural(text, "0 logs nothing")
+    """Parse the number of updates between two records, 0 for no record."""
+    return non_negative_int(text, "0 logs nothing")
 
 
 def cell_count(text: str) -> int:
-    """A whole number from 0 on."""
-    return natural(text, "0 sets no limit")
+    """Parse the largest number of cells of a batch, 0 for no limit."""
+    return non_negative_int(text, "0 sets no limit")
 
 
 def positive_float(text: str) -> float:
-    """A finite number above 0."""
+    """Parse a finite number above 0."""
     return _number(text, lambda value: 0 < value < math.inf, "a positive number")
 
 
 def finite_float(text: str) -> float:
-    """A number."""
+    """Parse a finite number."""
     return _number(text, math.isfinite, "a number")
 
 
 def probability(text: str) -> float:
-    """A number in [0, 1)."""
+    """Parse a number in [0, 1)."""
     return _number(text, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 
 
@@ -64,31 +64,57 @@ def share(text: str) -> float:
 
 
 def length_penalty(text: str) -> float:
-    """A number whose power of a length is one, too: 1024 ** 103 has no place in double precision."""
+    """Parse an exponent of lengths, so small that powers of lengths stay finite in double precision."""
     return _number(text, lambda value: -100 <= value <= 100, "a number from -100 to 100")
 
 
-def _number(text: str, allowed: Callable[[float], bool], described: str) -> float:
+def _whole_number(text: str, least: int, explanation: str = "") -> int:
+    digits = text.lstrip("0") or "0"
+    number = None
+    if text.isdecimal():  # more than 4,300 digits would make int() fail
+        number = int(digits) if len(digits) <= len(str(LARGEST_INT)) else LARGEST_INT + 1
+    if number is None or number < least:
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a whole number from {least} on{explanation}")
+    if number > LARGEST_INT:
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is too large: at most {LARGEST_INT} is allowed")
+    return number
+
+
+def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not allowed(value):
-        raise argparse.ArgumentTypeError(f"{text} is not {described}")
+    if not is_allowed(value):
+        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not {allowed}")
     return value
 
 
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of a command that decodes a part of a binarised data set."""
+    """Add the options of a command that decodes a split of a binarised data set."""
     parser.add_argument(
-        "--remove-bpe", nargs="?", const="@@ ", choices=PIECES, help="join pieces, as fairseq-generate does"
+        "--remove-bpe",
+        nargs="?",
+        const="@@ ",
+        choices=BPE_FORMATS,
+        help="join pieces to words, as fairseq-generate does",
     )
-    parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
-    parser.add_argument("--lenpen", type=length_penalty, default=1.0, help="above 1 favours long ones (default: 1)")
-    parser.add_argument("--max-len-b", type=positive_int, default=200, help="tokens in a translation (default: 200)")
+    parser.add_argument("--beam", type=positive_int, default=5, help="beam size (default: 5)")
     parser.add_argument(
-        "--batch-size", type=positive_int, default=32, help="lines in a batch of the search (default: 32)"
+        "--lenpen", type=length_penalty, default=1.0, help="length penalty; above 1 favours long outputs (default: 1)"
     )
-    parser.add_argument("--source-lang", metavar="LANG", help="where neither a checkpoint nor DATA names it")
-    parser.add_argument("--target-lang", metavar="LANG", help="likewise")
+    parser.add_argument(
+        "--max-len-b", type=positive_int, default=200, help="tokens of an output, at most (default: 200)"
+    )
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=32, help="sentences of a batch in the search (default: 32)"
+    )
+    parser.add_argument(
+        "--source-lang", metavar="LANG", help="source language, if neither a checkpoint nor DATA names it"
+    )
+    parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")

@@ -20,7 +20,7 @@ import torch
 
 import ode_transformer.support.plain_options  # noqa: F401  (lets torch read the options)
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import replacing
+from ode_transformer.support.files import atomic_write
 
 _FOREIGN_OBJECT = re.compile(r"GLOBAL (\S+) (?:was not an allowed global|whose module \S+ is blocked)")
 _DIRECTORY = 0x10  # MS-DOS's attribute of an entry of an archive
@@ -69,5 +69,5 @@ def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str]) -> None
 
     :raises UserError: it could not be written, for example because the disk is full
     """
-    with replacing(Path(path)) as file:
+    with atomic_write(Path(path)) as file:
         torch.save(state, file)

@@ -1,8 +1,7 @@
-"""Runs fairseq's commands as a user would type them, and shows them."""
+"""Run fairseq's commands as a user would type them."""
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import subprocess
@@ -13,52 +12,25 @@ from typing import Any
 
 from ode_transformer.support.errors import UserError
 
-PACKAGE = Path(__file__).resolve().parents[1]  # what --user-dir is told
-
-
-def divide_words(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """The words of a command line before the first ``--``, and those after it, which are for fairseq-train.
-
-    :param argv: this process's own when None
-    """
-    words = list(sys.argv[1:] if argv is None else argv)
-    end = words.index("--") if "--" in words else len(words)
-    return words[:end], words[end + 1 :]
-
-
-def status_of(program: str, work: Callable[[], None]) -> int:
-    """Does what a command line asks for; what goes wrong is said in one line. Returns the exit status."""
-    logging.disable(logging.INFO)  # fairseq tells what it imports
-    try:
-        work()
-    except (UserError, OSError) as error:
-        message = str(error)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-            message = f"{error.filename}: {error.strerror}"
-        print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """``{"lr": 0.1, "cpu": True}`` as ``["--lr", "0.1", "--cpu"]``; what is False or None is left out."""
-    words: list[str] = []
+    """Convert ``{"lr": 0.1, "cpu": True}`` to ``["--lr", "0.1", "--cpu"]``; False and None leave an option out."""
+    arguments: list[str] = []
     for name, value in options.items():
         if value is None or value is False:
             continue
-        words.append(f"--{name}")
+        arguments.append(f"--{name}")
         if value is not True:
-            words.append(str(value))
-    return words
+            arguments.append(str(value))
+    return arguments
 
 
-def show(command: Sequence[str | Path], log: Path | None = None, append: bool = False) -> None:
-    """Prints a command so that it can be copied into a shell in which this Python environment is active."""
-    target = f" {'>>' if append else '>'} {shlex.quote(str(log))} 2>&1" if log else ""
-    print(f"\n+ {shlex.join(map(str, command))}{target}", flush=True)
+def print_command(command: Sequence[str | Path], log: Path | None = None, append: bool = False) -> None:
+    """Print a command for copying into a shell in which this Python environment is active."""
+    redirection = f" {'>>' if append else '>'} {shlex.quote(str(log))} 2>&1" if log else ""
+    print(f"\n+ {shlex.join(map(str, command))}{redirection}", flush=True)
 
 
 def run(
@@ -67,22 +39,22 @@ def run(
     progress: Callable[[str], None] | None = None,
     append: bool = False,
 ) -> None:
-    """Shows a command and runs it, its output going to ``log``.
+    """Print a command and run it with its output in ``log``.
 
-    :param command: the first word is a command of this Python environment
-    :param progress: called with every line of the output as it comes
-    :param append: keep what the log already holds
+    :param command: begins with a command of this Python environment
+    :param progress: called with every line of the output
+    :param append: append to the log instead of replacing it
     :raises UserError: the command failed; names the log and quotes its last line
     """
-    show(command, log, append)
+    print_command(command, log, append)
     folder = Path(sys.executable).parent
-    words = [str(folder / str(command[0])), *map(str, command[1:])]
+    arguments = [str(folder / str(command[0])), *map(str, command[1:])]
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     with (
         open(log, "a" if append else "w", encoding="utf-8") as file,
         subprocess.Popen(
-            words,
+            arguments,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",

@@ -1,8 +1,8 @@
-"""Errors that a user can put right."""
+"""Errors caused by the user's input."""
 
 
 class UserError(Exception):
-    """Something in the user's files or options is wrong.
+    """A file or option of the user is wrong.
 
-    The message names the file or option and fits on one line; the command line prints it without a traceback.
+    The message names the file or option and fits on one line; commands print it without a traceback.
     """

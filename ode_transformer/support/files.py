@@ -1,39 +1,44 @@
-"""Files and folders that are written whole or not at all."""
+"""Files and folders that are written completely or not at all, and input that is a regular file."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from io import BufferedReader
 from typing import BinaryIO
 
 from ode_transformer.support.errors import UserError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which takes the place of ``path`` once the block has ended without an error.
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces ``path`` when the block ends without an error.
 
-    Whenever the process dies, ``path`` holds its old content or the whole new one.
+    Whenever the process dies, ``path`` holds its old content or all of the new one. A symbolic link is followed: it
+    stays, and the file that it points to is replaced.
 
-    :raises UserError: it could not be written, for example because the disk is full
+    :raises UserError: the file could not be written, for example because the disk is full
     """
+    target = Path(os.path.realpath(path))
     # In the target's own directory, because a rename is atomic only within one file system.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except (OSError, RuntimeError) as error:  # torch's writer reports a full disk as a RuntimeError
         raise UserError(f"{path}: could not be written ({error})") from error
     finally:
         temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
+    directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)  # makes the rename itself survive a power cut
     finally:
@@ -41,31 +46,59 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A whole UTF-8 text, as :func:`replacing` writes it."""
-    with replacing(path) as file:
+    """Write a UTF-8 text with :func:`atomic_write`."""
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 
-def content_of(paths: Iterable[Path]) -> str:
-    """A digest of what is in the files."""
+def check_writable(path: Path) -> None:
+    """Check, before any work is done, that :func:`atomic_write` can write to a path.
+
+    :raises UserError: the path is a directory or device, or its directory does not exist
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_symlink() or (target.exists() and not target.is_file()) or not target.parent.is_dir():
+        raise UserError(f"{path}: not a file in an existing directory")
+
+
+def open_input(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open an input file for reading bytes.
+
+    A named pipe is refused because opening it waits for a writer, and a device because it may never end. The pipe of
+    a shell's process substitution, ``<(command)``, is allowed.
+
+    :raises UserError: the path is a named pipe, a device or a socket
+    :raises OSError: the file cannot be opened, or is a directory
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        anonymous = stat.S_ISFIFO(mode) and os.readlink(f"/proc/self/fd/{descriptor}").startswith("pipe:")
+        if not (stat.S_ISREG(mode) or anonymous):
+            raise UserError(f"{os.fspath(path)}: not a regular file")
+        os.set_blocking(descriptor, True)
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def content_digest(paths: Iterable[Path]) -> str:
+    """Return a digest of the names and contents of files."""
     digest = hashlib.sha256()
     for path in paths:
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
 
 
-def require_place(path: Path) -> None:
-    """Refuses, before any work is done, a path at which ``replacing`` could put no file.
+def write_files(directory: Path, files: dict[str, str], last: str) -> None:
+    """Write several texts; if that fails, ``directory`` has no file called ``last``.
 
-    :raises UserError: a directory or device is there, or its directory does not exist
+    :param files: text of each file by its name
     """
-    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
-        raise UserError(f"{path}: not a file in an existing directory")
-
-
-def place(directory: Path, files: dict[str, str], last: str) -> None:
-    """Write all ``files`` (name: text) or leave ``directory`` without the file called ``last``."""
     directory.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory))
     try:
@@ -79,20 +112,20 @@ def place(directory: Path, files: dict[str, str], last: str) -> None:
 
 
 @contextmanager
-def staged(directory: Path) -> Iterator[Path]:
-    """A new folder to write into, which takes the place of ``directory`` once the block has ended without an error.
+def atomic_directory(directory: Path) -> Iterator[Path]:
+    """Create a folder for writing that replaces ``directory`` when the block ends without an error.
 
-    :raises UserError: it could not be written, for example because the disk is full
+    :raises UserError: the folder could not be written, for example because the disk is full
     """
     staging = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(staging, ignore_errors=True)  # left by a process that was killed
     staging.mkdir(parents=True)
     try:
         yield staging
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(staging, directory)
     except OSError as error:
-        if error.filename is not None:  # of another file, or names the one
+        if error.filename is not None:  # the error names its file already
             raise
         raise UserError(f"{directory}: could not be written ({error})") from error
     finally:
@@ -100,18 +133,18 @@ def staged(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path, work: str) -> Iterator[None]:
-    """Within the block no other process holds the lock of an existing folder; a process that dies gives it up.
+def lock_directory(directory: Path, work: str) -> Iterator[None]:
+    """Hold the lock of an existing directory during the block; a process that dies releases its lock.
 
-    :param work: what is going on in it
-    :raises UserError: another process holds it
+    :param work: names the work for the other process's error, such as "training"
+    :raises UserError: another process holds the lock
     """
-    place = os.open(folder, os.O_RDONLY)  # the folder itself: no file is left in it
+    descriptor = os.open(directory, os.O_RDONLY)  # the directory itself, so that no lock file remains in it
     try:
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{folder}: another process is {work} here") from error
+            raise UserError(f"{directory}: another process is {work} here") from error
         yield
     finally:
-        os.close(place)
+        os.close(descriptor)

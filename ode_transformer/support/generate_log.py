@@ -1,8 +1,8 @@
-"""What ``fairseq-generate`` and ``fairseq-interactive`` print, back in the order of the input.
+"""Logs of ``fairseq-generate`` and ``fairseq-interactive``, read back into the order of the input.
 
-They print batch by batch, so sentences are out of order; each line tells its sentence's number N, from 0
-on: ``S-N`` source, ``T-N`` target (reference), ``H-N`` score and hypothesis, ``D-N`` score and detokenised
-hypothesis. ``T`` is detokenised like ``D``, so these two are compared. With ``--nbest`` the best hypothesis
+fairseq prints batch by batch, so sentences are out of order. Each line begins with its kind and the number N of its
+sentence, from 0 on: ``S-N`` source, ``T-N`` target (reference), ``H-N`` score and hypothesis, ``D-N`` score and
+detokenised hypothesis. ``T`` is detokenised like ``D``, so these two are compared. With ``--nbest`` the best hypothesis
 comes first.
 """
 
@@ -18,7 +18,7 @@ _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Translation:
-    """One sentence of the log; ``source`` and ``reference`` are None where none was printed."""
+    """A sentence of the log; ``source`` and ``reference`` are None if the log has none."""
 
     number: int
     source: str | None
@@ -27,9 +27,9 @@ class Translation:
 
 
 def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:
-    """All sentences of a log, from number 0 on.
+    """Read all sentences of a log, from number 0 on.
 
-    :raises UserError: there is none, one is missing, one has no hypothesis, or one occurs twice
+    :raises UserError: there is no sentence, or a sentence is missing, has no hypothesis or occurs twice
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
     for position, line in enumerate(read_lines(path), start=1):
@@ -48,7 +48,7 @@ def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:
             texts[kind][number] = text
     numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())
     if not numbers:
-        raise UserError(f"{path}: no output of fairseq-generate in it")
+        raise UserError(f"{path}: no output of fairseq-generate in this file")
     for expected, number in enumerate(numbers):
         if number != expected:
             # fairseq leaves out the last batch, the longest sentences, unless its size is a multiple of 8.

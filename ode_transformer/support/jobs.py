@@ -8,12 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.support.console import print_heading
 from ode_transformer.support.files import write_text
-
-
-def print_heading(line: str) -> None:
-    """Print a line that stands out among the output of commands."""
-    print(f"\n== {line}", flush=True)
 
 
 class Jobs:
@@ -24,13 +20,13 @@ class Jobs:
 
     :param directory: where the digests of completed jobs are recorded, each in ``NAME.done``
     :param digest: of what the chain builds on, such as another chain
-    :param say: called with a line for each job that starts or is skipped
+    :param report: called with a line for each job that starts or is skipped
     """
 
-    def __init__(self, directory: Path, digest: str = "", say: Callable[[str], None] = print_heading) -> None:
+    def __init__(self, directory: Path, digest: str = "", report: Callable[[str], None] = print_heading) -> None:
         self.directory = directory
         self.digest = digest
-        self.say = say
+        self.report = report
 
     def digest_of(self, request: Any) -> str:
         """Return the digest of a request that follows the jobs so far."""
@@ -56,9 +52,9 @@ class Jobs:
         digest = self.digest_of([name, request])
         record = self.directory / f"{name}.done"
         if self.is_done(name, request, result):
-            self.say(f"{name}: already done")
+            self.report(f"{name}: already done")
         else:
-            self.say(name)
+            self.report(name)
             record.unlink(missing_ok=True)
             work()
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -1,46 +1,56 @@
-"""Text, one sentence a line."""
+"""UTF-8 text, one sentence per line.
+
+Only a line feed ends a line (a carriage return before it is dropped): ``str.splitlines`` also splits at characters
+that occur within sentences.
+"""
 
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import IO
 
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import open_input
+
+MAX_LINE_BYTES = 2**24  # far above any sentence; bounds the memory that a file without line feeds takes
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a UTF-8 text, without their ends.
+    """Return the lines of a text without their ends.
 
     :param path: ``-`` for standard input
-    :raises UserError: a line is not UTF-8
+    :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``, or the path is no regular file
     """
-    return list(lines_of(path))
+    return list(iterate_lines(path))
 
 
-def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
-    """As :func:`read_lines`, one by one."""
+def iterate_lines(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the lines that :func:`read_lines` returns."""
     if os.fspath(path) == "-":
-        yield from stream_lines(sys.stdin.buffer, "standard input")
+        yield from decode_stream(sys.stdin.buffer, "standard input")
         return
-    with open(path, "rb") as file:
-        yield from stream_lines(file, str(path))
+    with open_input(path) as file:
+        yield from decode_stream(file, str(path))
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
-    """The lines of a UTF-8 text, as :func:`stream_lines` reads them."""
-    return list(stream_lines(io.BytesIO(data), name))
+    """Return the lines of a text in memory; see :func:`decode_stream`."""
+    return list(decode_stream(io.BytesIO(data), name))
 
 
-def stream_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """The lines of a UTF-8 text, without their ends, one by one; a last one without a line feed counts.
-
-    Only a line feed ends a line: ``str.splitlines`` also splits at characters that occur within sentences.
+def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
+    """Yield the lines of an open text without their ends; a last line without a line feed counts.
 
     :param file: opened for bytes
-    :param name: what to call the text in an error
-    :raises UserError: a line is not UTF-8
+    :param name: names the text in an error
+    :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``
     """
-    for number, line in enumerate(file, start=1):
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"{name}: line {number} is longer than {MAX_LINE_BYTES:,} bytes")
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:

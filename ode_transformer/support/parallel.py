@@ -1,4 +1,4 @@
-"""Spreads work on a long text over processes, in its own order."""
+"""Map a function over chunks of a long text in parallel, keeping the order."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ from typing import TypeVar
 
 from joblib import Parallel, delayed
 
-from ode_transformer.support.progress import Pace
+from ode_transformer.support.console import ProgressMeter
 
-CHUNKS_AT_ONCE = 8  # for each worker
+CHUNKS_PER_WORKER = 8  # chunks in memory at a time
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def by_chunks(
+def map_chunks(
     function: Callable[[list[Item]], list[Result]],
     items: Iterable[Item],
     workers: int,
-    what: str,
-    size: int = 2000,
+    label: str,
+    chunk_size: int = 2000,
 ) -> Iterator[Result]:
-    """What a function makes of lists of items, one list after the other, with progress.
+    """Yield the results of ``function`` for consecutive chunks of ``items`` and print progress.
 
-    :param function: of a module, because it is sent to other processes
-    :param workers: how many processes; 1 stays in this one
-    :param what: is being done, for the progress
-    :param size: items in a list
+    :param function: defined in a module, because it is sent to other processes
+    :param workers: number of processes; 1 works in this process
+    :param label: names the items in the lines of progress
     """
-    rest, pace, done = iter(items), Pace(what), 0
-    chunks = iter(lambda: list(islice(rest, size)), [])
+    remaining, meter, count = iter(items), ProgressMeter(label), 0
+    chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
     with Parallel(n_jobs=workers) as pool:
-        # A wave at a time: the text may be larger than memory, and its consumer slower than the workers.
-        while wave := list(islice(chunks, CHUNKS_AT_ONCE * workers)):
-            for count, results in pool(delayed(_counted)(function, chunk) for chunk in wave):
+        # A limited number of chunks at a time: the text may be larger than memory.
+        while wave := list(islice(chunks, CHUNKS_PER_WORKER * workers)):
+            for size, results in pool(delayed(_apply_and_count)(function, chunk) for chunk in wave):
                 yield from results
-                done += count
-                pace.tell(done)
+                count += size
+                meter.update(count)
 
 
-def _counted(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:
+def _apply_and_count(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:
     return len(chunk), function(chunk)

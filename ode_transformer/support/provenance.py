@@ -1,4 +1,4 @@
-"""What a measurement was made with: every published number carries it."""
+"""Versions, hardware, commit and command behind a measurement: published with every number."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ode_transformer.support.commands import PACKAGE
 
 
 def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
-    """What ran where, when and how.
+    """Collect versions, hardware, commit, date and command.
 
-    :param command: the words with which it can be made again
-    :param on_gpu: it ran on a GPU, not on the processor
+    :param command: the command line that repeats the measurement
+    :param on_gpu: the measurement ran on a GPU, not on the processor
     """
     git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--exclude=*"]
     try:
@@ -30,7 +30,7 @@ def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "fairseq": importlib.metadata.version("ve-fairseq"),
-        "device": torch.cuda.get_device_name() if on_gpu else f"{os.cpu_count()} cores of {_processor()}",
+        "device": torch.cuda.get_device_name() if on_gpu else f"{os.cpu_count()} cores of {_processor_name()}",
         "threads": str(torch.get_num_threads()),
         "commit": commit,
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -38,7 +38,7 @@ def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
     }
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

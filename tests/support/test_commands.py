@@ -13,30 +13,8 @@ def test_flags() -> None:
 
 
 def test_the_command_is_shown_as_a_shell_would_take_it(capsys: pytest.CaptureFixture[str]) -> None:
-    commands.show(["fairseq-train", Path("a b"), "--adam-betas", "(0.9, 0.98)"], Path("x.log"))
+    commands.print_command(["fairseq-train", Path("a b"), "--adam-betas", "(0.9, 0.98)"], Path("x.log"))
     assert capsys.readouterr().out == "\n+ fairseq-train 'a b' --adam-betas '(0.9, 0.98)' > x.log 2>&1\n"
-
-
-def test_words_after_the_first_dashes_are_for_fairseq() -> None:
-    assert commands.divide_words(["a", "--b"]) == (["a", "--b"], [])
-    assert commands.divide_words(["a", "--", "--seed", "--", "3"]) == (["a"], ["--seed", "--", "3"])
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "line"),
-    [
-        (UserError("no\nfile"), 2, "x: error: no file\n"),
-        (OSError("full"), 2, "x: error: full\n"),
-        (KeyboardInterrupt(), 130, "x: interrupted; the same command goes on from here\n"),
-    ],
-)
-def test_the_status_of_a_command_line(error: BaseException, status: int, line: str, capsys) -> None:
-    def fail() -> None:
-        raise error
-
-    assert commands.status_of("x", fail) == status
-    assert capsys.readouterr().err == line
-    assert commands.status_of("x", lambda: None) == 0
 
 
 def python(code: str) -> list[str]:

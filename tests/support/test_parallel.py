@@ -6,7 +6,7 @@ from itertools import count, islice
 import pytest
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.parallel import by_chunks
+from ode_transformer.support.parallel import map_chunks
 
 
 def squares(numbers: list[int]) -> list[int]:
@@ -23,25 +23,25 @@ def refuse(numbers: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_keep_the_order(workers: int) -> None:
-    assert list(by_chunks(squares, range(25), workers, "numbers", size=4)) == squares(list(range(25)))
+    assert list(map_chunks(squares, range(25), workers, "numbers", chunk_size=4)) == squares(list(range(25)))
 
 
 def test_a_chunk_may_give_another_number_of_results_and_other_processes_do_the_work() -> None:
-    found = list(by_chunks(one_for_all, range(10), 2, "numbers", size=4))
+    found = list(map_chunks(one_for_all, range(10), 2, "numbers", chunk_size=4))
     assert [total for _, total in found] == [0 + 1 + 2 + 3, 4 + 5 + 6 + 7, 8 + 9]
     assert os.getpid() not in {process for process, _ in found}
-    assert {process for process, _ in by_chunks(one_for_all, range(10), 1, "numbers", size=4)} == {os.getpid()}
+    assert {process for process, _ in map_chunks(one_for_all, range(10), 1, "numbers", chunk_size=4)} == {os.getpid()}
 
 
 def test_nothing_makes_nothing() -> None:
-    assert list(by_chunks(squares, [], 2, "numbers")) == []
+    assert list(map_chunks(squares, [], 2, "numbers")) == []
 
 
 def test_the_input_may_be_longer_than_memory() -> None:
-    assert list(islice(by_chunks(squares, count(), 1, "numbers", size=3), 7)) == squares(list(range(7)))
+    assert list(islice(map_chunks(squares, count(), 1, "numbers", chunk_size=3), 7)) == squares(list(range(7)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_comes_through_as_it_is(workers: int) -> None:
     with pytest.raises(UserError, match="4: no"):
-        list(by_chunks(refuse, range(4, 10), workers, "numbers"))
+        list(map_chunks(refuse, range(4, 10), workers, "numbers"))

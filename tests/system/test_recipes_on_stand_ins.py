@@ -14,7 +14,7 @@ from recipes_for_tests import NAMES, Runner, counts_of
 from ode_transformer.recipes import fairseq_flags, runner
 from ode_transformer.recipes.recipe import find, read_recipe
 from ode_transformer.support import commands
-from ode_transformer.support.lines import lines_of
+from ode_transformer.support.lines import iterate_lines
 
 ONE_OF_EACH_KIND = ("iwslt14_de_en", "cnn_dm", "gec_conll14", "ptb")
 
@@ -88,7 +88,7 @@ def test_the_text_is_that_of_the_raw_files(name: str, tmp_path: Path, monkeypatc
         split = f"test{number or ''}"
         for version in range(len(corpus.references.get(test, [])) + 1):
             written = [target for part in parts for _, target in pairs_of(corpus, part, OTHERS, version)]
-            assert list(lines_of(tmp_path / "corpus" / f"raw{version or ''}.{split}.{corpus.target}")) == written
+            assert list(iterate_lines(tmp_path / "corpus" / f"raw{version or ''}.{split}.{corpus.target}")) == written
     for path in (tmp_path / "corpus").iterdir():
         assert not re.search("<|&lt;|http|&amp; ?amp", path.read_text(encoding="utf-8")), path
 

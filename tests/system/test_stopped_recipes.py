@@ -108,7 +108,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
     with monkeypatch.context() as patch:
         patch.setattr(Splits, "add", interrupted)
         assert run("prepare") == 130
-    assert capsys.readouterr().err == "prepare: interrupted; the same command goes on from here\n"
+    assert capsys.readouterr().err == "prepare: interrupted; run the same command to resume\n"
     assert set(made(run.data)) == {"raw.json"}
     assert run("prepare") == 0
 

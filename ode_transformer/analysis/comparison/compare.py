@@ -25,9 +25,9 @@ from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu
 from ode_transformer.support.arguments import add_search_arguments, positive_int
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
-from ode_transformer.support.progress import say
 
 LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and target positions
 
@@ -125,17 +125,17 @@ def run(args: argparse.Namespace) -> int:
     contents: dict[str, str] = {}
     test: TestSet | None = None
     for name, path in systems.items():
-        say(f"{name}: {path}")
+        print_progress(f"{name}: {path}")
         system = System(args, name, path)
         test = test or TestSet(args.split, system.references(), system.source_lengths(), system.frequencies())
         results[name], contents[name] = Results(system.hypotheses(), system.accuracy()), system.content
         maps = system.maps()
         if args.maps and not maps:
-            say(f"  {name} shows no attention")
+            print_progress(f"  {name} shows no attention")
         write_maps(maps, name, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
     if test.frequencies is None:
-        say(f"{args.data}: no training data in it, so no accuracy by frequency")
+        print_progress(f"{args.data}: no training data in it, so no accuracy by frequency")
     made = tables(results, test, args.lengths, args.tokenize, args.lowercase)
     for table in made:
         write_text(args.output / f"{table.name}.csv", table.csv())

@@ -19,7 +19,7 @@ from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import require_place, write_text
+from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.generate_log import Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
 
@@ -164,7 +164,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the sentences as Markdown, and write them if asked to."""
     if args.output is not None:
-        require_place(args.output)
+        check_writable(args.output)
     outputs = read_outputs(parse_systems(args.system, "FILE"), args.source, args.references)
     total = len(outputs.references)
     if args.lines and args.lines[-1] > total:

@@ -22,11 +22,11 @@ from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import teacher_forced
 from ode_transformer.decoding.translate import best, load_hub, target_line
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import content_of, write_text
+from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
-from ode_transformer.support.progress import Pace, say
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class System:
         self.directory.mkdir(parents=True, exist_ok=True)
         languages = self.task.cfg.source_lang, self.task.cfg.target_lang
         dictionaries = [args.data / f"dict.{language}.txt" for language in languages]
-        self.content = content_of([path, *dictionaries, *sorted(args.data.glob(f"{args.split}.*-*.*"))])
+        self.content = content_digest([path, *dictionaries, *sorted(args.data.glob(f"{args.split}.*-*.*"))])
         self.request = [self.content, languages, len(self.lines)]
 
     def _jobs(self) -> Jobs:
-        return Jobs(self.directory, Jobs(self.directory).digest_of(self.request), say)
+        return Jobs(self.directory, Jobs(self.directory).digest_of(self.request), print_progress)
 
     def references(self) -> list[str]:
         return [
@@ -94,12 +94,12 @@ class System:
         def make() -> None:
             sources = [row["source"] for row in self.split.rows(self.lines)]
             by_length = sorted(self.lines, key=lambda number: len(sources[number]))  # so there is little padding
-            pace = Pace("sentences decoded", len(sources))
+            meter = ProgressMeter("sentences decoded", len(sources))
             lines = [""] * len(sources)
             found = best(self.hub, [sources[number] for number in by_length], 4 * args.batch_size, **search)
             for done, (number, tokens) in enumerate(zip(by_length, found, strict=True), start=1):
                 lines[number] = f"{target_line(self.task, tokens, args.remove_bpe)}\n"
-                pace.tell(done)
+                meter.update(done)
             write_text(result, "".join(lines))
 
         self._jobs().run("decode", [search, args.batch_size, args.remove_bpe], result, make)
@@ -110,13 +110,13 @@ class System:
         result = self.directory / "accuracy.json"
 
         def make() -> None:
-            counted, pace = TokenAccuracy(), Pace("sentences forced", len(self.lines))
+            counted, meter = TokenAccuracy(), ProgressMeter("sentences forced", len(self.lines))
             batches = map(self.split.sample, self.split.batches(len(self.lines), self.args.max_tokens))
             done = 0
             for forced in teacher_forced(self.model, batches, self.task.target_dictionary.pad()):
                 counted.add(forced)
                 done += len(forced.numbers)
-                pace.tell(done)
+                meter.update(done)
             write_text(result, json.dumps(asdict(counted)))
 
         self._jobs().run("accuracy", self.args.max_tokens, result, make)
@@ -146,15 +146,15 @@ class System:
         def make() -> None:
             train = Split(self.model, self.task, self.args.data, "train", self.args.data)
             counts = np.zeros(len(self.task.target_dictionary), dtype=np.int64)
-            pace = Pace("training sentences counted", len(train.lengths))
+            meter = ProgressMeter("training sentences counted", len(train.lengths))
             for start in range(0, len(train.lengths), 10_000):
                 part = range(start, min(start + 10_000, len(train.lengths)))
                 tokens = torch.cat([row["target"] for row in train.rows(part)])
                 counts += np.bincount(tokens.numpy(), minlength=len(counts))
-                pace.tell(part.stop)
+                meter.update(part.stop)
             write_text(result, json.dumps(counts.tolist()))
 
-        Jobs(self.args.output, say=say).run("frequencies", content_of(files), result, make)
+        Jobs(self.args.output, report=print_progress).run("frequencies", content_digest(files), result, make)
         return list(json.loads(result.read_text(encoding="utf-8")))
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ode_transformer.analysis.curves.training_log import DEPTH, TRAIN, TRAIN_EPOCH, Point, read_log, read_run
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import require_place, write_text
+from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.tables import csv_text
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {DEPTH}")
     for place in (args.output, args.csv):
         if place is not None:
-            require_place(place)
+            check_writable(place)
     runs = [Run(name, path, read_run(path)) for name, path in zip(names, args.logs, strict=True)]
     if args.output is not None:
         plot(runs, args.output, args.what, args.by)

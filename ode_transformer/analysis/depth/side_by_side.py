@@ -13,7 +13,7 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import require_place
+from ode_transformer.support.files import check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
@@ -47,7 +47,7 @@ def named_paths(args: argparse.Namespace) -> dict[str, Path]:
         path.open("rb").close()  # one that is missing should be known before others are measured
     for place in (args.output, args.csv):
         if place is not None:
-            require_place(place)
+            check_writable(place)
     if args.output is not None:
         new_figure(1, 1)  # if there is no matplotlib, it should be known now
     return dict(zip(names, args.path, strict=True))

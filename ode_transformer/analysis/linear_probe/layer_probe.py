@@ -38,11 +38,11 @@ from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import content_of, write_text
+from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
-from ode_transformer.support.progress import Pace, say
 
 AT_ONCE = 400  # sentences that are translated between two reports
 
@@ -71,9 +71,9 @@ class Probe:
         for folder in ("solutions", "hypotheses", "steps"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
         self.languages = self.task.cfg.source_lang, self.task.cfg.target_lang
-        self.model_content = content_of([args.path, *(args.data / f"dict.{name}.txt" for name in self.languages)])
-        self.train_content = content_of(sorted(args.data.glob(f"{args.train_subset}.*-*.*")))
-        self.test_content = content_of(sorted(args.data.glob(f"{args.gen_subset}.*-*.*")))
+        self.model_content = content_digest([args.path, *(args.data / f"dict.{name}.txt" for name in self.languages)])
+        self.train_content = content_digest(sorted(args.data.glob(f"{args.train_subset}.*-*.*")))
+        self.test_content = content_digest(sorted(args.data.glob(f"{args.gen_subset}.*-*.*")))
 
     def _places(self) -> list[LayerPlace]:
         """The layers that are asked for."""
@@ -94,7 +94,9 @@ class Probe:
     def jobs(self, *request: Any) -> Jobs:
         """Return the jobs that depend on the checkpoint and on ``request`` alone."""
         return Jobs(
-            self.output / "steps", Jobs(self.output).digest_of([self.model_content, self.languages, *request]), say
+            self.output / "steps",
+            Jobs(self.output).digest_of([self.model_content, self.languages, *request]),
+            print_progress,
         )
 
     def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
@@ -121,7 +123,7 @@ class Probe:
                 found = sums[place].fit()
             except ValueError as error:
                 raise UserError(f"{place}: {error}: give more training data (--max-train-sentences)") from error
-            say(f"  R² {found.r_squared:.4f} of {found.positions:,} positions")
+            print_progress(f"  R² {found.r_squared:.4f} of {found.positions:,} positions")
             save_fit(found, file(place))
 
         # An interrupted pass may have been for more layers than are asked for now.
@@ -137,18 +139,18 @@ class Probe:
             before, places, done, found = load_sums(kept, self.hub.device)
             if before == request and set(missing) <= set(places):
                 missing, position, sums = places, done, found
-                say(f"the pass over the training data goes on at batch {position + 1:,}")
-        say(f"sums over {sum(map(len, self.batches)):,} sentences of {self.args.train_subset}")
+                print_progress(f"the pass over the training data goes on at batch {position + 1:,}")
+        print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of {self.args.train_subset}")
         if left_out := int(self.train.too_long[: self.args.max_train_sentences].sum()):
-            say(f"  {left_out:,} more are longer than the model takes and left out")
-        pace = Pace("batches", len(self.batches))
+            print_progress(f"  {left_out:,} more are longer than the model takes and left out")
+        meter = ProgressMeter("batches", len(self.batches))
         while position < len(self.batches):
             sample = self.sample(self.batches[position])
             for place, more in sums_of_batch(self.model, sample["net_input"], missing, self.padding_idx).items():
                 sums[place] = sums[place] + more if place in sums else more
             position += 1
-            pace.tell(position)
-            if pace.should_save():
+            meter.update(position)
+            if meter.is_save_due():
                 save_sums(kept, request, missing, position, sums)
         save_sums(kept, request, missing, position, sums)
         return sums
@@ -165,17 +167,17 @@ class Probe:
             training = Distillation(self.model, place, start, self.args.updates, self.args.lr)
             if kept.exists() and (state := load_checkpoint(kept))["request"] == digest:
                 training.load_state_dict(state["training"])
-                say(f"  goes on after update {training.update:,}")
-            pace = Pace("updates", self.args.updates)
+                print_progress(f"  goes on after update {training.update:,}")
+            meter = ProgressMeter("updates", self.args.updates)
             while training.update < self.args.updates:
                 epoch, index = divmod(training.update, len(self.batches))
                 generator = torch.Generator().manual_seed(self.args.seed + epoch)
                 number = torch.randperm(len(self.batches), generator=generator)[index]
                 loss = training.step(self.sample(self.batches[number]), self.padding_idx)
                 if training.update == 1:
-                    say(f"  loss {loss:.4f} nats per token in the first batch")
-                pace.tell(training.update, f", loss {loss:.4f} nats per token")
-                if pace.should_save():
+                    print_progress(f"  loss {loss:.4f} nats per token in the first batch")
+                meter.update(training.update, f", loss {loss:.4f} nats per token")
+                if meter.is_save_due():
                     save_checkpoint({"request": digest, "training": training.state_dict(), "model": {}}, kept)
             layer = training.layer
             trained = LinearFit(
@@ -213,12 +215,12 @@ class Probe:
 
         def make() -> None:
             sources = [row["source"] for row in self.test.rows(range(len(self.test.too_long)))]
-            pace = Pace("sentences", len(sources))
+            meter = ProgressMeter("sentences", len(sources))
             lines = []
             for tokens in best(self.hub, sources, AT_ONCE, **search):
                 lines.append(self.text(tokens))
                 if len(lines) % AT_ONCE == 0 or len(lines) == len(sources):
-                    pace.tell(len(lines))
+                    meter.update(len(lines))
             write_text(path, "".join(lines))
 
         def replace_and_make() -> None:
@@ -242,13 +244,13 @@ class Probe:
 
         fits = self.fit()
         full = score(self.decode(None, None))
-        say(f"  {full}")
+        print_progress(f"  {full}")
         layers = []
         for place, start in fits.items():
             fit = self.distil(place, start) if args.objective == "nll" else start
             found = score(self.decode(place, fit))
             change = relative_change(found.value, full.value)
-            say(f"  {found}")
+            print_progress(f"  {found}")
             known = {"r_squared": start.r_squared, "positions": start.positions, "rank": start.rank}
             layers.append({**place._asdict(), "score": asdict(found), "delta_percent": change, **known})
         return {

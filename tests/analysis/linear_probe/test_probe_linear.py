@@ -25,7 +25,7 @@ from ode_transformer.analysis.linear_probe.probe_linear import table
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support import progress
+from ode_transformer.support import console
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.lines import read_lines
 
@@ -181,7 +181,7 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     folder: Path, batch: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(folder, output="whole") == 0
-    monkeypatch.setattr(progress, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(console, "SAVE_INTERVAL", 0.0)
     stop(layer_probe, "sums_of_batch", batch, folder)
     assert (folder / "out" / "solutions" / "sums.pt").exists()
     capsys.readouterr()
@@ -226,7 +226,7 @@ def test_an_interrupted_distillation_goes_on_and_gives_the_same_bits(
     folder: Path, update: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(folder, *NLL, output="whole") == 0
-    monkeypatch.setattr(progress, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(console, "SAVE_INTERVAL", 0.0)
     stop(Distillation, "step", update, folder, *NLL)
     capsys.readouterr()
     assert command(folder, *NLL) == 0

@@ -1,0 +1,77 @@
+"""Command lines and the terminal: arguments, exit status, progress.
+
+Progress goes to standard error, because standard output is for results.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from ode_transformer.support.errors import UserError
+
+REPORT_INTERVAL = 5.0  # seconds between two lines of progress
+SAVE_INTERVAL = 60.0  # seconds between two savings of unfinished work
+
+
+def print_heading(line: str) -> None:
+    """Print the heading of a job to standard output."""
+    print(f"\n== {line}", flush=True)
+
+
+def print_progress(line: str) -> None:
+    """Print a line of progress to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class ProgressMeter:
+    """Progress of a long loop: prints a line every few seconds and decides when to save unfinished work.
+
+    :param label: names the items in the line, such as "sentences decoded"
+    :param total: number of items; None if it is unknown
+    """
+
+    def __init__(self, label: str, total: int | None = None) -> None:
+        self.label, self.total = label, total
+        self.last_report = self.last_save = time.monotonic()
+
+    def update(self, count: int, note: str = "") -> None:
+        """Print the number of finished items if the last line is old enough, or if all are finished."""
+        if count == self.total or time.monotonic() - self.last_report > REPORT_INTERVAL:
+            self.last_report = time.monotonic()
+            total = "" if self.total is None else f" of {self.total:,}"
+            print_progress(f"  {self.label}: {count:,}{total}{note}")
+
+    def is_save_due(self) -> bool:
+        """Return True once every ``SAVE_INTERVAL`` seconds."""
+        if time.monotonic() - self.last_save < SAVE_INTERVAL:
+            return False
+        self.last_save = time.monotonic()
+        return True
+
+
+def split_arguments(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Split a command line at the first ``--`` into our own arguments and those of fairseq-train.
+
+    :param argv: this process's arguments when None
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
+def exit_status(program: str, work: Callable[[], None]) -> int:
+    """Run ``work`` and return the exit status; an error of the user is printed in one line."""
+    logging.disable(logging.INFO)  # fairseq logs its imports
+    try:
+        work()
+    except (UserError, OSError) as error:
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+            message = f"{error.filename}: {error.strerror}"
+        print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted; run the same command to resume", file=sys.stderr)
+        return 130
+    return 0

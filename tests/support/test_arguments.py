@@ -1,0 +1,44 @@
+import argparse
+
+import pytest
+
+from ode_transformer.support import arguments
+
+
+@pytest.mark.parametrize("text", ["x", "", "-1", "1.5", "1e3", "²", " 1", "+1"])
+def test_what_is_no_whole_number(text: str) -> None:
+    for kind, least in ((arguments.positive_int, 1), (arguments.non_negative_int, 0)):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"is not a whole number from {least} on"):
+            kind(text)
+
+
+def test_whole_numbers() -> None:
+    assert [arguments.positive_int(text) for text in ("1", "007", str(2**31 - 1))] == [1, 7, 2**31 - 1]
+    assert arguments.non_negative_int("000") == 0
+    with pytest.raises(argparse.ArgumentTypeError, match="0 is not a whole number from 1 on"):
+        arguments.positive_int("0")
+
+
+@pytest.mark.parametrize("text", [str(2**31), "1" + 21 * "0", 5000 * "9"])
+def test_a_whole_number_that_is_too_large(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=" is too large: at most 2147483647 is allowed") as raised:
+        arguments.positive_int(text)
+    assert len(str(raised.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("kind", "allowed", "refused"),
+    [
+        (arguments.positive_float, ["1e-3", "7"], ["0", "-1", "inf", "nan", "x"]),
+        (arguments.finite_float, ["-1", "0"], ["inf", "-inf", "nan", ""]),
+        (arguments.probability, ["0", "0.999"], ["1", "-0.1", "nan"]),
+        (arguments.length_penalty, ["-100", "0.6", "100"], ["101", "nan"]),
+        (arguments.language_code, ["de"], ["DE", "deu", "d1", "ﬁ"]),
+    ],
+)
+def test_values(kind, allowed: list[str], refused: list[str]) -> None:
+    for text in allowed:
+        kind(text)
+    for text in refused:
+        with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a"):
+            kind(text)
