@@ -15,7 +15,7 @@ def positive_int(text: str) -> int:
 
 def language_code(text: str) -> str:
     """Parse a language code: two small letters."""
-    if not (len(text) == 2 and text.isascii() and text.islower()):
+    if not (len(text) == 2 and text.isascii() and text.isalpha() and text.islower()):
         raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a language code, such as de")
     return text
 

@@ -9,8 +9,8 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from io import BufferedReader
+from pathlib import Path
 from typing import BinaryIO
 
 from ode_transformer.support.errors import UserError

@@ -32,7 +32,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is absen
 class YamlSection(BaseModel):
     """A mapping of a YAML file: no unknown keys, no values of another type, immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 Schema = TypeVar("Schema", bound=BaseModel)
