@@ -34,7 +34,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import place
+from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -124,7 +124,7 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
     def work() -> None:
         training.train(command, run_folder, checkpoints, jobs.digest_of(flags), progress, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
-        place(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
+        write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
     jobs.run(run_folder.name, flags, result, work)
     return float(json.loads(result.read_text(encoding="utf-8"))["validation_loss"])
@@ -172,7 +172,9 @@ def measure(options: ScalingOptions, data: TrainingData, size: ModelSize) -> Non
     table, gradients = gradient_table(losses, options.epsilon)
     print(f"\n== {folder}: validation loss in nats per token after {updates} updates\n{table}\n")
     numbers = {"epsilon": options.epsilon, "beta": options.beta, "losses": losses, "gradients": gradients}
-    place(folder, {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}, "scaling.md")
+    write_files(
+        folder, {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}, "scaling.md"
+    )
     lines = architecture_lines(train_options, gradients, options.beta)
     print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {options.beta:g}", *lines]))
 
