@@ -20,7 +20,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.data import Dictionary
 from measuring import DTYPES, memory_of
 
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.arguments import cell_count, positive_int
 
 SOURCE, TARGET = 8848, 6632  # entries of the dictionaries of IWSLT'14 German–English
@@ -29,7 +29,7 @@ SOURCE, TARGET = 8848, 6632  # entries of the dictionaries of IWSLT'14 German–
 def measure(options: Namespace, sentences: int, length: int, precision: str, device: str) -> tuple[int, int]:
     """Bytes that the forward pass leaves for the backward pass, and the peak of both."""
     torch.manual_seed(1)
-    model = bare_model(options, SOURCE, TARGET).to(device=device, dtype=DTYPES[precision]).train()
+    model = build_from_options(options, SOURCE, TARGET).to(device=device, dtype=DTYPES[precision]).train()
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     words: Dictionary = model.decoder.dictionary

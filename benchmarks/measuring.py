@@ -29,7 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bare import bare_model, operations_of
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.operation_count import count_operations
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -143,7 +144,7 @@ class Subject:
         # The same for all, because the architectures' defaults differ and dropout takes time.
         rates = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
         args = Namespace(arch=arch, **(sizes | rates | options))
-        model = bare_model(args, setting.vocabulary)
+        model = build_from_options(args, setting.vocabulary)
         dictionary = model.decoder.dictionary
         self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
         self.model = model.to(device=setting.device, dtype=DTYPES[setting.precision])
@@ -188,7 +189,7 @@ class Subject:
     def operations(self) -> int:
         """Floating-point operations of the matrix products in forward and backward pass."""
         self.model.train()
-        count = operations_of(lambda: self.loss().backward())
+        count = count_operations(lambda: self.loss().backward())
         self.model.zero_grad(set_to_none=True)
         return count
 

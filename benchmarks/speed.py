@@ -32,7 +32,7 @@ import torch
 from measuring import DTYPES, Setting, Subject, make_batch
 from reporting import MEMORY_NOTES, comparison_table, system_table
 
-from ode_transformer.models.bare import made_up_dictionary
+from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.support.arguments import positive_int, probability
 from ode_transformer.support.provenance import provenance
 
@@ -301,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(args.threads)
     ran = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
     what = MEASURES if args.what == "all" else (args.what,)
-    target_tokens = make_batch(setting, made_up_dictionary(setting.vocabulary))["ntokens"]
+    target_tokens = make_batch(setting, numbered_dictionary(setting.vocabulary))["ntokens"]
     results = measure(setting, systems, what, args.warmup, args.repetitions)
     compared = [compare(comparison, results) for comparison in comparisons]
     print(f"`{ran['command']}`")

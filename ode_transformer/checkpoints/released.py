@@ -233,12 +233,12 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
 def _complete(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
     """Adds what our model has beside them, and makes sure that they fit: in number, names and shapes."""
     import ode_transformer.models  # noqa: F401  (registers the architectures)
-    from ode_transformer.models.bare import bare_model
+    from ode_transformer.models.model_from_options import build_from_options
 
     options.ode_options_saved = True  # they come from a checkpoint: its model may be given another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
     try:
-        model = bare_model(options, *(len(matrix) for matrix in embeddings))
+        model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     except ValueError as error:
         raise UserError(f"describes a model that cannot be: {error}") from error
     if options.share_all_embeddings or options.share_decoder_input_output_embed:

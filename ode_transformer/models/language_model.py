@@ -1,7 +1,7 @@
-"""ODE Transformer language models (Li et al. 2021, 2022, Table 5): a decoder without an encoder to read.
+"""ODE Transformer language models (Li et al. 2021, 2022, Table 5): a decoder without an encoder.
 
-``--task language_modeling`` trains them, fairseq-eval-lm measures them, and fairseq-generate continues texts. The
-scheme is the decoder's.
+``--task language_modeling`` trains them, fairseq-eval-lm computes their perplexity, and fairseq-generate continues
+texts. The scheme is set by ``--decoder-ode-scheme``.
 """
 
 from __future__ import annotations
@@ -13,31 +13,27 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
+from ode_transformer.models.architectures import (
+    SCHEME_OPTIONS,
+    complete_transformer_options,
+    register_architecture,
+)
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.ode_transformer import (
-    METHODS,
-    add_depth_arguments,
-    add_log_argument,
-    check,
-    complete,
-    register,
-)
+from ode_transformer.models.options import add_depth_arguments, add_log_argument, check_options
 from ode_transformer.models.saved_model import SafeFromPretrained
-from ode_transformer.models.tasks import refuse_task
+from ode_transformer.models.supported_tasks import check_task
 
 STACKS = ("decoder",)
 
-# Options that a language model of ours does not carry out, with the value that means "off".
-_NOT_SUPPORTED = {
+# Options that our language models do not implement, with the value that means "off".
+UNSUPPORTED_LM_OPTIONS = {
     "character_embeddings": False,
-    "tie_adaptive_weights": False,
-    "tie_adaptive_proj": False,
     "scale_fc": False,
     "scale_attn": False,
     "scale_heads": False,
     "scale_resids": False,
-    "dlstm_merge": "add",  # of the attentions of a layer, which has one
+    "dlstm_merge": "add",  # merges the attentions of a layer, and these layers have only one
 }
 
 
@@ -47,31 +43,34 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the flags of fairseq's Transformer language model, and ours."""
         TransformerLanguageModel.add_args(parser)
         add_depth_arguments(parser, STACKS)
         add_log_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODELanguageModel:
-        """Builds the model from fairseq's options.
+        """Build the model from fairseq's options.
 
-        :raises ValueError: in one line, if options do not go together, or the task is for another kind of model
+        :raises OptionError: options do not go together, or the task is for another kind of model
         """
         args.ode_trained = getattr(args, "ode_options_saved", False)
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
-        complete(args)
-        refuse_task(args, task, "language_modeling")
-        check(args, STACKS, _NOT_SUPPORTED)
+        complete_transformer_options(args)
+        check_task(args, task, "language_modeling")
+        check_options(args, STACKS, UNSUPPORTED_LM_OPTIONS)
         args.ode_options_saved = True  # as in ODETransformerModel
-        words = task.source_dictionary
-        embed_tokens = Embedding(len(words), args.decoder_input_dim, words.pad())
+        dictionary = task.source_dictionary
+        embed_tokens = Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         cfg = TransformerConfig.from_namespace(args)
         model = cls(ODETransformerDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True))
         log_depth(model, args.log_depth_interval)
         return model
 
 
-for _method, _options in METHODS.items():
-    _of_decoder = {name.replace("encoder", "decoder"): value for name, value in _options.items()}
-    register(f"ode_transformer_lm_{_method}", _of_decoder, {"decoder_layers": 1}, model="ode_transformer_lm")
+for _scheme, _options in SCHEME_OPTIONS.items():
+    _decoder_options = {name.replace("encoder", "decoder"): value for name, value in _options.items()}
+    register_architecture(
+        f"ode_transformer_lm_{_scheme}", _decoder_options, {"decoder_layers": 1}, model="ode_transformer_lm"
+    )

@@ -13,15 +13,18 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
+from ode_transformer.models.architectures import register_architecture, stack_sizes
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
-from ode_transformer.models.ode_transformer import ODETransformerModel, check, defaults, register, size_of
+from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.options import STACKS, check_options, flag_name, set_defaults
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import COMBINATIONS, REDUCTIONS, joint_width
 from ode_transformer.support.arguments import cell_count
+from ode_transformer.support.errors import OptionError
 
-# What every architecture of this model starts from. The input is the released code's, because the printed Eq. 4 learns
-# slower (docs/reformer.md); fairseq's dropout of 0.1 is the paper's, the other rates are those released for IWSLT.
-JOINT: dict[str, Any] = {
+# Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower
+# (docs/reformer.md); fairseq's default dropout of 0.1 is the paper's, the other rates are those released for IWSLT.
+REFORMER_OPTIONS: dict[str, Any] = {
     "joint_input": "released",
     "joint_combination": "add",
     "joint_reduction": "softmax",
@@ -41,56 +44,69 @@ class ReformerModel(ODETransformerModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the flags of an ODE Transformer, and those of joint layers."""
         super().add_args(parser)
-        cells = {"type": cell_count, "metavar": "N"}
-        for name, kind, extra in (
+        for name, settings, description in (
             (
                 "--joint-input",
                 {"choices": JOINT_INPUTS},
                 "paper: (embedding + position)·√E; released: √E·embedding + position",
             ),
-            ("--joint-combination", {"choices": COMBINATIONS}, "what makes a cell of a source and a target position"),
-            ("--joint-reduction", {"choices": REDUCTIONS}, "what takes the source axis out again"),
+            (
+                "--joint-combination",
+                {"choices": COMBINATIONS},
+                "how a source and a target position make a cell",
+            ),
+            ("--joint-reduction", {"choices": REDUCTIONS}, "how the source axis is reduced after the last layer"),
             (
                 "--joint-dropout",
                 {"choices": JOINT_DROPOUTS},
                 "noise: shared along axes (Dropout1d, 2d) or for each element",
             ),
-            ("--max-joint-cells", cells, "cells, source × target, that a pass spans at one time; 0 for no limit"),
+            (
+                "--max-joint-cells",
+                {"type": cell_count, "metavar": "N"},
+                "source × target cells that are in memory at one time; a larger batch is divided; 0 for no limit",
+            ),
         ):
-            parser.add_argument(name, help=extra, **kind)
+            parser.add_argument(name, help=description, **settings)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ReformerModel:
-        defaults(args, **JOINT)
+        """Build the model from fairseq's options; see :meth:`ODETransformerModel.build_model`."""
+        set_defaults(args, **REFORMER_OPTIONS)
         return super().build_model(args, task)
 
     @classmethod
     def check(cls, args: argparse.Namespace) -> None:
-        for name, known in (
+        """Refuse options that do not go together.
+
+        :raises OptionError: names the flag and what is allowed
+        """
+        for name, choices in (
             ("joint_input", JOINT_INPUTS),
             ("joint_combination", COMBINATIONS),
             ("joint_reduction", REDUCTIONS),
             ("joint_dropout", JOINT_DROPOUTS),
         ):
-            if getattr(args, name) not in known:
-                raise ValueError(f"--{name.replace('_', '-')} {getattr(args, name)}: known are {', '.join(known)}")
+            if getattr(args, name) not in choices:
+                raise OptionError(f"{flag_name(name)} {getattr(args, name)}: known are {', '.join(choices)}")
         if args.layer_splitting != "lie-trotter":
-            raise ValueError(f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter")
+            raise OptionError(f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter")
         if args.encoder_layers < 0:
-            raise ValueError(f"--encoder-layers {args.encoder_layers}: 0 for no PreNet, or a number of layers")
+            raise OptionError(f"--encoder-layers {args.encoder_layers}: 0 for no PreNet, or a number of layers")
         if not args.encoder_layers and (args.encoder_ode_scheme, args.encoder_layer_history) != ("euler", "none"):
-            raise ValueError(
+            raise OptionError(
                 "--encoder-ode-scheme, --encoder-layer-history: without a PreNet (--encoder-layers 0) there are no "
                 "layers to step; --decoder-ode-scheme steps the joint layers"
             )
-        check(args, ("encoder", "decoder") if args.encoder_layers else ("decoder",))
+        check_options(args, STACKS if args.encoder_layers else ("decoder",))
         try:
             width = joint_width(args.encoder_embed_dim, args.decoder_embed_dim, args.joint_combination)
         except ValueError as error:
-            raise ValueError(f"--joint-combination {args.joint_combination}: {error}") from error
+            raise OptionError(f"--joint-combination {args.joint_combination}: {error}") from error
         if width % args.decoder_attention_heads:
-            raise ValueError(
+            raise OptionError(
                 f"--decoder-attention-heads: {args.decoder_attention_heads} do not divide the grid's width {width}"
             )
 
@@ -126,24 +142,31 @@ class ReformerModel(ODETransformerModel):
         return ReformerDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
 
 
-def sizes(dim: int, inner: int, heads: int, base: int, fast: int, **more: Any) -> dict[str, dict[str, Any]]:
-    """Reformer-base with ``base`` joint layers, Reformer-fast with ``fast`` of them and a PreNet of the same height."""
-    return {"base": size_of(dim, inner, heads, 0, base, **more), "fast": size_of(dim, inner, heads, fast, fast, **more)}
+def reformer_sizes(
+    dim: int, inner_dim: int, heads: int, base: int, fast: int, **more: Any
+) -> dict[str, dict[str, Any]]:
+    """Return the sizes of a Reformer-base and a Reformer-fast.
+
+    :param base: joint layers of Reformer-base, which has no PreNet
+    :param fast: joint layers of Reformer-fast, and layers of its PreNet
+    """
+    return {
+        "base": stack_sizes(dim, inner_dim, heads, encoder=0, decoder=base, **more),
+        "fast": stack_sizes(dim, inner_dim, heads, encoder=fast, decoder=fast, **more),
+    }
 
 
-_NIST = {"attention_dropout": 0.1, "activation_dropout": 0.1}  # as released
-SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    "_tiny": sizes(128, 256, 4, 4, 3),
-    "_iwslt_de_en": sizes(256, 1024, 4, 7, 5),
-    "_nist_zh_en": sizes(512, 2048, 8, 7, 5, **_NIST),
+_NIST_DROPOUTS = {"attention_dropout": 0.1, "activation_dropout": 0.1}  # as released
+REFORMER_SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "_tiny": reformer_sizes(128, 256, 4, 4, 3),
+    "_iwslt_de_en": reformer_sizes(256, 1024, 4, 7, 5),
+    "_nist_zh_en": reformer_sizes(512, 2048, 8, 7, 5, **_NIST_DROPOUTS),
     # Scaled by single-shot gradients with β = 2: two layers more, and the inner size times 1.5 (5.3).
-    "_iwslt_de_en_scaled": {"fast": size_of(256, 1536, 4, 7, 7)},
-    "_nist_zh_en_scaled": {"fast": size_of(512, 3072, 8, 7, 7, dropout=0.2, **_NIST)},
+    "_iwslt_de_en_scaled": {"fast": stack_sizes(256, 1536, 4, encoder=7, decoder=7)},
+    "_nist_zh_en_scaled": {"fast": stack_sizes(512, 3072, 8, encoder=7, decoder=7, dropout=0.2, **_NIST_DROPOUTS)},
 }
 
-for _suffix, _kinds in SIZES.items():
+for _suffix, _kinds in (REFORMER_SIZES | {"": REFORMER_SIZES["_nist_zh_en"]}).items():
     for _kind, _size in _kinds.items():
-        register(f"reformer_{_kind}{_suffix}", _size, JOINT, model="reformer")
-for _kind, _size in SIZES["_nist_zh_en"].items():
-    register(f"reformer_{_kind}", _size, JOINT, model="reformer")
-register("reformer", SIZES["_nist_zh_en"]["fast"], JOINT, model="reformer")
+        register_architecture(f"reformer_{_kind}{_suffix}", _size, REFORMER_OPTIONS, model="reformer")
+register_architecture("reformer", REFORMER_SIZES["_nist_zh_en"]["fast"], REFORMER_OPTIONS, model="reformer")

@@ -24,7 +24,7 @@ class Run:
     """One training and what it scored.
 
     :param parameters: of the model
-    :param operations: of a forward pass, see ``models.bare.operations``
+    :param operations: of a forward pass, see ``models.operation_count.count_forward_operations``
     :param updates: of the training
     :param minutes: that it took
     :param scores: by name

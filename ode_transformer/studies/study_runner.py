@@ -101,14 +101,15 @@ class Trials:
         """Parameters and operations of the experiment's model."""
         from fairseq.data import Dictionary
 
-        from ode_transformer.models.bare import bare_model, operations
+        from ode_transformer.models.model_from_options import build_from_options
+        from ode_transformer.models.operation_count import count_forward_operations
 
         args = fairseq_flags.parse("fairseq-train", runner.words_of(experiment))
         files = [self.data.binary / f"dict.{language}.txt" for language in self.data.languages]
         if not self.data.parallel:
             files = [self.data.binary / "dict.txt"]
-        model = bare_model(args, *(len(Dictionary.load(str(file))) for file in files))
-        return sum(parameter.numel() for parameter in model.parameters()), operations(model)
+        model = build_from_options(args, *(len(Dictionary.load(str(file))) for file in files))
+        return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
 
     def results(self) -> Results:
         """Of all runs of the study that have ended, whoever made them; nothing is run.

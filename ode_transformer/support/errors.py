@@ -6,3 +6,15 @@ class UserError(Exception):
 
     The message names the file or option and fits on one line; commands print it without a traceback.
     """
+
+
+class OptionError(SystemExit, ValueError):
+    """Options of a model are out of range or do not go together; the message names the flag and fits on one line.
+
+    As a ``SystemExit`` it ends fairseq's commands with this line and status 1, without a traceback; as a ``ValueError``
+    it can be caught by a program that builds models.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = f"error: {message}"  # what the interpreter prints as it exits

@@ -12,7 +12,7 @@ from torch.nn.functional import layer_norm, linear
 
 from ode_transformer.checkpoints.released import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.cli.command import main
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
@@ -204,7 +204,7 @@ def test_every_variant_of_the_released_encoder(variant: str) -> None:
     """Those without a recording, too; the embeddings are tied in one of them."""
     options, model = released(**VARIANTS[variant])
     converted = convert_checkpoint({"args": options, "model": model})
-    ours = bare_model(converted["args"], 20, 22).double().eval()
+    ours = build_from_options(converted["args"], 20, 22).double().eval()
     ours.load_state_dict({name: tensor.double() for name, tensor in converted["model"].items()})
     source = torch.tensor([[5, 9, 4, 17, 8, 2]])
     with torch.no_grad():

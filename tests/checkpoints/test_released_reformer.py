@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear
 
 from ode_transformer.checkpoints.released import convert_checkpoint, convert_options
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.errors import UserError
 
 D, F, HEADS, LAYERS = 8, 12, 2, 2
@@ -176,7 +176,7 @@ VARIANTS = {
 def test_every_variant_of_the_released_reformer(variant: str) -> None:
     options, parameters = released(**VARIANTS[variant])
     converted = convert_checkpoint({"args": options, "model": parameters})
-    ours = bare_model(converted["args"], 20, 22).double().eval()
+    ours = build_from_options(converted["args"], 20, 22).double().eval()
     ours.load_state_dict({name: tensor.double() for name, tensor in converted["model"].items()})
     source, target = torch.tensor(SOURCES), torch.tensor(TARGETS)
     describe = Description(options, parameters)

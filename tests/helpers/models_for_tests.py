@@ -7,7 +7,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.model_from_options import build_from_options
 
 PAD, EOS = 1, 2
 
@@ -15,7 +15,7 @@ PAD, EOS = 1, 2
 def build_model(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
     """The architecture with dictionaries of the given sizes, evaluation mode; embeddings are shared if they are one."""
     args = Namespace(arch=arch, share_all_embeddings=target is None, **options)
-    return bare_model(args, source, target).eval()
+    return build_from_options(args, source, target).eval()
 
 
 SMALL = {

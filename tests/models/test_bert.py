@@ -14,11 +14,11 @@ from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bare import bare_model
-from ode_transformer.models.bert import complete
+from ode_transformer.models.bert import complete_bert_options
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.segment_encoder import segments
-from ode_transformer.models.tasks import refuse_task
+from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import LSTM, SCHEMES
 from ode_transformer.numerics import RECURRENCES
 
@@ -37,7 +37,7 @@ SMALL = {
 def build(arch: str = "macaron_bert_base", **options: Any) -> Any:
     """A small model in float64 whose every parameter has been moved away from its start."""
     torch.manual_seed(0)
-    model = bare_model(Namespace(arch=arch, **(SMALL | options)), 30).double().eval()
+    model = build_from_options(Namespace(arch=arch, **(SMALL | options)), 30).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -65,7 +65,7 @@ def texts(*lengths: int) -> torch.Tensor:
     ],
 )
 def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None:
-    model = bare_model(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)
+    model = build_from_options(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)
     encoder = model.encoder.sentence_encoder
     assert sum(parameter.numel() for parameter in encoder.layers.parameters()) == count
     beside = (32_768 + 2) * 768 + (0 if plain else FINAL_NORM)  # words and segments; sinusoids have no parameters
@@ -78,7 +78,7 @@ def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None
 def test_sizes(kind: str) -> None:
     for size, expected in (("base", (12, 12, 3072)), ("tiny", (4, 4, 256))):
         args = Namespace(arch=f"{kind}_{size}")
-        layers = bare_model(args, 30).encoder.sentence_encoder.layers
+        layers = build_from_options(args, 30).encoder.sentence_encoder.layers
         inner = sum(sub.function.fc1.out_features for name, sub in layers[0].items() if name.startswith("ffn"))
         assert (len(layers), layers[0]["self_attn"].function.heads, inner) == expected
         assert args.activation_fn == "gelu"
@@ -151,7 +151,7 @@ def test_it_is_fairseqs_roberta_where_there_are_no_segments(learned: bool) -> No
 
 def test_weights_start_as_berts_and_gates_as_their_scheme() -> None:
     args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="rk2", ode_coefficients="gate")
-    encoder = bare_model(args, 300).encoder.sentence_encoder
+    encoder = build_from_options(args, 300).encoder.sentence_encoder
     assert encoder.layers[0]["ffn_down"].function.fc1.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert encoder.embed_tokens.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert all(not parameter.any() for parameter in encoder.scheme.parameters())
@@ -159,13 +159,13 @@ def test_weights_start_as_berts_and_gates_as_their_scheme() -> None:
 
 def test_the_weights_of_a_recurrence_start_where_it_says() -> None:
     args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="multistep", encoder_layer_history="none")
-    assert bare_model(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
+    assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
 
 
 def test_scaled_embeddings_go_with_sinusoids() -> None:
     for learned in (False, True):
         args = Namespace(encoder_learned_pos=learned)
-        complete(args)
+        complete_bert_options(args)
         assert args.no_scale_embedding == learned
 
 
@@ -217,9 +217,9 @@ def test_a_task_of_another_kind() -> None:
 @pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])
 def test_tasks_that_read_one_text(kind: type) -> None:
     args = Namespace(arch="any", task="this")
-    refuse_task(args, task_of(kind), "masked_lm")
+    check_task(args, task_of(kind), "masked_lm")
     with pytest.raises(ValueError, match="--task this does not go with --arch any"):
-        refuse_task(args, task_of(kind), "translation")
+        check_task(args, task_of(kind), "translation")
 
 
 def test_post_norm_and_recomputed_activations() -> None:

@@ -18,7 +18,7 @@ from ode_transformer.analysis.curves import training_log
 from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.models import depth_log
-from ode_transformer.models.bare import bare_model
+from ode_transformer.models.model_from_options import build_from_options
 
 KINDS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
@@ -117,7 +117,7 @@ def test_language_models_log_their_one_stack() -> None:
     args = Namespace(
         arch="ode_transformer_lm_rk2", task="language_modeling", tokens_per_sample=16, log_depth_interval=1, **sizes
     )
-    model = bare_model(args, 30, None).double()
+    model = build_from_options(args, 30, None).double()
     one = sample([6, 3])
     one["net_input"] = {"src_tokens": one["net_input"]["prev_output_tokens"]}
     values = logged(model, [one])

@@ -17,10 +17,11 @@ from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
-from ode_transformer.models.bare import bare_model
-from ode_transformer.models.language_model import _NOT_SUPPORTED, STACKS
-from ode_transformer.models.ode_transformer import METHODS, check, complete
-from ode_transformer.models.tasks import refuse_task
+from ode_transformer.models.architectures import SCHEME_OPTIONS, complete_transformer_options
+from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.options import check_options
+from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import FUNCTIONS, HISTORIES, SCHEMES, SCOPES, STAGE_PARAMETERS
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
 
@@ -34,7 +35,7 @@ def language_model(**parts: Any) -> Any:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", SCHEME_OPTIONS)
 def test_parameters(method: str, layers: int) -> None:
     def count(**options: Any) -> int:
         options |= {"share_decoder_input_output_embed": True, "decoder_layers": layers}
@@ -49,9 +50,9 @@ def test_parameters(method: str, layers: int) -> None:
 
 
 def test_architectures() -> None:
-    for method, options in METHODS.items():
+    for method, options in SCHEME_OPTIONS.items():
         args = Namespace(arch=f"ode_transformer_lm_{method}")
-        model = bare_model(args, 30)
+        model = build_from_options(args, 30)
         assert [len(model.decoder.layers), *model.decoder.layers[0]] == [1, "self_attn", "ffn"]
         assert args.decoder_ode_scheme == options["encoder_ode_scheme"]
         assert args.ode_coefficients == options.get("ode_coefficients", "tableau")
@@ -85,9 +86,9 @@ AXES = {
 
 def allowed(parts: dict[str, Any]) -> bool:
     args = Namespace(**parts)
-    complete(args)
+    complete_transformer_options(args)
     try:
-        check(args, STACKS, _NOT_SUPPORTED)
+        check_options(args, STACKS, UNSUPPORTED_LM_OPTIONS)
     except ValueError:
         return False
     return True
@@ -192,7 +193,7 @@ def test_euler_is_fairseqs_own_language_model(more: dict[str, Any]) -> None:
     ours = language_model(decoder_layer_history="none", **more | {"max_relative_positions": 0})
     args = Namespace(arch="transformer_lm", **options)
     base_lm_architecture(args)
-    theirs = bare_model(args, 30).double().eval()
+    theirs = build_from_options(args, 30).double().eval()
     theirs.load_state_dict(fairseqs_names(ours))
     tokens = teacher_forced(batch([6, 3, 4]))
     written = tokens.ne(PAD)
@@ -216,7 +217,11 @@ def test_euler_is_fairseqs_own_language_model(more: dict[str, Any]) -> None:
         ({"decoder_layerdrop": 0.1}, "--decoder-ode-scheme euler: LayerDrop"),
         ({"decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, f"--dlstm-merge is not supported by --arch {ARCH}"),
         ({"adaptive_input": True}, f"--adaptive-input is not supported by --arch {ARCH}"),
-        *(({name: True}, f"--{name.replace('_', '-')} is not supp") for name in _NOT_SUPPORTED if "dlstm" not in name),
+        *(
+            ({name: True}, f"--{name.replace('_', '-')} is not supp")
+            for name in UNSUPPORTED_LM_OPTIONS
+            if "dlstm" not in name
+        ),
         ({"arch": "ode_transformer_lm_rk2", "decoder_ode_scheme": "dlstm"}, "coefficients 'tableau' is all it takes"),
     ],
 )
@@ -239,7 +244,7 @@ def test_tasks() -> None:
 
     args = Namespace(arch=ARCH, task="this")
     for kind in (LanguageModelingTask, MultilingualLanguageModelingTask):
-        refuse_task(args, task(kind), "language_modeling")
+        check_task(args, task(kind), "language_modeling")
         with pytest.raises(ValueError, match=f"--task this does not go with --arch {ARCH}, .* --task translation"):
             ODETransformerModel.build_model(Namespace(**vars(args)), task(kind))
     with pytest.raises(ValueError, match=f"--task this does not go with --arch {ARCH}, .* --task language_modeling"):

@@ -13,7 +13,9 @@ from fairseq.models.transformer.transformer_config import (
 )
 from models_for_tests import SMALL, build_model, small_model
 
-from ode_transformer.models.ode_transformer import _NOT_SUPPORTED, METHODS, SIZES, ODETransformerModel
+from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
+from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.options import UNSUPPORTED_OPTIONS
 
 WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
     "": (512, 2048, 8, 6, 6, 0.1),
@@ -39,8 +41,8 @@ def settings(arch: str, **given) -> Namespace:
 @pytest.mark.parametrize("suffix", WIDTHS)
 @pytest.mark.parametrize("method", SCHEMES)
 def test_architectures(method: str, suffix: str) -> None:
-    assert set(METHODS) == set(SCHEMES)
-    assert set(SIZES) == set(WIDTHS)
+    assert set(SCHEME_OPTIONS) == set(SCHEMES)
+    assert set(TRANSLATION_SIZES) == set(WIDTHS)
     args = settings(f"ode_transformer_{method}{suffix}")
     assert (args.encoder_ode_scheme, args.ode_coefficients) == SCHEMES[method]
     assert args.decoder_ode_scheme == "euler"
@@ -66,7 +68,7 @@ ON = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "0", "quant_noise
       "base_layers": 1, "encoder_xformers_att_config": "{}", "decoder_xformers_att_config": "{}"}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", _NOT_SUPPORTED)
+@pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
 def test_what_is_not_carried_out_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} is not supported"):
         small_model(**{name: ON.get(name, True)})
@@ -97,10 +99,24 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
             {"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"},
             "--decoder-ode-scheme multistep: .* --decoder-layer-history none for a decoder",
         ),
-        ({"encoder_ode_scheme": "rk5"}, "unknown scheme 'rk5'"),
+        ({"encoder_ode_scheme": "no-such-scheme"}, "unknown scheme 'no-such-scheme'"),
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads: 3 attention heads do not divide the width 16"),
         ({"decoder_attention_heads": 0}, "--decoder-attention-heads: 0 attention heads do not divide"),
         ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
+        ({"decoder_layers": 10**9}, "--decoder-layers 1000000000: allowed are whole numbers from 0 to 10,000"),
+        ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: allowed are whole numbers from 1 to 65,536"),
+        ({"encoder_embed_dim": -4}, "--encoder-embed-dim -4: allowed are whole numbers from 1 to 65,536"),
+        ({"decoder_output_dim": 0}, "--decoder-output-dim 0: allowed are whole numbers from 1 to"),
+        ({"encoder_ffn_embed_dim": 0}, "--encoder-ffn-embed-dim 0: allowed are whole numbers from 1 to"),
+        ({"decoder_ffn_embed_dim": -1}, "--decoder-ffn-embed-dim -1: allowed are whole numbers from 1 to"),
+        ({"max_source_positions": 2}, "--max-source-positions 2: allowed are whole numbers from 3 to"),
+        ({"max_target_positions": -1}, "--max-target-positions -1: allowed are whole numbers from 3 to"),
+        ({"max_relative_positions": 10**10}, "--max-relative-positions 10000000000: allowed are whole numbers from 0"),
+        ({"ode_steps": 10**9}, "--ode-steps 1000000000: allowed are whole numbers from 1 to 1,000"),
+        *(
+            ({"adaptive_softmax_cutoff": cutoff}, "--adaptive-softmax-cutoff .*ascending")
+            for cutoff in ("20,10", [0, 5], [-5], "", "5,", "print()", [20, 20])
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
@@ -147,7 +163,7 @@ HONOURED = {
     "activation_fn", "dropout", "attention_dropout", "activation_dropout", "relu_dropout",
     "max_source_positions", "max_target_positions", "share_decoder_input_output_embed", "share_all_embeddings",
     "merge_src_tgt_embed", "no_token_positional_embeddings", "adaptive_softmax_cutoff", "adaptive_softmax_dropout",
-    "adaptive_softmax_factor", "layernorm_embedding", "tie_adaptive_weights", "tie_adaptive_proj", "no_scale_embedding",
+    "adaptive_softmax_factor", "layernorm_embedding", "no_scale_embedding",
     "checkpoint_activations", "no_decoder_final_norm",
     "encoder_embed_path", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_layers", "encoder_attention_heads",
     "encoder_normalize_before", "encoder_learned_pos", "encoder_layerdrop",
@@ -168,13 +184,13 @@ def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
         known |= {prefix + entry.name for entry in fields(config) if not entry.name.startswith("_")}
     nested = {"encoder", "decoder", "quant_noise"}
     known |= {entry.name for entry in fields(TransformerConfig) if entry.name not in nested and entry.name[0] != "_"}
-    assert known == HONOURED | WITHOUT_EFFECT | set(_NOT_SUPPORTED)
+    assert known == HONOURED | WITHOUT_EFFECT | set(UNSUPPORTED_OPTIONS)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--encoder-ode-scheme", "rk5"], "invalid choice: 'rk5'"),
+        (["--encoder-ode-scheme", "no-such-scheme"], "invalid choice: 'no-such-scheme'"),
         (["--ode-coefficients", "magic"], "invalid choice: 'magic'"),
         (["--max-relative-positions", "-1"], "-1 is not a whole number from 0 on; 0 switches relative positions off"),
         (["--max-relative-positions", "x"], "x is not a whole number"),

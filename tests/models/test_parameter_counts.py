@@ -3,7 +3,7 @@
 import pytest
 from models_for_tests import build_model
 
-from ode_transformer.models.ode_transformer import METHODS, SIZES
+from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
 
 # Totals with RPR k = 8, DLCL on both stacks, one shared gate and one embedding of V rows; published as 61M, 118M, …
 PUBLISHED = [
@@ -43,12 +43,12 @@ def expected(size: dict, vocabulary: int, gate: bool, shared: bool) -> int:
     return total + gate * (1 if shared else encoder_layers) * (2 * d + 1)
 
 
-@pytest.mark.parametrize("suffix", SIZES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("suffix", TRANSLATION_SIZES)
+@pytest.mark.parametrize("method", SCHEME_OPTIONS)
 def test_every_architecture(method: str, suffix: str) -> None:
     for shared in (False, True) if method == "rk2" else (False,):
         model = build_model(f"ode_transformer_{method}{suffix}", 40, ode_share_coefficients=shared)
-        assert count(model) == expected(SIZES[suffix], 40, gate=method == "rk2", shared=shared)
+        assert count(model) == expected(TRANSLATION_SIZES[suffix], 40, gate=method == "rk2", shared=shared)
 
 
 @pytest.mark.parametrize(("suffix", "millions"), [("", 69), ("_wmt_en_de_big", 226)])

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
+from ode_transformer.models.architectures import complete_transformer_options
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
-from ode_transformer.models.ode_transformer import ODETransformerModel, complete
+from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
 from ode_transformer.nn import (
@@ -88,7 +89,7 @@ JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_sp
 
 def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
     args = Namespace(**parts)
-    complete(args)
+    complete_transformer_options(args)
     try:
         model.check(args)
     except ValueError:

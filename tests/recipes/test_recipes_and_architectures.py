@@ -22,7 +22,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 
-from ode_transformer.models.bare import made_up_dictionary
+from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.recipes import fairseq_flags
 from ode_transformer.recipes.architectures import ours
 from ode_transformer.recipes.experiment import Experiment
@@ -227,7 +227,7 @@ def test_a_recipes_own_size_is_for_its_default_architecture_alone() -> None:
 
 @cache
 def dictionary(size: int) -> Dictionary:
-    return made_up_dictionary(size)
+    return numbered_dictionary(size)
 
 
 def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseqModel:

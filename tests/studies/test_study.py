@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ode_transformer.models.bare import bare_model, operations
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.recipes import fairseq_flags, runner
 from ode_transformer.studies import study
 from ode_transformer.studies.study import read_study
@@ -209,9 +210,9 @@ def test_controls_cost_what_they_say(name: str, every: bool, tmp_path: Path) -> 
         for cell in chosen.cells(place):
             if cell.number == 0:
                 args = fairseq_flags.parse("fairseq-train", runner.words_of(made.experiments(cell, (1,))[0]))
-                model = bare_model(args, 100)
+                model = build_from_options(args, 100)
                 parameters = sum(parameter.numel() for parameter in model.parameters())
-                costs[cell.system.name] = {"parameters": parameters, "compute": operations(model)}
+                costs[cell.system.name] = {"parameters": parameters, "compute": count_forward_operations(model)}
         compared = set()
         for system in chosen.systems:
             for control in chosen.systems:

@@ -42,11 +42,11 @@ def meta_model(args: argparse.Namespace, dictionaries: tuple[int, int] = (4, 4),
     """
     import torch
 
-    from ode_transformer.models.bare import bare_model
+    from ode_transformer.models.model_from_options import build_from_options
 
     try:
         with torch.device("meta"):
-            return bare_model(argparse.Namespace(**(vars(args) | changes)), *dictionaries)
+            return build_from_options(argparse.Namespace(**(vars(args) | changes)), *dictionaries)
     except (AttributeError, ValueError) as error:
         raise UserError(f"--arch {args.arch}: not built as a translation model: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Which tasks of fairseq a model can do: those with a source and a target, that read one text, or that continue it."""
+"""Tasks of fairseq that each model supports: translation, masked language models, or language models."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.sentence_ranking import SentenceRankingTask
 
-_TASKS = {
+from ode_transformer.support.errors import OptionError
+
+# Kinds of tasks; every other task has a source and a target, as translation has.
+_TASK_CLASSES = {
     "masked_lm": (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask),
     "language_modeling": (LanguageModelingTask, MultilingualLanguageModelingTask),
 }
-# Which model: what it is, and with which tasks it goes.
-_WANTED = {
+# What a model for each kind is, and which task it needs.
+_MODEL_DESCRIPTIONS = {
     "translation": "has an encoder and a decoder: --task translation",
     "masked_lm": "reads one text: --task masked_lm, or sentence_prediction to fine-tune it",
     "language_modeling": "continues a text: --task language_modeling",
 }
 
 
-def refuse_task(args: argparse.Namespace, task: Any, wanted: str) -> None:
-    """Refuses a task for which fairseq would build the model and then fail within it.
+def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
+    """Refuse a task for which fairseq would build the model and then fail inside it.
 
-    :param task: a task of fairseq; anything else is let through
-    :param wanted: the task that stands for all that the model can do: translation, masked_lm or language_modeling
-    :raises ValueError: in one line that says which tasks go with the architecture
+    :param task: a task of fairseq; any other object is accepted
+    :param kind: of the tasks that the model supports: translation, masked_lm or language_modeling
+    :raises OptionError: names the tasks that go with the architecture
     """
     if not isinstance(task, FairseqTask):
         return
-    if wanted != next((name for name, kinds in _TASKS.items() if isinstance(task, kinds)), "translation"):
+    task_kind = next((name for name, classes in _TASK_CLASSES.items() if isinstance(task, classes)), "translation")
+    if task_kind != kind:
         name = getattr(args, "task", type(task).__name__)
-        raise ValueError(f"--task {name} does not go with --arch {args.arch}, which {_WANTED[wanted]}")
+        raise OptionError(f"--task {name} does not go with --arch {args.arch}, which {_MODEL_DESCRIPTIONS[kind]}")

@@ -1,0 +1,95 @@
+"""Sizes and options of the named architectures, and their registration with fairseq."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairseq.models import register_model_architecture
+from fairseq.models.transformer.transformer_legacy import base_architecture
+
+from ode_transformer.models.options import DEPTH_DEFAULTS, set_defaults
+from ode_transformer.models.saved_options import check_build_options
+
+# Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
+# learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.
+SCHEME_OPTIONS: dict[str, dict[str, Any]] = {
+    "euler": {"encoder_ode_scheme": "euler"},
+    "rk2": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "rk4": {"encoder_ode_scheme": "rk4"},
+}
+
+
+def stack_sizes(
+    dim: int, inner_dim: int, heads: int, *, encoder: int | None = None, decoder: int | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return the size options of a model whose stacks have equal layers.
+
+    :param encoder: number of encoder layers; None for a model without this stack
+    :param decoder: likewise
+    :param more: further options
+    """
+    sizes: dict[str, Any] = {}
+    for stack, layers in (("encoder", encoder), ("decoder", decoder)):
+        if layers is not None:
+            sizes |= {
+                f"{stack}_embed_dim": dim,
+                f"{stack}_ffn_embed_dim": inner_dim,
+                f"{stack}_attention_heads": heads,
+                f"{stack}_layers": layers,
+            }
+    return sizes | more
+
+
+# Sizes of translation models by the suffix of their architecture's name.
+TRANSLATION_SIZES: dict[str, dict[str, Any]] = {
+    "": stack_sizes(512, 2048, 8, encoder=6, decoder=6),
+    "_tiny": stack_sizes(128, 256, 4, encoder=4, decoder=4),
+    "_iwslt_de_en": stack_sizes(512, 1024, 4, encoder=6, decoder=6),
+    "_wmt_en_de": stack_sizes(512, 2048, 8, encoder=6, decoder=6),
+    "_wmt_en_de_deep": stack_sizes(512, 2048, 8, encoder=24, decoder=6),
+    "_wmt_en_de_big": stack_sizes(1024, 4096, 16, encoder=6, decoder=6, dropout=0.3),
+    "_wmt_en_de_big_deep": stack_sizes(1024, 4096, 16, encoder=12, decoder=6, dropout=0.3),
+    "_small_18": stack_sizes(256, 1024, 4, encoder=18, decoder=6),  # 2022, Table 3, which does not state the heads
+    "_small_28": stack_sizes(256, 1024, 4, encoder=28, decoder=6),
+}
+
+
+def complete_transformer_options(args: argparse.Namespace) -> None:
+    """Set what is still open to the defaults of our Transformers, in the size of WMT's base model."""
+    set_defaults(args, **DEPTH_DEFAULTS)
+    set_defaults(
+        args,
+        decoder_ode_scheme="euler",
+        encoder_layer_history="dlcl",
+        decoder_layer_history="dlcl",
+        max_relative_positions=8,
+        encoder_normalize_before=not args.post_norm,
+        decoder_normalize_before=not args.post_norm,
+        attention_dropout=0.1,
+        activation_dropout=0.1,
+    )
+    base_architecture(args)
+
+
+def register_architecture(
+    name: str,
+    *options: Mapping[str, Any],
+    model: str = "ode_transformer",
+    complete: Callable[[argparse.Namespace], None] = complete_transformer_options,
+) -> None:
+    """Register an architecture with fairseq.
+
+    :param options: values for what the command line leaves open, the first mapping first
+    :param model: registered name of the model
+    :param complete: sets what ``options`` leave open
+    """
+
+    def set_options(args: argparse.Namespace) -> None:
+        check_build_options(args)  # the first of our functions that fairseq calls when it loads a checkpoint
+        for values in options:
+            set_defaults(args, **values)
+        complete(args)
+
+    register_model_architecture(model, name)(set_options)

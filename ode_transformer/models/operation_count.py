@@ -1,0 +1,30 @@
+"""Floating-point operations of a model's matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+SENTENCE_LENGTH = 25  # tokens of each text in the counted forward pass: about a sentence
+
+
+def count_forward_operations(model: BaseFairseqModel) -> int:
+    """Count the operations of a forward pass over one sentence, or one pair of them; leaves evaluation mode on."""
+    tokens = torch.full((1, SENTENCE_LENGTH), 4)  # 4 is the first word behind the four special symbols
+    texts = {"src_tokens": tokens, "src_lengths": torch.tensor([SENTENCE_LENGTH])}
+    if isinstance(model, FairseqEncoderDecoderModel):
+        texts["prev_output_tokens"] = tokens
+    model.eval()
+    return count_operations(lambda: model(**texts))
+
+
+def count_operations(function: Callable[[], object]) -> int:
+    """Count the operations of one call of ``function``."""
+    # As plain products, because the counter does not know the fused attention of a CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        function()
+    return counter.get_total_flops()

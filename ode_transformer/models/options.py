@@ -1,0 +1,223 @@
+"""Command-line options of our models: their flags, their defaults, and which values and combinations are refused."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairseq.models.transformer import TransformerConfig
+
+from ode_transformer.models.depth_stack import depth_choice
+from ode_transformer.nn import (
+    FIRST_CELLS,
+    FUNCTIONS,
+    HIDDEN,
+    HISTORIES,
+    LSTM,
+    MERGES,
+    SCHEMES,
+    SCOPES,
+    SHARES,
+    STAGE_PARAMETERS,
+    refused_stack,
+)
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.support.arguments import clip_distance, finite_float, log_interval, positive_int, probability
+from ode_transformer.support.errors import OptionError
+
+STACKS = ("encoder", "decoder")
+
+# Defaults of the flags that all our models have.
+DEPTH_DEFAULTS: dict[str, Any] = {
+    "post_norm": False,
+    "encoder_ode_scheme": "euler",
+    "ode_coefficients": "tableau",
+    "ode_share_coefficients": False,
+    "ode_function": "increment",
+    "ode_function_scope": "san+ffn",
+    "ode_steps": 1,
+    "ode_stage_parameters": "shared",
+    "layer_splitting": "lie-trotter",
+    "dlstm_hidden": "ffn",
+    "dlstm_merge": "add",
+    "dlstm_share": "gates",
+    "dlstm_first_cell": "zero",
+    "dlstm_forget_bias": 0.0,
+    "relative_values": False,
+    "word_dropout_prob": 0.0,
+    "log_depth_interval": 0,
+}
+
+# Options of fairseq's Transformer that our encoders and decoders do not implement, with the value that means "off".
+UNSUPPORTED_OPTIONS: dict[str, Any] = {
+    "adaptive_input": False,
+    "base_layers": 0,
+    "char_inputs": False,
+    "cross_self_attention": False,
+    "encoder_layers_to_keep": None,
+    "encoder_xformers_att_config": None,
+    "decoder_layers_to_keep": None,
+    "decoder_xformers_att_config": None,
+    "export": False,
+    "no_cross_attention": False,
+    "offload_activations": False,
+    "quant_noise_pq": 0,
+    "quant_noise_scalar": 0,
+    # Both tie the adaptive softmax to an adaptive input, which is not supported either.
+    "tie_adaptive_weights": False,
+    "tie_adaptive_proj": False,
+}
+
+_WIDTHS = (1, 65_536)
+_POSITIONS = (3, 1_000_000)  # two words and the end symbol; the table of sinusoids has one row for each
+# Lowest and highest value of whole numbers, of fairseq's options as well: fairseq itself checks none of them.
+_RANGES = {
+    "encoder_layers": (0, 10_000),
+    "decoder_layers": (0, 10_000),
+    "encoder_embed_dim": _WIDTHS,
+    "decoder_embed_dim": _WIDTHS,
+    "decoder_input_dim": _WIDTHS,
+    "decoder_output_dim": _WIDTHS,
+    "encoder_ffn_embed_dim": (1, 1_048_576),
+    "decoder_ffn_embed_dim": (1, 1_048_576),
+    "max_source_positions": _POSITIONS,
+    "max_target_positions": _POSITIONS,
+    "max_positions": _POSITIONS,
+    "max_relative_positions": (0, 65_536),
+    "ode_steps": (1, 1_000),
+}
+_PROBABILITIES = (
+    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
+    *("encoder_layerdrop", "decoder_layerdrop"),
+)
+
+
+def flag_name(option: str) -> str:
+    """Return the flag of an option: ``--max-positions`` for ``max_positions``."""
+    return f"--{option.replace('_', '-')}"
+
+
+def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
+    """Add the flags of depth schemes, relative positions and word dropout for a model that has these stacks."""
+    for stack in stacks:
+        parser.add_argument(
+            f"--{stack}-ode-scheme",
+            choices=SCHEMES,
+            metavar="NAME",
+            help=f"scheme that steps the {stack}'s layers: {', '.join(SCHEMES)}. rk2 is Heun's method; the "
+            f"architectures called *_rk2 weigh its stages by the papers' learned gate (--ode-coefficients gate)",
+        )
+        parser.add_argument(
+            f"--{stack}-layer-history",
+            choices=HISTORIES,
+            help=f"how {stack} layers read all earlier layers: none, their mean (dense) or learned weights (dlcl)",
+        )
+    for name, settings, description in (
+        ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
+        ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
+        ("--ode-function", {"choices": FUNCTIONS}, "F of a step: what a layer adds, or the layer's output (released)"),
+        ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
+        ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
+        ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
+        ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
+        ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),
+        ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a decoder layer become the LSTM's input"),
+        ("--dlstm-share", {"choices": SHARES}, "what layers share: the gates, gates and hidden state, or nothing"),
+        ("--dlstm-first-cell", {"choices": FIRST_CELLS}, "the cell below the first layer"),
+        (
+            "--dlstm-forget-bias",
+            {"type": finite_float, "metavar": "B"},
+            "initial bias of the forget gate; above 0 the gate starts open",
+        ),
+        (
+            "--post-norm",
+            {"action": "store_true"},
+            "normalise after each sub-layer; needs --ode-function layer-output",
+        ),
+        ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+        ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
+        ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+    ):
+        parser.add_argument(name, help=description, **settings)
+
+
+def add_log_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of the depth log, for models whose decoder computes the probabilities that the criterion reads."""
+    parser.add_argument(
+        "--log-depth-interval",
+        type=log_interval,
+        metavar="N",
+        help="log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never",
+    )
+
+
+def set_defaults(args: argparse.Namespace, **values: Any) -> None:
+    """Set the options that are still open; fairseq calls architecture functions more than once."""
+    for name, value in values.items():
+        setattr(args, name, getattr(args, name, value))
+
+
+def check_options(
+    args: argparse.Namespace, stacks: tuple[str, ...] = STACKS, unsupported: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse values out of range and options that do not go together.
+
+    :param stacks: those that the model has
+    :param unsupported: further options that the model does not implement, with the value that means "off"
+    :raises OptionError: names the flag, its value, and what is allowed
+    """
+    for name, off in (UNSUPPORTED_OPTIONS | dict(unsupported or {})).items():
+        if getattr(args, name, off) not in (off, None):
+            raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
+    for stack in stacks:
+        if args.post_norm and getattr(args, f"{stack}_normalize_before"):
+            raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
+        if args.post_norm and getattr(args, f"{stack}_ode_scheme") == LSTM:
+            raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
+        layers = getattr(args, f"{stack}_layers")
+        if layers < 1:
+            raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
+    _check_ranges(args)
+    for stack in stacks:
+        dim, heads = getattr(args, f"{stack}_embed_dim"), getattr(args, f"{stack}_attention_heads")
+        if heads < 1 or dim % heads:
+            raise OptionError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
+    if args.dlstm_merge == "concat" and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
+        raise OptionError(
+            f"--dlstm-merge concat joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
+        )
+    _check_adaptive_softmax(args)
+    cfg = TransformerConfig.from_namespace(args)
+    refused = refused_stack({stack: depth_choice(cfg, stack) for stack in stacks})
+    if refused is not None:
+        stack, reason = refused
+        raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
+
+
+def _check_ranges(args: argparse.Namespace) -> None:
+    for name, (lowest, highest) in _RANGES.items():
+        value = getattr(args, name, None)
+        if value is not None and not (type(value) is int and lowest <= value <= highest):
+            raise OptionError(f"{flag_name(name)} {value}: allowed are whole numbers from {lowest} to {highest:,}")
+    for name in _PROBABILITIES:
+        if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
+            raise OptionError(f"{flag_name(name)} {getattr(args, name)}: a probability lies in [0, 1)")
+
+
+def _check_adaptive_softmax(args: argparse.Namespace) -> None:
+    cutoff = getattr(args, "adaptive_softmax_cutoff", None)
+    if cutoff is None:
+        return
+    # fairseq evaluates the text as Python, so that anything but numbers must not reach it.
+    text = cutoff if isinstance(cutoff, str) else ",".join(map(str, cutoff))
+    numbers = [int(number) for number in text.split(",")] if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text) else []
+    if not numbers or numbers[0] < 1 or numbers != sorted(set(numbers)):
+        raise OptionError(
+            f"--adaptive-softmax-cutoff {text}: allowed are whole numbers from 1 on, ascending, divided by commas"
+        )
+    if getattr(args, "log_depth_interval", 0):
+        raise OptionError(
+            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
+        )
