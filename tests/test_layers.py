@@ -42,7 +42,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         for package, room, *_ in (f"{name}..".split(".") for name in names):
-            if package == ode_transformer.__name__ and (PACKAGE / room).is_dir():
+            if package == ode_transformer.__name__ and room and (PACKAGE / room).is_dir():
                 yield room
 
 
