@@ -1,0 +1,105 @@
+"""Each command in README and docs is one that the programs accept."""
+
+import argparse
+import importlib
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from recorded_commands import ROOT, Block, recorded_commands, shell_blocks
+
+from ode_transformer.cli import command
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+BLOCKS = [block for page in PAGES for block in shell_blocks(page)]
+
+
+class RefusedArgumentsError(Exception):
+    """What argparse says of a command line."""
+
+
+@pytest.fixture(autouse=True)
+def parse_and_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let subcommands parse their arguments and stop; let argparse raise its complaint."""
+
+    def refuse(parser: argparse.ArgumentParser, message: str) -> None:
+        raise RefusedArgumentsError(f"{parser.prog}: {message}")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
+    for module, _ in command.COMMANDS.values():
+        monkeypatch.setattr(importlib.import_module(module), "run", lambda args: 0)
+
+
+def check_command(words: list[str]) -> None:
+    """Raise an error if a program does not take its arguments."""
+    program, *arguments = words
+    if program == "bash":
+        script = (ROOT / arguments[0]).read_text(encoding="utf-8")
+        subcommand = re.search(r"^run_module cli ([a-z-]+)", script, re.MULTILINE)
+        if subcommand is not None and "--help" not in arguments:
+            command.main([subcommand[1], *arguments[1:]])
+    elif program == "ode-transformer":
+        command.main(arguments)
+    elif program.startswith("fairseq-"):
+        parse_fairseq(program, arguments)
+    elif program == "python" and arguments[0] == "-m":
+        if arguments[1] != "spacy":  # an optional program of ERRANT
+            assert find_spec(arguments[1]) is not None
+    elif program == "python" and arguments[0].endswith(".py"):
+        known = (ROOT / arguments[0]).read_text(encoding="utf-8")
+        assert [word for word in arguments if word.startswith("--") and f'"{word}"' not in known] == []
+    elif program == "pytest":
+        paths = [word.partition("::")[0] for word in arguments if word.startswith("tests")]
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def parse_fairseq(program: str, arguments: list[str]) -> None:
+    from fairseq import options
+
+    import ode_transformer.models  # noqa: F401
+
+    makers = {
+        "fairseq-train": options.get_training_parser,
+        "fairseq-generate": options.get_generation_parser,
+        "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
+        "fairseq-eval-lm": options.get_eval_lm_parser,
+        "fairseq-preprocess": options.get_preprocessing_parser,
+    }
+    parser = makers[program]()
+    if program == "fairseq-preprocess":
+        parser.parse_args(arguments)
+    else:
+        options.parse_args_and_arch(parser, arguments)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_commands_are_accepted(block: Block, tmp_path: Path) -> None:
+    assert block.inline or "…" not in block.text, "a command that is shown as a block is complete"
+    for words in recorded_commands(block, tmp_path):
+        try:
+            check_command([word for word in words if "…" not in word])
+        except RefusedArgumentsError as error:
+            complaint = f"{block.name}: {error}"
+            assert block.inline, complaint
+            assert "required" in complaint  # within a sentence, a command may lack arguments
+
+
+def test_an_unknown_program_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="not found"):
+        recorded_commands(Block("here", "no-such-program", inline=False), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "ode-transformer score --no-such-flag",
+        "ode-transformer no-such-command",
+        "fairseq-train data --arch no_such_architecture",
+        "fairseq-preprocess --destdir data && fairseq-generate data --beam many",
+    ],
+)
+def test_a_wrong_command_is_noticed(wrong: str, tmp_path: Path) -> None:
+    *_, last = recorded_commands(Block("here", wrong, inline=False), tmp_path)
+    with pytest.raises(RefusedArgumentsError):
+        check_command(last)
