@@ -1,1 +1,1 @@
-"""Translations of several systems side by side."""
+"""Comparison of several translation systems on one test set."""

@@ -1,4 +1,4 @@
-"""Numbers of several systems over buckets of a quantity: as Markdown, CSV and a plot."""
+"""Numbers of several systems over buckets of a quantity, as Markdown, CSV and a plot."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ode_transformer.analysis.plots import new_figure, save_figure
-from ode_transformer.support.tables import csv_text
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.support.tables import csv_text, markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class Buckets:
     """Ranges of whole numbers, the last one open.
 
-    :param ends: the last number of each bucket but the open one, rising
-    :param start: the smallest number there is
+    :param ends: last number of each bucket but the open one, in rising order
+    :param start: smallest possible number
     """
 
     ends: tuple[int, ...]
@@ -26,27 +30,27 @@ class Buckets:
         return len(self.ends) + 1
 
     def index(self, number: int) -> int:
-        """The bucket of a number, from 0 on."""
+        """Return the index of a number's bucket, from 0 on."""
         return bisect_left(self.ends, number)
 
     def names(self) -> list[str]:
-        """``1-10``, …, ``51+``."""
+        """Return the names ``1-10``, …, ``51+``."""
         starts = [self.start, *(end + 1 for end in self.ends)]
         closed = [str(end) if first == end else f"{first}-{end}" for first, end in zip(starts, self.ends, strict=False)]
         return [*closed, f"{starts[-1]}+"]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A line for each bucket (or system), a column for each system (or measure).
+class BucketTable:
+    """A table with a row for each bucket (or system) and a column for each system (or measure).
 
-    :param name: of its files
-    :param rows: names of the lines
-    :param row_title: what they are
-    :param value_title: what the numbers are
-    :param columns: name -> a number for each line; None where there is nothing to measure
-    :param counts: what each line is measured on, and
-    :param count_title: its unit; None for no such column
+    :param name: name of its files
+    :param rows: names of the rows
+    :param row_title: quantity of the rows
+    :param value_title: quantity of the numbers
+    :param columns: name of a column -> a number for each row; None where there is nothing to measure
+    :param counts: number of sentences or tokens behind each row, if ``count_title`` is set
+    :param count_title: unit of the counts; None for a table without a column of counts
     """
 
     name: str
@@ -57,45 +61,57 @@ class Table:
     counts: Sequence[int] = ()
     count_title: str | None = None
 
-    def _lines(self, empty: str, number: str) -> list[list[str]]:
-        """Head and lines; ``number`` is how a measured one is written."""
-        counted = self.count_title is not None
-        lines = [[self.row_title, *([self.count_title or ""] if counted else []), *self.columns]]
-        for place, row in enumerate(self.rows):
-            values = (column[place] for column in self.columns.values())
-            numbers = [empty if value is None else format(value, number) for value in values]
-            lines.append([row, *([str(self.counts[place])] if counted else []), *numbers])
-        return lines
+    def _cells(self, missing: str, number_format: str) -> list[list[str]]:
+        """Return titles and rows as texts."""
+        has_counts = self.count_title is not None
+        cells = [[self.row_title, *([self.count_title or ""] if has_counts else []), *self.columns]]
+        for index, row in enumerate(self.rows):
+            values = (column[index] for column in self.columns.values())
+            numbers = [missing if value is None else format(value, number_format) for value in values]
+            cells.append([row, *([str(self.counts[index])] if has_counts else []), *numbers])
+        return cells
 
     def markdown(self) -> str:
-        """Title and table; two decimals."""
-        head, *lines = ([cell.replace("|", "\\|") for cell in line] for line in self._lines("–", ".2f"))
-        ruler = ["---", *["---:"] * (len(head) - 1)]
-        return f"**{self.value_title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in (head, ruler, *lines))
+        """Return title and table, with two decimals."""
+        titles, *rows = self._cells("–", ".2f")
+        return f"**{self.value_title}**\n\n{markdown_table(titles, rows)}\n"
 
     def csv(self) -> str:
-        """All digits; an empty field where there is nothing to measure."""
-        return csv_text(self._lines("", ""))
+        """Return the table with all digits; a field is empty where there is nothing to measure."""
+        return csv_text(self._cells("", ""))
 
-    def draw(self, path: Path) -> None:
-        """A curve for each column over the lines, or bars where there is one line alone.
+    def can_be_drawn(self) -> bool:
+        """Return True if a plot would show more than a single number."""
+        return len(self.rows) > 1 or len(self.columns) > 1
+
+    def draw(self, path: Path, title: str) -> None:
+        """Write the plot of :meth:`figure` as a PNG file."""
+        save_figure(self.figure(title), path)
+
+    def figure(self, title: str) -> Figure:
+        """Draw a curve for each column over the rows; for a single row, a bar for each column.
+
+        Ticks of buckets have the count of the bucket below them.
 
         :raises UserError: matplotlib is not installed
         """
         figure = new_figure(6, 3.5)
         axes = figure.subplots()
-        places = range(len(self.rows))
-        for number, (name, column) in enumerate(self.columns.items()):
-            measured = [(place, value) for place, value in zip(places, column, strict=True) if value is not None]
-            values = [value for _, value in measured]
-            if len(self.rows) == 1:
-                axes.bar([number] * len(values), values, width=0.6, label=name)
-                axes.set_xticks([])
-            else:
-                axes.plot([place for place, _ in measured], values, marker="o", label=name)
-                axes.set_xticks(places, self.rows)
-        axes.set_xlabel(self.row_title)
-        axes.set_ylabel(self.value_title)
+        if len(self.rows) == 1:
+            values = [column[0] for column in self.columns.values()]
+            axes.bar(range(len(values)), [value or 0 for value in values], width=0.6)
+            axes.set_xticks(range(len(values)), [plain_label(name) for name in self.columns])
+        else:
+            positions = range(len(self.rows))
+            for name, column in self.columns.items():
+                measured = [position for position in positions if column[position] is not None]
+                axes.plot(measured, [column[p] for p in measured], marker="o", label=plain_label(name))
+            labels = self.rows if self.count_title is None else map("{}\n({:,})".format, self.rows, self.counts)
+            axes.set_xticks(positions, [plain_label(label) for label in labels])
+            counted = "" if self.count_title is None else f" ({self.count_title} in brackets)"
+            axes.set_xlabel(plain_label(self.row_title + counted))
+            axes.legend()
+        axes.set_title(plain_label(title), fontsize="medium")
+        axes.set_ylabel(plain_label(self.value_title))
         axes.grid(axis="y", alpha=0.3)
-        axes.legend()
-        save_figure(figure, path)
+        return figure

@@ -1,8 +1,8 @@
-"""``ode-transformer examples``: what several systems make of chosen sentences, side by side.
+"""``ode-transformer examples``: translations of chosen sentences by several systems, side by side.
 
-ODE Transformer (2022), Table 11. Sentences are named, or they are those whose scores differ most between the first and
-the last system. What a system says beside the reference is **bold**, what it lacks of the reference is ~~struck out~~,
-by the words, divided at spaces, that difflib leaves unmatched.
+ODE Transformer (2022), Table 11. The sentences are named, or they are those whose scores differ most between the first
+and the last system. Words that the reference lacks are **bold**, words that only the reference has are ~~struck out~~;
+words are separated by spaces and aligned by difflib.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.compare import numbers, parse_systems
+from ode_transformer.analysis.comparison.arguments import parse_systems, rising_numbers
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support.arguments import positive_int
@@ -22,16 +22,17 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.generate_log import Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.tables import markdown_table
 
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
-SCORES = ("chrf", "per")  # that mean something for a single sentence
+SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single sentence
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """A test set and what the systems made of it, a line for each sentence everywhere.
+class SystemOutputs:
+    """A test set and its translations by several systems, a line for each sentence.
 
-    :param source: None where it is not known
+    :param source: source sentences; None if unknown
     """
 
     source: Sequence[str] | None
@@ -40,9 +41,9 @@ class Outputs:
 
 
 def read_system(path: Path) -> list[Translation]:
-    """Of a log of fairseq-generate, or of a text with a line for each sentence.
+    """Read a log of fairseq-generate, or a text with a line for each sentence.
 
-    :raises UserError: it is neither
+    :raises UserError: the file is neither
     """
     lines = read_lines(path)
     if any(_HYPOTHESIS.match(line) for line in lines):
@@ -50,90 +51,94 @@ def read_system(path: Path) -> list[Translation]:
     return [Translation(number, None, None, line) for number, line in enumerate(lines)]
 
 
-def read_outputs(systems: dict[str, Path], source: Path | None, references: Path | None) -> Outputs:
-    """The files of the command line; a log also gives the source and the references, unless they are given.
+def read_outputs(systems: dict[str, Path], source: Path | None, references: Path | None) -> SystemOutputs:
+    """Read the files of the command line; sources and references without a file are taken from a log.
 
     :raises UserError: there are no references, or texts differ in their number of lines
     """
-    found = {name: read_system(path) for name, path in systems.items()}
+    translations = {name: read_system(path) for name, path in systems.items()}
 
-    def side(path: Path | None, name: str) -> list[str] | None:
+    def read_side(path: Path | None, side: str) -> list[str] | None:
         if path is not None:
             return read_lines(path)
-        for translations in found.values():
-            texts = [getattr(translation, name) for translation in translations]
+        for sentences in translations.values():
+            texts = [getattr(sentence, side) for sentence in sentences]
             if None not in texts:
                 return texts
         return None
 
-    sources, right = side(source, "source"), side(references, "reference")
-    if right is None:
+    source_lines, reference_lines = read_side(source, "source"), read_side(references, "reference")
+    if reference_lines is None:
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
-    if source is not None and sources is not None and len(sources) != len(right):
-        raise UserError(f"{source}: {len(sources)} lines, but {len(right)} references")
-    for name, translations in found.items():
-        if len(translations) != len(right):
-            raise UserError(f"{systems[name]}: {len(translations)} sentences, but {len(right)} references")
-    return Outputs(sources, right, {name: [t.hypothesis for t in made] for name, made in found.items()})
+    count = len(reference_lines)
+    if source is not None and source_lines is not None and len(source_lines) != count:
+        raise UserError(f"{source}: {len(source_lines)} lines, but {count} references")
+    for name, sentences in translations.items():
+        if len(sentences) != count:
+            raise UserError(f"{systems[name]}: {len(sentences)} sentences, but {count} references")
+    hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
+    return SystemOutputs(source_lines, reference_lines, hypotheses)
 
 
 def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:
-    """Of a sentence by itself; None beside an empty reference."""
+    """Score a single sentence; return None for an empty reference."""
     if not reference.split():
         return None
     return METRICS[metric]([hypothesis], Settings(references=[reference]))[0].value
 
 
-def most_different(outputs: Outputs, metric: str, count: int) -> list[int]:
-    """The lines, from 1 on, with the largest differences between the first and the last system, largest first.
+def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]:
+    """Return the lines, from 1 on, whose scores differ most between the first and the last system, largest first.
 
-    Of equal ones the earlier.
+    Of equal differences the earlier line comes first.
     """
     first, *_, last = outputs.systems.values()
 
     def difference(number: int) -> float:
-        one, other = (sentence_score(metric, made[number], outputs.references[number]) for made in (first, last))
-        return 0.0 if one is None or other is None else abs(other - one)
+        reference = outputs.references[number]
+        first_score, last_score = (sentence_score(metric, lines[number], reference) for lines in (first, last))
+        return 0.0 if first_score is None or last_score is None else abs(last_score - first_score)
 
     order = sorted(range(len(outputs.references)), key=lambda number: (-difference(number), number))
     return [number + 1 for number in order[:count]]
 
 
-def marked(hypothesis: str, reference: str) -> str:
-    """The hypothesis as Markdown: what is not in the reference bold, what it lacks of it struck out."""
-    words, right = hypothesis.split(), reference.split()
-    parts = []
-    for kind, i, j, k, m in SequenceMatcher(None, right, words, autojunk=False).get_opcodes():
+def mark_differences(hypothesis: str, reference: str) -> str:
+    """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
+    words, reference_words = hypothesis.split(), reference.split()
+    pieces = []
+    for kind, i, j, k, m in SequenceMatcher(None, reference_words, words, autojunk=False).get_opcodes():
+        added, missing = (escape_markdown(" ".join(chunk)) for chunk in (words[k:m], reference_words[i:j]))
         if kind == "equal":
-            parts.append(escaped(" ".join(words[k:m])))
+            pieces.append(added)
             continue
-        if i < j:
-            parts.append(f"~~{escaped(' '.join(right[i:j]))}~~")
-        if k < m:
-            parts.append(f"**{escaped(' '.join(words[k:m]))}**")
-    return " ".join(parts)
+        if missing:
+            pieces.append(f"~~{missing}~~")
+        if added:
+            pieces.append(f"**{added}**")
+    return " ".join(pieces)
 
 
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is, in a table too."""
+def escape_markdown(text: str) -> str:
+    """Escape the characters that Markdown would interpret, in a table too."""
     return re.sub(r"([\\`*_~\[\]<>|&#])", r"\\\1", text)
 
 
-def markdown(outputs: Outputs, lines: Sequence[int], metric: str) -> str:
-    """A table for each line."""
-    parts = [f"Beside the reference: **added**, ~~missing~~. In brackets: {metric} of the sentence.\n"]
+def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> str:
+    """Return a Markdown text with a table for each line."""
+    sections = [f"Beside the reference: **added**, ~~missing~~. In brackets: {metric} of the sentence.\n"]
     for line in lines:
-        at, rows = line - 1, []
+        index, rows = line - 1, []
+        reference = outputs.references[index]
         if outputs.source is not None:
-            rows.append(("source", escaped(outputs.source[at])))
-        reference = outputs.references[at]
-        rows.append(("reference", escaped(reference)))
-        for name, made in outputs.systems.items():
-            score = sentence_score(metric, made[at], reference)
-            shown = "" if score is None else f" ({score:.1f})"
-            rows.append((escaped(name) + shown, marked(made[at], reference)))
-        parts.append(f"### Line {line}\n\n| | |\n|---|---|\n" + "".join(f"| {a} | {b} |\n" for a, b in rows))
-    return "\n".join(parts)
+            rows.append(("source", escape_markdown(outputs.source[index])))
+        rows.append(("reference", escape_markdown(reference)))
+        for name, hypotheses in outputs.systems.items():
+            score = sentence_score(metric, hypotheses[index], reference)
+            bracket = "" if score is None else f" ({score:.1f})"
+            rows.append((escape_markdown(name) + bracket, mark_differences(hypotheses[index], reference)))
+        sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
+    return "\n".join(sections)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,35 +148,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME=FILE",
-        help="once for each: what fairseq-generate printed, or a text with a line for each sentence",
+        help="once for each: a log of fairseq-generate, or a text with a line for each sentence",
     )
-    parser.add_argument("--source", type=Path, metavar="FILE", help="by default a log's own S- lines")
-    parser.add_argument("--references", type=Path, metavar="FILE", help="by default a log's own T- lines")
-    chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument("--lines", type=numbers, metavar="N,N,...", help="these sentences, from 1 on")
-    chosen.add_argument(
-        "--most-different", type=positive_int, metavar="N", help="N whose scores differ most, first and last system"
+    parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
+    parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--lines", type=rising_numbers, metavar="N,N,...", help="these sentences, from 1 on")
+    choice.add_argument(
+        "--most-different",
+        type=positive_int,
+        metavar="N",
+        help="the N sentences whose scores differ most between the first and the last system",
     )
     parser.add_argument(
         "--metric",
-        choices=SCORES,
+        choices=SENTENCE_METRICS,
         default="chrf",
-        help="of a sentence (default: chrf; per: errors per word or phoneme)",
+        help="score of a sentence (default: chrf; per: errors per word or phoneme)",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.md", help="write them there, too")
+    parser.add_argument("--output", type=Path, metavar="FILE.md", help="write the tables to a file, too")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the sentences as Markdown, and write them if asked to."""
+    """Print the sentences as Markdown; with ``--output`` also write them."""
     if args.output is not None:
         check_writable(args.output)
     outputs = read_outputs(parse_systems(args.system, "FILE"), args.source, args.references)
-    total = len(outputs.references)
-    if args.lines and args.lines[-1] > total:
-        raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {total}")
+    count = len(outputs.references)
+    if args.lines and args.lines[-1] > count:
+        raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {count}")
     if args.most_different and len(outputs.systems) < 2:
         raise UserError("--most-different compares systems: give --system more than once")
-    text = markdown(outputs, args.lines or most_different(outputs, args.metric, args.most_different), args.metric)
+    lines = args.lines or most_different(outputs, args.metric, args.most_different)
+    text = examples_text(outputs, lines, args.metric)
     if args.output is not None:
         write_text(args.output, text)
     print(text, end="")

@@ -1,11 +1,11 @@
-"""How often a model's most probable token is the right one, by target position and by the token's frequency.
+"""Accuracy of a model's most probable token, by target position and by the token's frequency.
 
-The model is given the right target before each position (teacher forcing); end symbols are tokens like any other.
+Every prediction is made after the right target tokens (teacher forcing); end symbols are tokens like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from ode_transformer.analysis.comparison.bucket_tables import Buckets
 from ode_transformer.decoding.teacher_forcing import Forced
 
-Counts = tuple[int, int]  # how many were right, of how many
+Counts = tuple[int, int]  # right predictions, all predictions
 
 
 @dataclass
@@ -21,8 +21,8 @@ class TokenAccuracy:
     """Counts of right predictions.
 
     :param positions: target position, from 1 on -> counts
-    :param tokens: number of the right token in the dictionary -> counts
-    :param loss: summed -log p of the right tokens, in nats
+    :param tokens: index of the right token in the dictionary -> counts
+    :param loss: sum of -log p of the right tokens, in nats
     """
 
     positions: dict[int, Counts] = field(default_factory=dict)
@@ -30,48 +30,50 @@ class TokenAccuracy:
     loss: float = 0.0
 
     def add(self, forced: Forced) -> None:
-        """Counts one batch, without its padding."""
+        """Count one batch, without its padding."""
         right, real = forced.predicted.eq(forced.target).numpy(), forced.real.numpy()
         positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)
-        _count(self.positions, positions[real], right[real])
-        _count(self.tokens, forced.target.numpy()[real], right[real])
+        _add_counts(self.positions, positions[real], right[real])
+        _add_counts(self.tokens, forced.target.numpy()[real], right[real])
         self.loss += float(forced.loss[forced.real].double().sum())
 
     def overall(self) -> Counts:
-        return _sum(self.positions.values())
+        """Return the counts of all tokens."""
+        return _total(self.positions.values())
 
     def by_position(self, buckets: Buckets) -> list[Counts]:
-        """Counts in each bucket of positions."""
-        return _bucketed(self.positions, {number: number for number in self.positions}, buckets)
+        """Return the counts of each bucket of positions."""
+        return _bucket_totals(self.positions, {position: position for position in self.positions}, buckets)
 
     def by_frequency(self, frequencies: Sequence[int], buckets: Buckets) -> list[Counts]:
-        """Counts in each bucket of frequencies.
+        """Return the counts of each bucket of frequencies.
 
-        :param frequencies: how often each token of the dictionary is in the training data
+        :param frequencies: frequency of each token of the dictionary in the training data
         """
-        return _bucketed(self.tokens, {token: frequencies[token] for token in self.tokens}, buckets)
+        return _bucket_totals(self.tokens, {token: frequencies[token] for token in self.tokens}, buckets)
 
 
-def _count(counts: dict[int, Counts], keys: np.ndarray, right: np.ndarray) -> None:
+def _add_counts(counts: dict[int, Counts], keys: np.ndarray, right: np.ndarray) -> None:
     totals, rights = np.bincount(keys), np.bincount(keys, weights=right)
     for key in totals.nonzero()[0].tolist():
-        before = counts.get(key, (0, 0))
-        counts[key] = (before[0] + int(rights[key]), before[1] + int(totals[key]))
+        old_right, old_total = counts.get(key, (0, 0))
+        counts[key] = (old_right + int(rights[key]), old_total + int(totals[key]))
 
 
-def _sum(counts: Iterable[Counts]) -> Counts:
+def _total(counts: Iterable[Counts]) -> Counts:
     pairs = list(counts)
     return sum(right for right, _ in pairs), sum(total for _, total in pairs)
 
 
-def _bucketed(counts: dict[int, Counts], quantity: dict[int, int], buckets: Buckets) -> list[Counts]:
-    parts: list[list[Counts]] = [[] for _ in range(len(buckets))]
+def _bucket_totals(counts: Mapping[int, Counts], quantity: Mapping[int, int], buckets: Buckets) -> list[Counts]:
+    """Sum the counts whose key has its quantity in a bucket, for each bucket."""
+    pairs_by_bucket: list[list[Counts]] = [[] for _ in range(len(buckets))]
     for key, pair in counts.items():
-        parts[buckets.index(quantity[key])].append(pair)
-    return [_sum(part) for part in parts]
+        pairs_by_bucket[buckets.index(quantity[key])].append(pair)
+    return [_total(pairs) for pairs in pairs_by_bucket]
 
 
 def percent(counts: Counts) -> float | None:
-    """Accuracy in per cent; None of nothing."""
+    """Return the accuracy in per cent; None without any prediction."""
     right, total = counts
     return 100 * right / total if total else None

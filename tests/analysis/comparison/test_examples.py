@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.comparison.examples import Outputs, marked, most_different
+from ode_transformer.analysis.comparison.examples import SystemOutputs, mark_differences, most_different
 from ode_transformer.cli.command import main
 
 SOURCES = ["He go to school .", "I likes it .", "All is well ."]
@@ -41,14 +41,14 @@ def files(tmp_path: Path) -> dict[str, Path]:
     ],
 )
 def test_what_differs_is_marked(hypothesis: str, reference: str, expected: str) -> None:
-    assert marked(hypothesis, reference) == expected
+    assert mark_differences(hypothesis, reference) == expected
 
 
 TABLE = """Beside the reference: **added**, ~~missing~~. In brackets: per of the sentence.
 
 ### Line 2
 
-| | |
+|  |  |
 |---|---|
 | source | I likes it . |
 | reference | I like it . |
@@ -74,7 +74,7 @@ def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
     references = ["a b c d", "a b c d", "", "a b c d", "a b c d"]
     first = ["a b c d", "a b c x", "a", "a b x x", "a b c d"]
     last = ["a b c x", "a b c d", "b", "a b c d", "a b c d"]
-    outputs = Outputs(None, references, {"first": first, "between": references, "last": last})
+    outputs = SystemOutputs(None, references, {"first": first, "between": references, "last": last})
     assert most_different(outputs, "per", 5) == [4, 1, 2, 3, 5]
     assert most_different(outputs, "per", 2) == [4, 1]
 

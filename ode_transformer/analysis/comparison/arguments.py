@@ -1,0 +1,38 @@
+"""Command-line arguments that ``compare`` and ``examples`` share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from ode_transformer.support.errors import UserError
+
+
+def parse_systems(values: Sequence[str], file_kind: str) -> dict[str, Path]:
+    """Parse the values of ``--system``, each ``NAME=FILE``.
+
+    :param file_kind: stands for the file in an error, such as CHECKPOINT
+    :raises UserError: a value has another form, a name occurs twice, or a file does not exist
+    """
+    systems: dict[str, Path] = {}
+    for value in values:
+        name, equals, path = value.partition("=")
+        if not equals or not re.fullmatch(r"[^\W_][\w.+-]*", name):
+            raise UserError(f"--system {value}: expected NAME={file_kind}, the name of letters, digits and . _ + -")
+        if name in systems:
+            raise UserError(f"--system {value}: there is another system of this name")
+        if not Path(path).is_file():
+            raise UserError(f"--system {value}: {path} is not a file")
+        systems[name] = Path(path)
+    return systems
+
+
+def rising_numbers(text: str) -> list[int]:
+    """Parse whole numbers above 0 in rising order, separated by commas."""
+    numbers = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
+    if numbers[0] < 1 or any(left >= right for left, right in pairwise(numbers)):
+        raise argparse.ArgumentTypeError(f"{text}: expected rising whole numbers from 1 on, separated by commas")
+    return numbers
