@@ -39,7 +39,7 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
     state = load_checkpoint(checkpoint)
     saved = (state.get("cfg") or {}).get("model") or state.get("args")
     arch = getattr(saved, "arch", None)
-    if arch not in allowed:
+    if saved is None or arch not in allowed:
         raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
     defaults = argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](defaults)

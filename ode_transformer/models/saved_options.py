@@ -92,7 +92,9 @@ def _architectures(options: Mapping[str, Any]) -> Iterator[str]:
         if name in ("arch", "_name", "model") and isinstance(value, str):
             yield value
         elif inner := _group(value):
-            yield from _architectures(inner)
+            # The name of a task or criterion, such as masked_lm, is not that of a model.
+            named = {key: entry for key, entry in inner.items() if key != "_name" or name not in ("task", "criterion")}
+            yield from _architectures(named)
 
 
 def _group(value: object) -> Mapping[str, Any] | None:

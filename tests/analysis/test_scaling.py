@@ -169,7 +169,7 @@ def test_what_is_predicted_is_what_a_model_has(arch: str) -> None:
     size = model_size(args)
     step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
     new = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
-    before, after = (count_parameters(meta_model(args, **changed))[1] for changed in ({}, new))
+    before, after = (count_parameters(meta_model(args, changed))[1] for changed in ({}, new))
     predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
     assert after / before == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
 

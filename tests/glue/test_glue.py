@@ -373,7 +373,7 @@ def test_the_whole_way_of_three_tasks(pretrained: Path, tmp_path: Path, capfd) -
 @pytest.mark.slow
 def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path: Path) -> None:
     """One by one as all at once: fairseq sorts and shuffles, and batches by length."""
-    from ode_transformer.sentence_data import LabelledText, binarise
+    from ode_transformer.glue.sentence_data import LabelledText, binarise
 
     data = pretrained / "data-bin"
     encode = pretraining_text.load_encoder(data / "sentencepiece.bpe.model")

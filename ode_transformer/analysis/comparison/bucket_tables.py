@@ -104,8 +104,8 @@ class BucketTable:
         else:
             positions = range(len(self.rows))
             for name, column in self.columns.items():
-                measured = [position for position in positions if column[position] is not None]
-                axes.plot(measured, [column[p] for p in measured], marker="o", label=plain_label(name))
+                points = {p: value for p, value in zip(positions, column, strict=True) if value is not None}
+                axes.plot(list(points), list(points.values()), marker="o", label=plain_label(name))
             labels = self.rows if self.count_title is None else map("{}\n({:,})".format, self.rows, self.counts)
             axes.set_xticks(positions, [plain_label(label) for label in labels])
             counted = "" if self.count_title is None else f" ({self.count_title} in brackets)"

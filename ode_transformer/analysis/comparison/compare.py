@@ -25,8 +25,8 @@ from ode_transformer.analysis.plots import new_figure
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu
 from ode_transformer.support.arguments import add_search_arguments, positive_int
-from ode_transformer.support.files import write_text
 from ode_transformer.support.console import print_progress
+from ode_transformer.support.files import write_text
 
 LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and target positions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -37,7 +37,7 @@ class SystemOutputs:
 
     source: Sequence[str] | None
     references: Sequence[str]
-    systems: dict[str, Sequence[str]]
+    systems: Mapping[str, Sequence[str]]
 
 
 def read_system(path: Path) -> list[Translation]:

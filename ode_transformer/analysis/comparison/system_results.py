@@ -21,11 +21,11 @@ from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import teacher_forced
 from ode_transformer.decoding.translate import best, load_hub, target_line
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
-from ode_transformer.support.console import ProgressMeter, print_progress
 
 
 @dataclass(frozen=True)

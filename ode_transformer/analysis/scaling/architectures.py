@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ode_transformer.analysis.scaling.equations import ModelSize, StackSize
@@ -34,11 +34,13 @@ def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace
         raise UserError(f"flags of fairseq-train after --: {reason}") from None
 
 
-def meta_model(args: argparse.Namespace, dictionaries: tuple[int, int] = (4, 4), **changes: Any) -> Any:
+def meta_model(
+    args: argparse.Namespace, changes: Mapping[str, Any] | None = None, dictionaries: tuple[int, int] = (4, 4)
+) -> Any:
     """Build the model of these options on the meta device, where parameters have sizes but no values.
 
-    :param dictionaries: sizes of the source's and the target's dictionary
     :param changes: options that replace those of ``args``
+    :param dictionaries: sizes of the source's and the target's dictionary
     """
     import torch
 
@@ -46,7 +48,7 @@ def meta_model(args: argparse.Namespace, dictionaries: tuple[int, int] = (4, 4),
 
     try:
         with torch.device("meta"):
-            return build_from_options(argparse.Namespace(**(vars(args) | changes)), *dictionaries)
+            return build_from_options(argparse.Namespace(**(vars(args) | dict(changes or {}))), *dictionaries)
     except (AttributeError, ValueError) as error:
         raise UserError(f"--arch {args.arch}: not built as a translation model: {error}") from error
 
@@ -76,7 +78,7 @@ def _stack_size(args: argparse.Namespace, name: str, dim: int, inner: int) -> St
     for inner_size in (inner, 2 * inner):
         sizes = {"encoder_ffn_embed_dim": inner_size, "decoder_ffn_embed_dim": inner_size}
         # A difference of two stacks, because a depth-wise LSTM has networks beside its layers.
-        smaller, larger = (meta_model(args, **sizes, **{f"{name}_layers": count}) for count in (layers, layers + 1))
+        smaller, larger = (meta_model(args, sizes | {f"{name}_layers": count}) for count in (layers, layers + 1))
         weights_per_layer.append(_matrix_weights(getattr(larger, name)) - _matrix_weights(getattr(smaller, name)))
     weights, weights_at_double_inner_size = weights_per_layer
     ffn = (weights_at_double_inner_size - weights) / inner / dim

@@ -47,7 +47,8 @@ def architecture_lines(
     flags = size.enlarged(step.rounded()).options()
     lines.append(f"flags: --arch {args.arch} " + " ".join(f"--{name} {value}" for name, value in flags.items()))
     changes = {name.replace("-", "_"): value for name, value in flags.items()}
-    old, new = (count_parameters(meta_model(args, dictionaries or (4, 4), **options)) for options in ({}, changes))
+    models = (meta_model(args, options, dictionaries or (4, 4)) for options in ({}, changes))
+    old, new = map(count_parameters, models)
     lines.append(f"parameters without embeddings: {old[1]:,} -> {new[1]:,}, {new[1] / old[1]:.3f} times as many")
     if dictionaries is not None:
         lines.append(f"with embeddings: {old[0]:,} -> {new[0]:,}, {new[0] / old[0]:.3f} times as many")
