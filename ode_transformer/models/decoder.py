@@ -78,7 +78,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             device,
             padding_mask=target_padding if target_padding.any() else None,
             causal=not full_context_alignment,
-            clip=self.cfg.max_relative_positions,
+            choice=self.choice.attention,
         )
         encoder_output = cross_mask = None
         if encoder_out is not None:

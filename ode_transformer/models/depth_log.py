@@ -150,7 +150,7 @@ class DepthLog(nn.Module):
             number, part = stack.stepped[block]
             seen["/".join((stack.stack, str(number), *part))].append(torch.stack(rows))
 
-        if not stack.choice.learned:
+        if not stack.choice.has_learned_weights:
             yield
             return
         with weights_watched(stack, see):

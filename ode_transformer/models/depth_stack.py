@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -14,10 +13,17 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.models.depth_log import DepthLog
-from ode_transformer.nn import DepthChoice, HiddenSizes, Layer, LayerContext, LSTMChoice, build_scheme, swapped
+from ode_transformer.nn import (
+    AttentionChoice,
+    CheckpointSettings,
+    DepthChoice,
+    HiddenSizes,
+    Layer,
+    LayerContext,
+    LSTMChoice,
+    build_scheme,
+)
 from ode_transformer.numerics import DepthState
-
-logger = logging.getLogger(__name__)
 
 # Sees a layer as a function: its number, what it was given and what it made of that, each [B, T, C].
 Watch = Callable[[int, Sequence[Tensor], Sequence[Tensor]], None]
@@ -41,8 +47,7 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         history=options.layer_history,
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,
-        max_relative_positions=cfg.max_relative_positions,
-        relative_values=cfg.relative_values,
+        attention=AttentionChoice(cfg.max_relative_positions, cfg.relative_values),
     )
 
 
@@ -50,54 +55,6 @@ def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Ten
     """Activation and inner dropout of feed-forward networks."""
     # relu_dropout is the name under which old configurations know activation_dropout.
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
-
-
-class CheckpointSettings(nn.Module):
-    """Keeps in a checkpoint what the parameters of a stack were trained for, and compares when they are loaded.
-
-    Another scheme is what the user wants who overrides the options of a checkpoint or fine-tunes it. Training that
-    merely goes on must not change it unnoticed.
-
-    :param stack: what to call the stack in an error
-    :param choice: what its parameters are trained for now
-    :param may_swap: parameters may have been trained for another scheme, where that makes sense
-    :param fixed: more options that parameters belong to and do not show
-    """
-
-    def __init__(self, stack: str, choice: DepthChoice, may_swap: bool, fixed: Mapping[str, str]) -> None:
-        super().__init__()
-        self.stack, self.choice, self.may_swap, self.fixed = stack, choice, may_swap, fixed
-
-    def get_extra_state(self) -> Tensor:
-        """A line as the numbers of its bytes, because checkpoints hold nothing but tensors."""
-        line = " ".join(
-            f"{name}={value}" for name, value in (self.choice.checkpoint_settings() | dict(self.fixed)).items()
-        )
-        return torch.tensor(list(line.encode()))
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Compares with what was saved.
-
-        :raises ValueError: if the parameters cannot, or must not, serve this stack's scheme
-        """
-        try:
-            line = bytes(int(number) for number in state.tolist()).decode()
-            trained = dict(entry.split("=", 1) for entry in line.split())
-            difference = swapped(trained, self.choice)
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{self.stack}: the checkpoint does not say what it was trained for: damaged?") from error
-        for name, value in self.fixed.items():
-            if trained.get(name, value) != value:
-                what = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{self.stack}: trained with {what} {trained[name]}, which is not to be {value} now")
-        if difference is None:
-            return
-        said, reason = difference
-        if reason is None and not self.may_swap:
-            reason = "decode with --model-overrides or train on with --finetune-from-model to swap them"
-        if reason is not None:
-            raise ValueError(f"{self.stack}: {said}: {reason}")
-        logger.warning(f"{self.stack}: {said}")
 
 
 class DepthStack(nn.Module):
@@ -127,9 +84,9 @@ class DepthStack(nn.Module):
         self.replacements: dict[int, nn.Module] = {}
         self.watch: Watch | None = None
         self.depth_log: DepthLog | None = None
-        may_swap = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
+        may_change = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
-        self.trained_version = CheckpointSettings(stack, self.choice, may_swap, fixed or {})
+        self.trained_version = CheckpointSettings(stack, self.choice, may_change, fixed or {})
 
     @property
     def stepped(self) -> list[tuple[int, tuple[str, ...]]]:

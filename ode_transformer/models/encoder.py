@@ -47,7 +47,7 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             length,
             src_tokens.device,
             padding_mask=padding if padding.any() else None,
-            clip=self.cfg.max_relative_positions,
+            choice=self.choice.attention,
         )
         context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
         y, passed = self.step_layers(y0, [context] * len(self.layers), padding)

@@ -43,7 +43,7 @@ _NOISE_AXES = {
 def build_joint_layer(cfg: TransformerConfig) -> Layer:
     """Build one joint layer, whose width is that of the grid."""
     sizes, width = cfg.decoder, joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-    normalized = depth_choice(cfg, "decoder").normalizes
+    choice = depth_choice(cfg, "decoder")
     shared = cfg.joint_dropout == "shared"
 
     def sublayer(name: str) -> SubLayer:
@@ -58,11 +58,12 @@ def build_joint_layer(cfg: TransformerConfig) -> Layer:
                 width,
                 sizes.attention_heads,
                 cfg.attention_dropout,
+                choice.attention,
                 shared,
-                cfg.max_relative_positions,
-                cfg.relative_values,
             )
         pre_norm = sizes.normalize_before
-        return SubLayer(kind, function, width, cfg.dropout, pre_norm, normalized=normalized, shared_noise=noise)
+        return SubLayer(
+            kind, function, width, cfg.dropout, pre_norm, normalized=choice.normalizes_sublayers, shared_noise=noise
+        )
 
     return assemble_layer(cfg, "decoder", JOINT_KINDS, sublayer)

@@ -31,8 +31,7 @@ def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Modu
         sizes.embed_dim,
         sizes.attention_heads,
         cfg.attention_dropout,
-        max_relative_positions=cfg.max_relative_positions,
-        relative_values=cfg.relative_values,
+        depth_choice(cfg, stack).attention,
     )
 
 
@@ -98,7 +97,7 @@ def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = Fals
             cfg.dropout,
             sizes.normalize_before,
             share,
-            normalized=choice.normalizes,
+            normalized=choice.normalizes_sublayers,
         )
 
     return assemble_layer(cfg, stack, {name: plan.kind for name, plan in plans.items()}, sublayer)

@@ -17,10 +17,10 @@ from ode_transformer.nn import (
     HISTORIES,
     LSTM,
     MERGES,
-    SCHEMES,
     SCOPES,
     SHARES,
     STAGE_PARAMETERS,
+    depth_schemes,
     refused_stack,
 )
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
@@ -104,9 +104,9 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
     for stack in stacks:
         parser.add_argument(
             f"--{stack}-ode-scheme",
-            choices=SCHEMES,
+            choices=depth_schemes(),
             metavar="NAME",
-            help=f"scheme that steps the {stack}'s layers: {', '.join(SCHEMES)}. rk2 is Heun's method; the "
+            help=f"scheme that steps the {stack}'s layers: {', '.join(depth_schemes())}. rk2 is Heun's method; the "
             f"architectures called *_rk2 weigh its stages by the papers' learned gate (--ode-coefficients gate)",
         )
         parser.add_argument(

@@ -245,7 +245,7 @@ class ReformerDecoder(ODETransformerDecoder):
     ) -> tuple[Tensor, Tensor | None]:
         """From the two sequences through their grid to one: features [B, T, C] and, if wanted, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs
-        device, clip = source.device, self.cfg.max_relative_positions
+        device, choice = source.device, self.choice.attention
         # To the right of a position, causality hides padding already.
         hides = target_padding[:, 0] if causal else target_padding
         target_mask = attention_mask(
@@ -254,14 +254,14 @@ class ReformerDecoder(ODETransformerDecoder):
             device,
             padding_mask=target_padding[:, None] if hides.any() else None,
             causal=causal,
-            clip=clip,
+            choice=choice,
         )
         source_mask = attention_mask(
             source.size(1),
             source.size(1),
             device,
             padding_mask=source_padding[:, None] if source_padding.any() else None,
-            clip=clip,
+            choice=choice,
         )
 
         def context(layer: int) -> LayerContext:

@@ -1,15 +1,14 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import AttentionMask, MultiheadAttention, attention_mask
-from ode_transformer.nn.choice import (
-    SCHEMES,
-    STAGE_PARAMETERS,
-    DepthChoice,
-    build_scheme,
-    refusal,
-    refused_stack,
-    swapped,
+from ode_transformer.nn.attention import AttentionChoice, AttentionMask, MultiheadAttention, attention_mask
+from ode_transformer.nn.checkpoint_settings import (
+    CheckpointSettings,
+    SettingsChange,
+    checkpoint_settings,
+    settings_change,
 )
+from ode_transformer.nn.compatibility import refusal, refused_stack
+from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
 from ode_transformer.nn.depth_wise_lstm import (
     FIRST_CELLS,
     HIDDEN,
@@ -39,6 +38,7 @@ from ode_transformer.nn.layer import (
 )
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
 from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
 from ode_transformer.nn.word_dropout import WordDropout
@@ -52,14 +52,15 @@ __all__ = [
     "LSTM",
     "MERGES",
     "REDUCTIONS",
-    "SCHEMES",
     "SCOPES",
     "SHARES",
     "SOURCE_AXIS",
     "STAGE_PARAMETERS",
     "TARGET_AXIS",
+    "AttentionChoice",
     "AttentionContext",
     "AttentionMask",
+    "CheckpointSettings",
     "DepthChoice",
     "DepthWiseLSTM",
     "FeedForward",
@@ -75,11 +76,14 @@ __all__ = [
     "RelativePositionKeys",
     "RelativePositionValues",
     "SeparableAttention",
+    "SettingsChange",
     "SubLayer",
     "SubLayerKind",
     "WordDropout",
     "attention_mask",
     "build_scheme",
+    "checkpoint_settings",
+    "depth_schemes",
     "joint_representation",
     "joint_width",
     "parts_of_batch",
@@ -87,5 +91,5 @@ __all__ = [
     "refused_stack",
     "relative_index",
     "reorder_all",
-    "swapped",
+    "settings_change",
 ]

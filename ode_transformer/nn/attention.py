@@ -20,6 +20,21 @@ from ode_transformer.nn.relative_position import RelativePositionKeys, RelativeP
 
 
 @dataclass(frozen=True)
+class AttentionChoice:
+    """Variant of self-attention. A new variant is a field here, used in this module, and its flag.
+
+    :param max_relative_positions: clip distance k of the relative positions, 0 for none
+    :param relative_values: relative positions on the values too, which needs explicit attention weights
+    """
+
+    max_relative_positions: int = 0
+    relative_values: bool = False
+
+
+PLAIN_ATTENTION = AttentionChoice()
+
+
+@dataclass(frozen=True)
 class AttentionMask:
     """Mask and relative-position index, shared by all layers of a forward pass.
 
@@ -37,18 +52,19 @@ def attention_mask(
     device: torch.device,
     padding_mask: Tensor | None = None,
     causal: bool = False,
-    clip: int = 0,
+    choice: AttentionChoice = PLAIN_ATTENTION,
 ) -> AttentionMask:
     """Build the mask of ``queries`` positions that are the last of ``keys`` positions.
 
     :param padding_mask: [.., keys], True at padding; its first axes broadcast to B
     :param causal: no position attends to a later one
-    :param clip: clip distance of the relative positions, 0 for none
+    :param choice: variant of the attention
     """
     masked = None if padding_mask is None else padding_mask[..., None, None, :]  # [.., 1, 1, S]
     if causal and queries > 1:
         future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)  # [T, S]
         masked = future if masked is None else masked | future  # [.., 1, T, S]
+    clip = choice.max_relative_positions
     return AttentionMask(masked, relative_index(queries, keys, clip, device) if clip else None)
 
 
@@ -58,10 +74,9 @@ class MultiheadAttention(nn.Module):
     :param dim: width C of the queries and of the result
     :param heads: H, divides ``dim``
     :param dropout: of the attention weights
+    :param choice: variant of the attention
     :param encoder_dim: width of the encoder output; ``dim`` by default
-    :param max_relative_positions: clip distance k of the relative positions, 0 for none
-    :param relative_values: relative positions on the values too, which needs explicit attention weights
-    :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; needs them likewise
+    :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; needs explicit weights
     :raises ValueError: if the heads do not divide the width
     """
 
@@ -70,9 +85,8 @@ class MultiheadAttention(nn.Module):
         dim: int,
         heads: int,
         dropout: float = 0.0,
+        choice: AttentionChoice = PLAIN_ATTENTION,
         encoder_dim: int | None = None,
-        max_relative_positions: int = 0,
-        relative_values: bool = False,
         shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
@@ -89,9 +103,9 @@ class MultiheadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
-        clip, head_dim = max_relative_positions, dim // heads
+        clip, head_dim = choice.max_relative_positions, dim // heads
         self.relative_keys = RelativePositionKeys(clip, head_dim) if clip else None
-        self.relative_values = RelativePositionValues(clip, head_dim) if relative_values else None
+        self.relative_values = RelativePositionValues(clip, head_dim) if choice.relative_values else None
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""The depth-wise LSTM (Xu et al. 2020): an LSTM from layer to layer in the place of residual connections.
+"""Depth-wise LSTM (Xu et al. 2020): an LSTM from layer to layer in place of residual connections.
 
     v = [x; o']                                                                        Eq. 2
     i = σ(LN(W_i v + b_i)),   f = σ(LN(W_f v + b_f)),   g = σ(LN(W_g v + b_g))         Eqs. 3-5, 7
@@ -7,14 +7,14 @@
     c = c' ∗ f + h ∗ i                                                                 Eq. 9
     o = c ∗ g                                                                          Eq. 10
 
-o', c' are the output and the cell of the layer below, [..., dim] each; nothing runs over time. x is what the layer's
-attention found, and h takes the place of its feed-forward network (3.2, 3.3):
+o', c' are the output and the cell of the layer below, [.., dim] each; the LSTM does not run over time. x is the result
+of the layer's attention, and h takes the place of its feed-forward network (3.2, 3.3):
 
     encoder   x = SelfAttention(o')
     decoder   s = SelfAttention(o'),  e = CrossAttention(s + o'),  x = s + e  or  x = W [s; e] + b
 
-The first layer's o' is the embedded text; the paper does not say what c' is there, nor of dropout. Ours: zero, as an
-LSTM begins (or learned); dropout as in the feed-forward network whose place h takes, on its inner layer and on h.
+The first layer's o' is the embedded text. The paper states neither c' of the first layer nor dropout. Our decisions:
+zero, as LSTMs start (or learned); dropout as in the feed-forward network that h replaces, on its inner layer and on h.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from torch.nn.functional import layer_norm, relu
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.nn.linear import linear
 from ode_transformer.nn.sublayers import FeedForward
-from ode_transformer.numerics import Block, DepthScheme, DepthState
+from ode_transformer.numerics import Block, DepthScheme, DepthState, reserve_scheme_name
 
-LSTM = "dlstm"  # what users call the scheme
+LSTM = "dlstm"  # value of the scheme flags
+reserve_scheme_name(LSTM)
 
 HIDDEN = ("ffn", "linear")
 MERGES = ("add", "concat")
@@ -41,13 +42,13 @@ FIRST_CELLS = ("zero", "learned", "embedding")
 
 @dataclass(frozen=True)
 class LSTMChoice:
-    """The parts of a depth-wise LSTM; the defaults are the paper's (Tables 2-4).
+    """Options of a depth-wise LSTM; the defaults are the paper's (Tables 2-4).
 
-    :param hidden: one of ``HIDDEN``: a network of two layers, or of one
-    :param merge: one of ``MERGES``: how the attentions of a decoder layer become one input
-    :param share: one of ``SHARES``: what the layers of a stack have in common: gates, gates and hidden, or nothing
-    :param first_cell: one of ``FIRST_CELLS``
-    :param forget_bias: where the shift of the forget gate's normalisation starts
+    :param hidden: one of ``HIDDEN``: hidden computation by a network of two layers, or of one
+    :param merge: one of ``MERGES``: combination of the attentions of a decoder layer
+    :param share: one of ``SHARES``: parameters that all layers of a stack share: gates, gates and hidden, or none
+    :param first_cell: one of ``FIRST_CELLS``: cell below the first layer
+    :param forget_bias: initial bias of the forget gate's normalisation
     """
 
     hidden: str = "ffn"
@@ -59,11 +60,12 @@ class LSTMChoice:
 
 @dataclass(frozen=True)
 class HiddenSizes:
-    """What the hidden computation takes over from the feed-forward network of a Transformer layer.
+    """Sizes of the hidden computation, those of a Transformer's feed-forward network.
 
-    :param inner_dim: width of its inner layer
-    :param dropout: of its result
-    :param inner_dropout: of its inner layer
+    :param inner_dim: width of the inner layer
+    :param activation: activation of the inner layer
+    :param dropout: of the result
+    :param inner_dropout: of the inner layer
     """
 
     inner_dim: int = 2048
@@ -74,33 +76,33 @@ class HiddenSizes:
 
 @dataclass(frozen=True)
 class LSTMState(DepthState):
-    """Adds the cell.
+    """Depth state with the cell.
 
-    :param cell: c, [..., dim]
+    :param cell: c, [.., dim]
     """
 
     cell: Tensor = field(kw_only=True)
 
 
 class Gates(nn.Module):
-    """i, f and g by one projection; each of the three is normalised by itself. [..., 2·dim] -> 3 of [..., dim]."""
+    """Gates i, f and g by one projection, each normalised by itself; [.., 2·dim] -> three tensors [.., dim]."""
 
     def __init__(self, dim: int, forget_bias: float = 0.0) -> None:
         super().__init__()
         self.projection = linear(2 * dim, 3 * dim)
-        for weight in self.projection.weight.data.chunk(3):  # as the three matrices that it is
+        for weight in self.projection.weight.data.chunk(3):  # three matrices in one
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
         self.bias = nn.Parameter(torch.tensor([0.0, forget_bias, 0.0])[:, None].repeat(1, dim))
 
     def forward(self, v: Tensor) -> tuple[Tensor, ...]:
-        z = self.projection(v).unflatten(-1, self.weight.shape)  # [..., 3, dim]
+        z = self.projection(v).unflatten(-1, self.weight.shape)  # [.., 3, dim]
         z = torch.addcmul(self.bias, layer_norm(z, z.shape[-1:]), self.weight)
-        return z.sigmoid().unbind(dim=-2)
+        return z.sigmoid().unbind(dim=-2)  # three tensors [.., dim]
 
 
 def build_hidden(hidden: str, dim: int, sizes: HiddenSizes) -> nn.Module:
-    """h of v, [..., 2·dim] -> [..., dim]: Eq. 8 or Eq. 6."""
+    """Build the hidden computation h of v, [.., 2·dim] -> [.., dim]: Eq. 8 or Eq. 6."""
     if hidden == "ffn":
         network: nn.Module = FeedForward(
             dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=2 * dim, normalized=True
@@ -111,7 +113,7 @@ def build_hidden(hidden: str, dim: int, sizes: HiddenSizes) -> nn.Module:
 
 
 class OneLayer(nn.Module):
-    """act(LN(W_h v + b_h)), [..., 2·dim] -> [..., dim]."""
+    """act(LN(W_h v + b_h)), [.., 2·dim] -> [.., dim]."""
 
     def __init__(self, dim: int, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -124,20 +126,21 @@ class OneLayer(nn.Module):
 
 
 class DepthWiseLSTM(DepthScheme):
-    """Carries output and cell through layers whose blocks are their attentions.
+    """Scheme that passes output and cell through layers whose blocks are their attentions.
 
-    :param choice: the parts
+    :param choice: options
     :param layers: L
-    :param attentions: how many blocks a layer has
+    :param attentions: number of blocks of a layer
     :param dim: width
-    :param sizes: of the hidden computation
+    :param sizes: sizes of the hidden computation
     """
 
     def __init__(self, choice: LSTMChoice, layers: int, attentions: int, dim: int, sizes: HiddenSizes) -> None:
         super().__init__()
-        own_gates, own_hidden = choice.share == "none", choice.share != "all"
-        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias) for _ in range(layers if own_gates else 1))
-        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(layers if own_hidden else 1))
+        gates = layers if choice.share == "none" else 1
+        hidden = 1 if choice.share == "all" else layers
+        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias) for _ in range(gates))
+        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(hidden))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
         self.embedding_first = choice.first_cell == "embedding"
@@ -151,13 +154,16 @@ class DepthWiseLSTM(DepthScheme):
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
         assert isinstance(depth_state, LSTMState)
         y, depth = depth_state.y, depth_state.depth
-        found: list[Tensor] = []
+        attended: list[Tensor] = []
         for attention in layer:
-            found.append(attention.field(sum(found, start=y)))
-        x = sum(found[1:], start=found[0]) if self.merges is None else self.merges[depth](torch.cat(found, dim=-1))
-        v = torch.cat([x, y], dim=-1)
-        i, f, g = _of(self.gates, depth)(v)
-        cell = torch.addcmul(depth_state.cell * f, _of(self.hidden, depth)(v), i)
+            attended.append(attention.field(sum(attended, start=y)))
+        if self.merges is None:
+            x = sum(attended[1:], start=attended[0])  # [.., dim]
+        else:
+            x = self.merges[depth](torch.cat(attended, dim=-1))  # [.., dim]
+        v = torch.cat([x, y], dim=-1)  # [.., 2·dim]
+        i, f, g = _module_of_layer(self.gates, depth)(v)  # [.., dim] each
+        cell = torch.addcmul(depth_state.cell * f, _module_of_layer(self.hidden, depth)(v), i)
         return LSTMState(cell * g, depth + 1, cell=cell)
 
     def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
@@ -170,6 +176,6 @@ class DepthWiseLSTM(DepthScheme):
         return LSTMState(output, depth_state.depth + 1, cell=cell)
 
 
-def _of(modules: nn.ModuleList, depth: int) -> nn.Module:
-    """The module of a layer, or the one that all layers share."""
+def _module_of_layer(modules: nn.ModuleList, depth: int) -> nn.Module:
+    """Return the module of a layer, or the one that all layers share."""
     return modules[depth if len(modules) > 1 else 0]

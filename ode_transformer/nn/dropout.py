@@ -1,7 +1,7 @@
-"""Dropout that fairseq's ``--retain-dropout`` reaches, with noise that axes may share.
+"""Dropout with noise that axes may share, and with support for fairseq's ``--retain-dropout``.
 
-Noise that is shared along one axis of a source × target grid is the Dropout1d of Reformer, along both its Dropout2d
-(Li et al. 2020, Figure 2b): whole lines or whole planes of a channel are zeroed together.
+On a source × target grid, noise that is shared along one axis is the Dropout1d of Reformer, along both axes its
+Dropout2d (Li et al. 2020, Figure 2b): whole lines or whole planes of a channel are zeroed together.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from torch.nn.functional import dropout
 
 
 class Dropout(nn.Module):
-    """Zeroes a share of the elements and rescales the others: in training, and while decoding if that is asked for.
+    """Zeroes random elements and rescales the others: in training, and while decoding with ``--retain-dropout``.
 
-    :param probability: share of the elements
+    :param probability: share of the elements that are zeroed
     :param shared: axes along which all elements share one draw
     """
 
@@ -27,7 +27,7 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> float:
-        """The share that is dropped now."""
+        """Share of the elements that a call zeroes now."""
         return self.probability if self.training or self.retained else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,9 +43,9 @@ class Dropout(nn.Module):
         retain_dropout_modules: Sequence[str] | None = None,
         **_: object,
     ) -> None:
-        """fairseq calls this on every module before it decodes.
+        """Prepare for decoding; fairseq calls this on every module.
 
-        :raises ValueError: if dropout is to be retained in some modules only: fairseq means names of its own layers
+        :raises ValueError: if only some modules are to retain dropout: fairseq's option names its own layers
         """
         if retain_dropout and retain_dropout_modules is not None:
             raise ValueError("--retain-dropout-modules names layers of fairseq; ours take --retain-dropout alone")

@@ -1,10 +1,10 @@
-"""Layer history: each layer reads a combination of all earlier states (DLCL, Wang et al. 2019).
+"""Layer history: the input of each layer is a combination of all earlier states (DLCL, Wang et al. 2019).
 
     x_n = Σ_{i ≤ n} W[n, i] s_i,   s_0 = y_0,   s_i = LN_i(y_i),   y_{n+1} = step(x_n)
 
 Post-norm stacks normalise the sum instead: s_i = y_i, and x_n = LN_n(Σ …) for n ≥ 1. ``dlcl`` learns W, which starts at
-the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7,
-y_0 + Σ W_l F(y_l), sums increments and is another scheme.)
+the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7, y_0 + Σ W_l F(y_l), sums increments
+and is another scheme.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A linear map as all of our layers start it."""
+"""Linear map with the initialisation of our layers."""
 
 from torch import nn
 
 
 def linear(input_dim: int, dim: int) -> nn.Linear:
-    """[..., input_dim] -> [..., dim], Xavier's weights (Glorot and Bengio 2010), no bias yet."""
-    made = nn.Linear(input_dim, dim)
-    nn.init.xavier_uniform_(made.weight)
-    nn.init.zeros_(made.bias)
-    return made
+    """Build a linear map, [.., input_dim] -> [.., dim], with Xavier's weights (Glorot and Bengio 2010) and bias 0."""
+    module = nn.Linear(input_dim, dim)
+    nn.init.xavier_uniform_(module.weight)
+    nn.init.zeros_(module.bias)
+    return module

@@ -2,7 +2,7 @@
 
     SepAttn along D = Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)    for each line i of cells along D
 
-The other axis is one more batch axis. One attention along each axis lets every cell reach every other one; both make
+The other axis is one more batch axis. With one attention along each axis every cell reaches every other cell, by
 S·T² + S²·T scores in place of the (S·T)² of attention over all cells.
 
 Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
@@ -14,7 +14,8 @@ from collections.abc import MutableSequence
 
 from torch import Tensor
 
-from ode_transformer.nn.attention import AttentionMask, KeyValueCache, MultiheadAttention
+from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, MultiheadAttention
+from ode_transformer.nn.key_value_cache import KeyValueCache
 
 TARGET_AXIS, SOURCE_AXIS = "target", "source"
 
@@ -26,9 +27,8 @@ class SeparableAttention(MultiheadAttention):
     :param dim: width C
     :param heads: H, divides ``dim``
     :param dropout: of the attention weights
+    :param choice: variant of the attention, with relative positions along the axis
     :param shared_noise: all lines along the axis share the noise of dropout, as in the released code
-    :param max_relative_positions: clip distance of the relative positions along the axis, 0 for none
-    :param relative_values: relative positions on the values too
     :raises ValueError: if the axis is unknown, or the heads do not divide the width
     """
 
@@ -38,9 +38,8 @@ class SeparableAttention(MultiheadAttention):
         dim: int,
         heads: int,
         dropout: float = 0.0,
+        choice: AttentionChoice = PLAIN_ATTENTION,
         shared_noise: bool = False,
-        max_relative_positions: int = 0,
-        relative_values: bool = False,
     ) -> None:
         if axis not in (TARGET_AXIS, SOURCE_AXIS):
             raise ValueError(f"unknown axis {axis!r}; known are {TARGET_AXIS}, {SOURCE_AXIS}")
@@ -48,8 +47,7 @@ class SeparableAttention(MultiheadAttention):
             dim,
             heads,
             dropout,
-            max_relative_positions=max_relative_positions,
-            relative_values=relative_values,
+            choice,
             shared_noise=(1,) if shared_noise else (),  # the weights of all lines are [B, lines, H, D, D]
         )
         self.axis = axis

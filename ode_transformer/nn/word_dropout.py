@@ -1,4 +1,4 @@
-"""Word dropout: whole word embeddings are left out while training."""
+"""Word dropout: zeroes whole word embeddings while training."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 
 class WordDropout(nn.Module):
-    """Zeroes the embeddings of a share ``probability`` of the positions, without rescaling the others.
+    """Zeroes the embeddings of random positions, without rescaling the others.
 
-    Released ODE Transformer code: before positions are added, any symbol, source and target. (The code stores the
-    share that it keeps; here, as everywhere in PyTorch, the number is the share that is dropped.)
+    As in the released ODE Transformer code, it acts before positions are added, on any symbol of source and target.
+    That code stores the share that it keeps; here, as everywhere in PyTorch, the number is the share that is zeroed.
 
-    :param probability: share of the positions, 0 <= probability < 1
+    :param probability: share of the positions that are zeroed, 0 <= probability < 1
     :raises ValueError: if the probability is outside [0, 1)
     """
 
@@ -23,8 +23,8 @@ class WordDropout(nn.Module):
         self.probability = probability
 
     def forward(self, embedding: Tensor) -> Tensor:
-        """[B, T, C] -> [B, T, C]; does nothing in evaluation."""
+        """Zero positions in training, [B, T, C] -> [B, T, C]."""
         if not self.training or self.probability == 0.0:
             return embedding
-        keep = torch.rand(embedding.shape[:-1], device=embedding.device) >= self.probability
+        keep = torch.rand(embedding.shape[:-1], device=embedding.device) >= self.probability  # [B, T]
         return embedding * keep.unsqueeze(-1).to(embedding.dtype)

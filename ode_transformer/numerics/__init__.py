@@ -13,7 +13,14 @@ from ode_transformer.numerics.runge_kutta import (
     stage_increments,
 )
 from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
-from ode_transformer.numerics.tableau import TABLEAUS, ButcherTableau, get_tableau, scheme_names
+from ode_transformer.numerics.tableau import (
+    TABLEAUS,
+    ButcherTableau,
+    get_tableau,
+    register_tableau,
+    reserve_scheme_name,
+    tableau_names,
+)
 
 __all__ = [
     "COEFFICIENTS",
@@ -39,11 +46,13 @@ __all__ = [
     "coefficients_refusal",
     "composed",
     "get_tableau",
+    "register_tableau",
+    "reserve_scheme_name",
     "runge_kutta_step",
     "runge_kutta_steps",
-    "scheme_names",
     "sequential_increment",
     "solve_to_tolerance",
     "split_step",
     "stage_increments",
+    "tableau_names",
 ]

@@ -1,7 +1,7 @@
-"""The weights γ_i of the increments in y + h Σ γ_i F_i: the tableau's own, or others that keep its stages.
+"""The weights γ_i of the increments in y + h Σ γ_i F_i: those of the tableau, or others with the same stages.
 
 ODE Transformer (2022) 3.2: γ = b is the Runge–Kutta scheme; γ_i = 1 and trained γ_i keep the stages and give up the
-order of accuracy. Each class maps the increments (F_1, …, F_s), each [..., dim], to s weights.
+order of accuracy. Each class maps the increments (F_1, …, F_s), each [.., dim], to s weights.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OnesCoefficients(nn.Module):
 
 
 class ScalarCoefficients(nn.Module):
-    """γ_i: one trained number for each stage, all 1 at the start (2021; 2022 3.2)."""
+    """γ_i: one learned number for each stage, all 1 at the start (2021; 2022 3.2)."""
 
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
         super().__init__()
@@ -51,10 +51,10 @@ class ScalarCoefficients(nn.Module):
 
 
 class ProjectedCoefficients(nn.Module, ABC):
-    """γ = link(W·[F_1; …; F_s] + β): s numbers for each position, read from the increments themselves.
+    """γ = link(W·[F_1; …; F_s] + β): s numbers for each position, computed from the increments.
 
     W starts at zero and β where the link gives the tableau's weights, so training starts from the scheme itself; the
-    papers leave the start open. Computed in float32 whatever the precision of the increments, under autocast too.
+    papers do not give a start. Computed in float32 for increments of any precision, under autocast too.
     """
 
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
@@ -68,24 +68,24 @@ class ProjectedCoefficients(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def link(logits: Tensor) -> Tensor:
-        """[..., logits] -> [..., s], the weights."""
+        """Return the weights, [.., logits] -> [.., s]."""
 
     @staticmethod
     @abstractmethod
     def inverse(weights: Sequence[float]) -> list[float]:
-        """The logits that :meth:`link` maps to ``weights``."""
+        """Return the logits that :meth:`link` maps to ``weights``."""
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
         with torch.autocast(increments[0].device.type, enabled=False):
-            return self.link(self._logits(increments)).split(1, dim=-1)
+            return self.link(self._logits(increments)).split(1, dim=-1)  # s tensors [.., 1]
 
     def _logits(self, increments: Sequence[Tensor]) -> Tensor:
         dtype = torch.promote_types(increments[0].dtype, torch.float32)
-        # W·[F_1; …; F_s] as a sum over the blocks of W: the concatenation is never made.
-        blocks = self.projection.weight.to(dtype).chunk(len(increments), dim=1)
+        # W·[F_1; …; F_s] as a sum over the blocks of W, which saves the concatenation.
+        blocks = self.projection.weight.to(dtype).chunk(len(increments), dim=1)  # s tensors [logits, dim]
         logits = self.projection.bias.to(dtype)
         for increment, block in zip(increments, blocks, strict=True):
-            logits = logits + nn.functional.linear(increment.to(dtype), block)
+            logits = logits + nn.functional.linear(increment.to(dtype), block)  # [.., logits]
         return logits
 
 
@@ -97,7 +97,8 @@ class GateCoefficients(ProjectedCoefficients):
 
     @staticmethod
     def link(logits: Tensor) -> Tensor:
-        return torch.cat([logits, logits.new_zeros(*logits.shape[:-1], 1)], dim=-1).softmax(dim=-1)
+        last = logits.new_zeros(*logits.shape[:-1], 1)
+        return torch.cat([logits, last], dim=-1).softmax(dim=-1)  # [.., s − 1] -> [.., s]
 
     @staticmethod
     def inverse(weights: Sequence[float]) -> list[float]:
@@ -107,7 +108,7 @@ class GateCoefficients(ProjectedCoefficients):
 class SigmoidCoefficients(ProjectedCoefficients):
     """γ_i = sigmoid of a logit of its own, "sigmoid, sigmoid" of 2022, Table 10.
 
-    The paper names the functions alone. That every stage reads all increments, as the gate does, is our decision.
+    The paper names only the functions. That every stage reads all increments, as the gate does, is our decision.
     """
 
     @staticmethod
@@ -144,7 +145,7 @@ _PROJECTED = ("gate", "sigmoid", "tanh")
 
 
 def coefficients_refusal(name: str, tableau: ButcherTableau) -> str | None:
-    """Why the coefficients ``name`` cannot weigh the stages of ``tableau``, in one line; None if they can."""
+    """Return in one line why the coefficients ``name`` cannot weigh the stages of ``tableau``; None if they can."""
     if name not in COEFFICIENTS:
         return f"unknown coefficients {name!r}; known are {', '.join(COEFFICIENTS)}"
     if name == "tableau":
@@ -152,14 +153,14 @@ def coefficients_refusal(name: str, tableau: ButcherTableau) -> str | None:
     if tableau.stages < 2:
         return f"coefficients '{name}' weigh at least two stages; scheme '{tableau.name}' has one"
     if tableau.order == 0:
-        return f"scheme '{tableau.name}' applies the layer again and again and has no weights to choose"
+        return f"scheme '{tableau.name}' applies the layer repeatedly and has no weights to choose"
     if name in _PROJECTED and not all(0 < b < 1 for b in tableau.b):
         return f"coefficients '{name}' start from weights between 0 and 1; scheme '{tableau.name}' has {tableau.b}"
     return None
 
 
 def build_coefficients(name: str, tableau: ButcherTableau, dim: int) -> nn.Module:
-    """The coefficients called ``name`` for the stages of ``tableau`` on states of width ``dim``.
+    """Build the coefficients called ``name`` for the stages of ``tableau`` on states of width ``dim``.
 
     :raises ValueError: with the reason, if they cannot weigh these stages
     """

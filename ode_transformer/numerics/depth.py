@@ -6,8 +6,8 @@ A scheme takes a start y_0 and the layers one by one:
     depth_state = scheme.step(layer, depth_state)      for each layer
     y_L         = scheme.finish(depth_state)
 
-A layer is given as its blocks, vector fields that act in turn: one for a whole Transformer layer, or one for each
-sub-layer. One-step schemes keep nothing but y; a scheme with memory keeps what it needs in its own subclass of
+A layer is a list of blocks, vector fields that act in turn: one for a whole Transformer layer, or one for each
+sub-layer. One-step schemes pass on only y; a scheme that reads earlier states keeps them in its own subclass of
 :class:`DepthState`.
 """
 
@@ -25,10 +25,10 @@ from ode_transformer.numerics.tableau import ButcherTableau
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a layer.
+    """Part of a layer.
 
-    :param field: the vector field f of y' = f(y), if the block is stepped; otherwise the map from y to the next y
-    :param stepped: a scheme steps the block; otherwise it is applied as it is
+    :param field: vector field f of y' = f(y) if the block is stepped; otherwise the map from y to the next y
+    :param stepped: a scheme steps the block; otherwise it is applied directly
     """
 
     field: VectorField
@@ -37,10 +37,10 @@ class Block:
 
 @dataclass(frozen=True)
 class DepthState:
-    """What passes from layer to layer.
+    """State between two layers.
 
-    :param y: what the next layer reads, [..., dim]
-    :param depth: how many blocks have been stepped
+    :param y: input of the next layer, [.., dim]
+    :param depth: number of blocks that have been stepped
     """
 
     y: Tensor
@@ -48,27 +48,29 @@ class DepthState:
 
 
 class DepthScheme(nn.Module, ABC):
-    """Base of all schemes; a subclass defines :meth:`step` and, if it remembers, :meth:`start`."""
+    """Base of all schemes; a subclass defines :meth:`step` and, with a state of its own, :meth:`start`."""
 
     def start(self, y0: Tensor) -> DepthState:
+        """Return the state below the first layer."""
         return DepthState(y0)
 
     @abstractmethod
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
-        """Passes one layer."""
+        """Return the state after one layer."""
 
     def finish(self, depth_state: DepthState) -> Tensor:
+        """Return y_L, the output of the stack."""
         return depth_state.y
 
     def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
         """Return the inputs of the next layer as a function: y, then what a scheme passes on beside it.
 
-        :returns: tensors [..., dim]
+        :returns: tensors [.., dim]
         """
         return (depth_state.y,)
 
     def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Return the values of the last layer as a function of its :meth:`layer_inputs`, each [..., dim]."""
+        """Return the values of the last layer as a function of its :meth:`layer_inputs`, each [.., dim]."""
         return self.layer_inputs(depth_state)
 
     def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
@@ -76,7 +78,7 @@ class DepthScheme(nn.Module, ABC):
         return replace(depth_state, y=outputs[0], depth=depth_state.depth + sum(block.stepped for block in layer))
 
     def integrate(self, fields: Iterable[VectorField], y0: Tensor) -> Tensor:
-        """Moves ``y0`` through layers of one block each."""
+        """Step ``y0`` through layers of one block each, and return y_L."""
         depth_state = self.start(y0)
         for field in fields:
             depth_state = self.step([Block(field)], depth_state)
@@ -84,7 +86,7 @@ class DepthScheme(nn.Module, ABC):
 
 
 class BlockwiseScheme(DepthScheme):
-    """A scheme that steps one vector field at a time, whatever layer it belongs to."""
+    """Scheme that steps one block at a time and does not distinguish the blocks of one layer from those of another."""
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
         for block in layer:
@@ -96,15 +98,15 @@ class BlockwiseScheme(DepthScheme):
 
     @abstractmethod
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        """Passes one block, whose vector field is ``field``."""
+        """Return the state after one block with the vector field ``field``."""
 
 
 class RungeKutta(BlockwiseScheme):
-    """Runge–Kutta steps over each block, from its beginning t = 0 to its end t = 1.
+    """Runge–Kutta steps over each block, from t = 0 to t = 1.
 
     :param tableau: the scheme
     :param coefficients: one set for each block, or a single set that all blocks share
-    :param steps: N steps of size 1/N
+    :param steps: N steps of size 1/N for each block
     """
 
     def __init__(self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1) -> None:

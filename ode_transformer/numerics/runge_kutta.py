@@ -17,9 +17,9 @@ Weight = float | Tensor
 
 
 def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
-    """y + h Σ_i w_i F_i, summed in float32 when ``y`` has half precision.
+    """Return y + h Σ_i w_i F_i, summed in float32 if ``y`` has half precision.
 
-    The operations promote the increments themselves: a copy of one in float32 would be kept for the backward pass.
+    The operations promote the increments, since a copy in float32 would stay in memory for the backward pass.
 
     :param y: any shape that broadcasts to that of the increments
     :param weights: numbers, or tensors that broadcast against the increments; a number 0 costs nothing
@@ -41,9 +41,9 @@ def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tens
 def stage_increments(
     field: VectorField, y: Tensor, tableau: ButcherTableau, step_size: float = 1.0
 ) -> tuple[Tensor, ...]:
-    """The increments F_i = f(y + h Σ_{j<i} a_ij F_j) of one step, in the order of the stages.
+    """Return the increments F_i = f(y + h Σ_{j<i} a_ij F_j) of one step, in the order of the stages.
 
-    ``field`` is called exactly ``tableau.stages`` times, stage by stage.
+    ``field`` is called ``tableau.stages`` times, stage by stage.
     """
     increments: list[Tensor] = []
     for row in tableau.a:
@@ -58,11 +58,11 @@ def runge_kutta_step(
     weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
     step_size: float = 1.0,
 ) -> Tensor:
-    """y + h Σ_i γ_i F_i.
+    """Take one step, y + h Σ_i γ_i F_i.
 
     :param field: the vector field f
-    :param y: where the step begins, any shape
-    :param tableau: gives the stages, and the weights γ = b unless ``weigh`` is given
+    :param y: start of the step, any shape
+    :param tableau: stages, and weights γ = b if ``weigh`` is None
     :param weigh: maps the increments to the weights γ, see :mod:`ode_transformer.numerics.coefficients`
     :param step_size: h
     """
@@ -79,7 +79,7 @@ def runge_kutta_steps(
     weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
     duration: float = 1.0,
 ) -> Tensor:
-    """Equal steps from t = 0 to t = ``duration``; the other parameters are those of :func:`runge_kutta_step`."""
+    """Take equal steps from t = 0 to t = ``duration``; the other parameters are those of :func:`runge_kutta_step`."""
     for _ in range(steps):
         y = runge_kutta_step(field, y, tableau, weigh, duration / steps)
     return y

@@ -1,10 +1,10 @@
-"""Operator splitting: y' = F(y) + G(y), solved by letting the two fields act in turn.
+"""Operator splitting: solves y' = F(y) + G(y) by the flows of the two fields in turn.
 
     Lie–Trotter       y'' = Φ^G_h(Φ^F_h(y))                       Macaron Net (Lu et al. 2019) Eqs. 6 and 7
     Strang–Marchuk    y'' = Φ^G_{h/2}(Φ^F_h(Φ^G_{h/2}(y)))        Macaron Net Eqs. 14-16
 
-Φ^F_h is the flow of F over the time h. In a Transformer F, the diffusion, is attention, which moves a position by the
-others; G, the convection, is the feed-forward network; and the flows are single Euler steps.
+Φ^F_h is the flow of F over the time h. In a Transformer F, the diffusion, is attention, in which positions act on each
+other; G, the convection, is the feed-forward network; and each flow is a single Euler step.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor
 
 from ode_transformer.numerics.runge_kutta import VectorField
 
-# y and the time h -> where the flow has carried y after h.
+# Flow of a vector field: (y, time h) -> solution after h.
 Flow = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """A splitting scheme.
+    """Splitting scheme.
 
-    :param name: what users call it
+    :param name: value of ``--layer-splitting``
     :param order: global order with exact flows
-    :param parts: which field acts, ``diffusion`` or ``convection``, and for which share of the step
-    :param source: where the scheme comes from
+    :param parts: the field of each flow, ``diffusion`` or ``convection``, and its share of the step
+    :param source: publication of the scheme
     """
 
     name: str
@@ -51,10 +51,10 @@ SPLITTINGS = {
 
 
 def split_step(flows: Mapping[str, Flow], splitting: Splitting, y: Tensor, step_size: float = 1.0) -> Tensor:
-    """One step of a splitting.
+    """Take one step of a splitting.
 
-    :param flows: of ``diffusion`` and of ``convection``: exact ones, or those of a numerical scheme
-    :param y: where the step begins, any shape
+    :param flows: flows of ``diffusion`` and ``convection``, exact or by a numerical scheme
+    :param y: start of the step, any shape
     :param step_size: h
     """
     for name, share in splitting.parts:
@@ -63,12 +63,12 @@ def split_step(flows: Mapping[str, Flow], splitting: Splitting, y: Tensor, step_
 
 
 def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:
-    """What one Euler step along each field in turn adds to ``y`` (a Lie–Trotter splitting).
+    """Return the sum of the increments of one Euler step along each field in turn (a Lie–Trotter splitting).
 
     F(y) = a_1 + a_2 + …,  a_i = f_i(y + a_1 + … + a_{i−1}),
 
-    computed as a sum of the a_i, never as the difference of two large numbers. With f_1 = self-attention and
-    f_2 = feed-forward network, y + F(y) is a pre-norm Transformer layer.
+    a sum of the a_i, and no difference of two large numbers. With f_1 = self-attention and f_2 = feed-forward network,
+    y + F(y) is a pre-norm Transformer layer.
     """
     total = fields[0](y)
     for field in fields[1:]:
@@ -77,7 +77,7 @@ def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:
 
 
 def composed(maps: Sequence[Callable[[Tensor], Tensor]], y: Tensor) -> Tensor:
-    """Φ_n(… Φ_2(Φ_1(y)))."""
-    for each in maps:
-        y = each(y)
+    """Return Φ_n(… Φ_2(Φ_1(y)))."""
+    for phi in maps:
+        y = phi(y)
     return y

@@ -3,8 +3,8 @@
     k_i = f(y + h Σ_{j<i} a_ij k_j)        stages i = 1 … s
     y'  = y + h Σ_i b_i k_i
 
-A scheme is added by one entry of ``TABLEAUS``; nothing else has to know of it. ``a`` is written row by row
-and without its zeros on and above the diagonal, so that every tableau that can be written is explicit.
+A scheme is one entry of ``TABLEAUS``, or is registered by user code with :func:`register_tableau`. ``a`` is written
+row by row and without its zeros on and above the diagonal, so that every tableau is explicit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from fractions import Fraction
 class ButcherTableau:
     """One explicit Runge–Kutta scheme, checked when it is built.
 
-    :param name: what users call it
-    :param order: global order of accuracy, proved by measurement in the tests; 0 for a rule that borrows the form of a
-        step but does not solve y' = f(y), and alone may break Σ b = 1
+    :param name: value of the scheme flags, a single word
+    :param order: global order of accuracy, which the tests measure; 0 for a rule that has the form of a step but does
+        not solve y' = f(y), and need not satisfy Σ b = 1
     :param a: stage weights; row i has i entries
     :param b: weights of the increments
     :param c: nodes; c_i = Σ_j a_ij
-    :param source: where the scheme comes from
+    :param source: publication of the scheme
     :param aliases: further names
-    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or Σ b ≠ 1 where it has to
+    :raises ValueError: if a name is not a single word, the shapes do not fit, a row of ``a`` does not sum to its node,
+        or Σ b ≠ 1 although the order is positive
     """
 
     name: str
@@ -38,6 +39,9 @@ class ButcherTableau:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in (self.name, *self.aliases):
+            if name.split() != [name]:
+                raise ValueError(f"tableau {name!r}: the name of a scheme is a single word")
         if not len(self.a) == len(self.b) == len(self.c):
             raise ValueError(f"tableau {self.name}: a, b and c must have one entry for each stage")
         for i, (row, node) in enumerate(zip(self.a, self.c, strict=True)):
@@ -50,12 +54,12 @@ class ButcherTableau:
 
     @property
     def stages(self) -> int:
-        """How often one step evaluates the vector field."""
+        """Number of evaluations of the vector field in one step."""
         return len(self.b)
 
 
-def _tableau(name: str, order: int, a: str, b: str, source: str, aliases: tuple[str, ...] = ()) -> ButcherTableau:
-    """Reads a tableau as it is printed: rows of ``a`` below the first divided by ';', the nodes are their sums."""
+def _read_tableau(name: str, order: int, a: str, b: str, source: str, aliases: tuple[str, ...] = ()) -> ButcherTableau:
+    """Read a tableau as it is printed: rows of ``a`` from the second on, divided by ';'; the nodes are their sums."""
     rows = [[], *([Fraction(entry) for entry in row.split()] for row in a.split(";") if row.strip())]
     return ButcherTableau(
         name=name,
@@ -69,39 +73,61 @@ def _tableau(name: str, order: int, a: str, b: str, source: str, aliases: tuple[
 
 
 TABLEAUS: tuple[ButcherTableau, ...] = (
-    _tableau("euler", 1, "", "1", "Euler 1768; the residual block, ODE Transformer (2022) Eq. 1"),
-    _tableau("midpoint", 2, "1/2", "0 1", "Runge 1895"),
-    _tableau("heun", 2, "1", "1/2 1/2", "Heun 1900, improved Euler; ODE Transformer (2022) Eqs. 12-14", ("rk2",)),
-    _tableau("ralston", 2, "2/3", "1/4 3/4", "Ralston 1962"),
-    _tableau("kutta3", 3, "1/2; -1 2", "1/6 4/6 1/6", "Kutta 1901", ("rk3",)),
-    _tableau("ssprk3", 3, "1; 1/4 1/4", "1/6 1/6 4/6", "Shu and Osher 1988"),
-    _tableau(
+    _read_tableau("euler", 1, "", "1", "Euler 1768; the residual block, ODE Transformer (2022) Eq. 1"),
+    _read_tableau("midpoint", 2, "1/2", "0 1", "Runge 1895"),
+    _read_tableau("heun", 2, "1", "1/2 1/2", "Heun 1900, improved Euler; ODE Transformer (2022) Eqs. 12-14", ("rk2",)),
+    _read_tableau("ralston", 2, "2/3", "1/4 3/4", "Ralston 1962"),
+    _read_tableau("kutta3", 3, "1/2; -1 2", "1/6 4/6 1/6", "Kutta 1901", ("rk3",)),
+    _read_tableau("ssprk3", 3, "1; 1/4 1/4", "1/6 1/6 4/6", "Shu and Osher 1988"),
+    _read_tableau(
         "rk4",
         4,
         "1/2; 0 1/2; 0 0 1",
         "1/6 2/6 2/6 1/6",
         "Kutta 1901, the classical one; ODE Transformer (2022) Eqs. 15-19",
     ),
-    _tableau("rk38", 4, "1/3; -1/3 1; 1 -1 1", "1/8 3/8 3/8 1/8", "Kutta 1901, the 3/8 rule"),
+    _read_tableau("rk38", 4, "1/3; -1/3 1; 1 -1 1", "1/8 3/8 3/8 1/8", "Kutta 1901, the 3/8 rule"),
     # The authors' code evaluates the third stage at y + k2 where Kutta's rule says y - k1 + 2 k2, which costs an order.
-    _tableau("rk3-released", 2, "1/2; 0 1", "1/6 4/6 1/6", "released ODE Transformer code; for parity only"),
-    # y + F(y) again and again: as many Euler steps of full size as there are stages, all with one layer.
-    _tableau("repeat", 0, "1", "1 1", "plain weight sharing; ODE Transformer (2022) Table 10, first row", ("repeat2",)),
-    _tableau("repeat4", 0, "1; 1 1; 1 1 1", "1 1 1 1", "plain weight sharing, as many evaluations as rk4"),
+    _read_tableau("rk3-released", 2, "1/2; 0 1", "1/6 4/6 1/6", "released ODE Transformer code; for parity only"),
+    # y + F(y) repeatedly: as many Euler steps of full size as there are stages, all with one layer.
+    _read_tableau(
+        "repeat", 0, "1", "1 1", "plain weight sharing; ODE Transformer (2022) Table 10, first row", ("repeat2",)
+    ),
+    _read_tableau("repeat4", 0, "1; 1 1; 1 1 1", "1 1 1 1", "plain weight sharing, as many evaluations as rk4"),
 )
 
 _BY_NAME = {name: tableau for tableau in TABLEAUS for name in (tableau.name, *tableau.aliases)}
+_RESERVED: set[str] = set()  # names of schemes that are not Runge–Kutta schemes
 
 
-def scheme_names() -> tuple[str, ...]:
-    """Every name that :func:`get_tableau` knows, aliases included."""
+def reserve_scheme_name(name: str) -> None:
+    """Keep ``name`` for a scheme that is not a Runge–Kutta scheme."""
+    _RESERVED.add(name)
+
+
+def register_tableau(tableau: ButcherTableau) -> ButcherTableau:
+    """Add a scheme: from now on its name and aliases are values of the scheme flags.
+
+    :returns: ``tableau``
+    :raises ValueError: if another scheme has one of its names
+    """
+    names = (tableau.name, *tableau.aliases)
+    for name in names:
+        if name in _BY_NAME or name in _RESERVED or names.count(name) > 1:
+            raise ValueError(f"tableau {tableau.name}: the scheme name {name!r} is already in use")
+    _BY_NAME.update(dict.fromkeys(names, tableau))
+    return tableau
+
+
+def tableau_names() -> tuple[str, ...]:
+    """Return every name that :func:`get_tableau` accepts, with aliases and registered schemes."""
     return tuple(_BY_NAME)
 
 
 def get_tableau(name: str) -> ButcherTableau:
-    """The tableau called ``name``.
+    """Return the tableau called ``name``.
 
-    :raises ValueError: if there is none; the message lists the known names
+    :raises ValueError: if there is none; the message lists the names
     """
     try:
         return _BY_NAME[name]

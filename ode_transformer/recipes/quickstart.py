@@ -16,7 +16,7 @@ from pathlib import Path
 from ode_transformer.analysis.curves import curves
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu
-from ode_transformer.nn import SCHEMES
+from ode_transformer.nn import depth_schemes
 from ode_transformer.recipes import machine
 from ode_transformer.recipes.architectures import architectures
 from ode_transformer.recipes.experiment import Experiment
@@ -68,8 +68,8 @@ def parse(argv: Sequence[str] | None) -> Request:
     recipe, _ = read_recipe(find(f"quickstart_{args.task}"))
     if args.target:
         recipe = recipe.model_copy(update={"corpus": _towards(recipe.corpus, args)})
-    if args.scheme and args.scheme not in SCHEMES:
-        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(SCHEMES)}")
+    if args.scheme and args.scheme not in depth_schemes():
+        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(depth_schemes())}")
     known = architectures(recipe.task)
     if args.arch:
         check_arch(args.arch, recipe.task, f"--arch {args.arch}")

@@ -19,7 +19,7 @@ from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.segment_encoder import segments
 from ode_transformer.models.supported_tasks import check_task
-from ode_transformer.nn import LSTM, SCHEMES
+from ode_transformer.nn import LSTM, depth_schemes
 from ode_transformer.numerics import RECURRENCES
 
 BOS = 0
@@ -104,7 +104,7 @@ def test_the_second_text_reads_the_second_segment() -> None:
     torch.testing.assert_close(model(single)[0], after)
 
 
-@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme != LSTM])
+@pytest.mark.parametrize("scheme", [scheme for scheme in depth_schemes() if scheme != LSTM])
 def test_padding_changes_nothing(scheme: str) -> None:
     remembers = scheme in RECURRENCES and RECURRENCES[scheme].remembers
     history = "none" if remembers else "dlcl"

@@ -85,7 +85,7 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
         stack, _, number, *part = row.block.split()
         place = "/".join((stack, number, *part))
         found |= {f"depth/{place}/weight_{stage}": mean for stage, mean in enumerate(row.mean, 1)}
-    if not model.encoder.choice.learned and not model.decoder.choice.learned:
+    if not model.encoder.choice.has_learned_weights and not model.decoder.choice.has_learned_weights:
         found = {}
     else:
         assert found

@@ -4,7 +4,14 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
-from ode_transformer.nn import AttentionContext, AttentionMask, LayerContext, SubLayerKind, attention_mask
+from ode_transformer.nn import (
+    AttentionChoice,
+    AttentionContext,
+    AttentionMask,
+    LayerContext,
+    SubLayerKind,
+    attention_mask,
+)
 from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -83,7 +90,7 @@ def test_layer_output_of_one_stage_is_fairseqs_own_post_norm_transformer() -> No
 def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -> None:
     """Diffusion by attention, convection by feed-forward networks, each of which moves y by its share of the step."""
     layer = small_model(layer_splitting=splitting).encoder.layers[0]
-    mask = attention_mask(4, 4, torch.device("cpu"), clip=3)
+    mask = attention_mask(4, 4, torch.device("cpu"), choice=AttentionChoice(3))
     networks = iter([layer[name] for name in layer if name.startswith("ffn")])
 
     def diffusion(y: torch.Tensor, h: float) -> torch.Tensor:
@@ -261,7 +268,7 @@ def test_the_scheme_converges_on_the_real_vector_field() -> None:
     from ode_transformer.numerics import get_tableau, runge_kutta_step
 
     encoder = small_model(activation_fn="gelu").encoder
-    mask = attention_mask(4, 4, torch.device("cpu"), clip=3)
+    mask = attention_mask(4, 4, torch.device("cpu"), choice=AttentionChoice(3))
     y0 = torch.randn(2, 4, 16, dtype=torch.float64)
 
     def integrate(scheme: str, steps: int) -> torch.Tensor:

@@ -22,7 +22,7 @@ from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.options import check_options
 from ode_transformer.models.supported_tasks import check_task
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCHEMES, SCOPES, STAGE_PARAMETERS
+from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, depth_schemes
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
 
 ARCH = "ode_transformer_lm_euler"
@@ -95,7 +95,7 @@ def allowed(parts: dict[str, Any]) -> bool:
 
 
 PARTS = pairwise(AXES, allowed)
-PARTS += [{"decoder_ode_scheme": scheme} for scheme in SCHEMES if scheme not in RECURRENCES]
+PARTS += [{"decoder_ode_scheme": scheme} for scheme in depth_schemes() if scheme not in RECURRENCES]
 PARTS += [{"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in RECURRENCES]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda parts: "-".join(map(str, parts.values())))
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.nn import KeyValueCache, MultiheadAttention, attention_mask
+from ode_transformer.nn import AttentionChoice, KeyValueCache, MultiheadAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -52,10 +52,10 @@ def padding(lengths: list[int]) -> torch.Tensor:
 def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool, values: bool) -> None:
     torch.manual_seed(0)
     values = values and clip > 0
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip, values)).double()
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
-    mask = attention_mask(5, 5, x.device, padding(lengths), causal, clip)
+    mask = attention_mask(5, 5, x.device, padding(lengths), causal, AttentionChoice(clip))
     weights: list[torch.Tensor] | None = [] if explicit else None
     got = attention(x, mask, weights=weights)
     torch.testing.assert_close(got, naive(attention, x, lengths, causal, clip))
@@ -72,32 +72,36 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
 )
 def test_padding_and_order_of_the_batch_do_not_matter(lengths: list[int], clip: int, causal: bool, seed: int) -> None:
     torch.manual_seed(seed)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip).double()
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip)).double()
     longest = max(lengths)
     x = torch.randn(len(lengths), longest, DIM, dtype=torch.float64)
-    out = attention(x, attention_mask(longest, longest, x.device, padding(lengths), causal, clip))
+    out = attention(x, attention_mask(longest, longest, x.device, padding(lengths), causal, AttentionChoice(clip)))
     for row, length in enumerate(lengths):
-        alone = attention(x[row : row + 1, :length], attention_mask(length, length, x.device, None, causal, clip))
+        alone = attention(
+            x[row : row + 1, :length], attention_mask(length, length, x.device, None, causal, AttentionChoice(clip))
+        )
         torch.testing.assert_close(out[row, :length], alone[0])
     order = torch.randperm(len(lengths))
-    reordered = attention(x[order], attention_mask(longest, longest, x.device, padding(lengths)[order], causal, clip))
+    reordered = attention(
+        x[order], attention_mask(longest, longest, x.device, padding(lengths)[order], causal, AttentionChoice(clip))
+    )
     torch.testing.assert_close(reordered, out[order])
 
 
 def test_gradcheck_with_relative_values() -> None:
     torch.manual_seed(1)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP, relative_values=True).double()
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(CLIP, True)).double()
     x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
-    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, CLIP)
+    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     tables = attention.relative_keys.weight, attention.relative_values.weight
     assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
 
 
 def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
     torch.manual_seed(1)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP).double()
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(CLIP)).double()
     x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
-    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, CLIP)
+    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     assert torch.autograd.gradcheck(lambda x: attention(x, mask), (x,))
     table = attention.relative_keys.weight
     for weights in (None, []):
@@ -112,12 +116,12 @@ def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
 @pytest.mark.parametrize(("clip", "values"), [(0, False), (CLIP, False), (CLIP, True)])
 def test_step_by_step_equals_the_full_pass(clip: int, values: bool) -> None:
     torch.manual_seed(2)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip, relative_values=values).double()
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip, values)).double()
     x = torch.randn(2, 6, DIM, dtype=torch.float64)
-    full = attention(x, attention_mask(6, 6, x.device, None, True, clip))
+    full = attention(x, attention_mask(6, 6, x.device, None, True, AttentionChoice(clip)))
     cache = KeyValueCache()
     for i in range(6):
-        mask = attention_mask(1, i + 1, x.device, None, True, clip)
+        mask = attention_mask(1, i + 1, x.device, None, True, AttentionChoice(clip))
         torch.testing.assert_close(attention(x[:, i : i + 1], mask, cache=cache), full[:, i : i + 1])
 
 
@@ -136,19 +140,23 @@ def test_the_encoder_output_is_projected_once() -> None:
 
 def test_a_row_that_may_see_nothing_is_finite() -> None:
     for clip in (0, CLIP):
-        attention = MultiheadAttention(DIM, HEADS, max_relative_positions=clip)
+        attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip))
         x = torch.randn(1, 3, DIM)
         blocked = torch.ones(1, 3, dtype=torch.bool)
         for weights in (None, []):
-            assert attention(x, attention_mask(3, 3, x.device, blocked, False, clip), weights=weights).isfinite().all()
+            assert (
+                attention(x, attention_mask(3, 3, x.device, blocked, False, AttentionChoice(clip)), weights=weights)
+                .isfinite()
+                .all()
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
     torch.manual_seed(3)
-    attention = MultiheadAttention(DIM, HEADS, max_relative_positions=CLIP)
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(CLIP))
     x = 5 * torch.randn(2, 7, DIM)
-    mask = attention_mask(7, 7, x.device, padding([7, 4]), True, CLIP)
+    mask = attention_mask(7, 7, x.device, padding([7, 4]), True, AttentionChoice(CLIP))
     expected = attention(x, mask)
     for weights in (None, []):
         got = attention.to(dtype)(x.to(dtype), mask, weights=weights)
@@ -160,7 +168,7 @@ def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
 def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool) -> None:
     """The bias is T² for each head; a (T, T, head_dim) tensor would be head_dim times that."""
     length, dim = 64, 256
-    attention = MultiheadAttention(dim, 1, max_relative_positions=8, relative_values=values)
+    attention = MultiheadAttention(dim, 1, choice=AttentionChoice(8, values))
     largest = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -174,7 +182,7 @@ def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool
 
     x = torch.randn(1, length, dim)
     with Watch():
-        attention(x, attention_mask(length, length, x.device, None, True, 8)).sum().backward()
+        attention(x, attention_mask(length, length, x.device, None, True, AttentionChoice(8))).sum().backward()
     assert largest <= max(length * length, dim * dim)
 
 
@@ -182,14 +190,14 @@ def test_heads_that_do_not_divide_the_width() -> None:
     with pytest.raises(ValueError, match="3 attention heads do not divide the width 8"):
         MultiheadAttention(8, 3)
     with pytest.raises(ValueError, match="must be positive, not -1"):
-        MultiheadAttention(8, 2, max_relative_positions=-1)
+        MultiheadAttention(8, 2, choice=AttentionChoice(-1))
 
 
 @pytest.mark.skipif(not CASE.exists(), reason="$ODE_GOLDEN_DIR has no recordings of the released code")
 @pytest.mark.parametrize("side", ["right", "left", "nomask"])
 def test_parity_with_the_released_module(side: str) -> None:
     recorded = {name: torch.from_numpy(array) for name, array in np.load(CASE).items()}
-    attention = MultiheadAttention(16, 4, max_relative_positions=3).double()
+    attention = MultiheadAttention(16, 4, choice=AttentionChoice(3)).double()
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     with torch.no_grad():
         for kind in ("weight", "bias"):
@@ -199,7 +207,7 @@ def test_parity_with_the_released_module(side: str) -> None:
         attention.relative_keys.weight.copy_(recorded["sd/relative_position_keys"])
     x = recorded["x"].transpose(0, 1).requires_grad_()
     padding_mask = recorded.get(f"{side}/key_padding_mask")
-    mask = attention_mask(11, 11, x.device, padding_mask, False, 3)
+    mask = attention_mask(11, 11, x.device, padding_mask, False, AttentionChoice(3))
     out = attention(x, mask)
     valid = torch.ones(3, 11, 1) if padding_mask is None else (~padding_mask).unsqueeze(-1).double()
     torch.testing.assert_close(out * valid, recorded[f"{side}/out"].transpose(0, 1) * valid, rtol=0, atol=1e-12)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ode_transformer.nn import MultiheadAttention, SeparableAttention, attention_mask
+from ode_transformer.nn import AttentionChoice, MultiheadAttention, SeparableAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 S, T = 4, 5
@@ -52,13 +52,13 @@ def naive(attention: SeparableAttention, x: torch.Tensor, allowed, clip: int = 0
 @pytest.mark.parametrize(("clip", "values"), [(0, False), (CLIP, False), (CLIP, True)])
 @pytest.mark.parametrize("axis", AXES)
 def test_it_is_attention_over_each_line(axis: str, clip: int, values: bool) -> None:
-    attention, x = separable(axis, max_relative_positions=clip, relative_values=values), grid(2, S, T)
+    attention, x = separable(axis, choice=AttentionChoice(clip, values)), grid(2, S, T)
     length = T if axis == "target" else S
     padding = torch.arange(length) >= torch.tensor([[length], [length - 1]])
     with torch.no_grad():
-        plain = attention(x, attention_mask(length, length, x.device, clip=clip))
-        causal = attention(x, attention_mask(length, length, x.device, causal=True, clip=clip))
-        padded = attention(x, attention_mask(length, length, x.device, padding[:, None], clip=clip))
+        plain = attention(x, attention_mask(length, length, x.device, choice=AttentionChoice(clip)))
+        causal = attention(x, attention_mask(length, length, x.device, causal=True, choice=AttentionChoice(clip)))
+        padded = attention(x, attention_mask(length, length, x.device, padding[:, None], choice=AttentionChoice(clip)))
         torch.testing.assert_close(plain, naive(attention, x, lambda row, i, j: True, clip))
         torch.testing.assert_close(causal, naive(attention, x, lambda row, i, j: j <= i, clip))
         torch.testing.assert_close(padded, naive(attention, x, lambda row, i, j: not padding[row, j], clip))
@@ -131,6 +131,6 @@ def test_an_unknown_axis_is_refused() -> None:
 
 @pytest.mark.parametrize("axis", AXES)
 def test_gradients(axis: str) -> None:
-    attention = separable(axis, max_relative_positions=CLIP)
-    mask = attention_mask(3, 3, torch.device("cpu"), causal=True, clip=CLIP)
+    attention = separable(axis, choice=AttentionChoice(CLIP))
+    mask = attention_mask(3, 3, torch.device("cpu"), causal=True, choice=AttentionChoice(CLIP))
     assert torch.autograd.gradcheck(lambda x: attention(x, mask), grid(1, 3, 3).requires_grad_())

@@ -212,7 +212,7 @@ def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) 
     given = scheme.layer_inputs(states[2])
     found = torch.autograd.grad(states[3].y.square().sum(), given)
     alone = [tensor.detach().requires_grad_() for tensor in given]
-    y = scheme.following(FIELDS[2], *alone, 2)
+    y = scheme.next_y(FIELDS[2], *alone, 2)
     for mine, other in zip(found, torch.autograd.grad(y.square().sum(), alone), strict=True):
         torch.testing.assert_close(mine, other)
 

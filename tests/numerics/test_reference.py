@@ -43,7 +43,7 @@ def test_the_solution_is_within_its_bound(problem: str, duration: float, toleran
 
 def test_a_smooth_field_keeps_the_order_and_a_kink_costs_it() -> None:
     smooth, kink = (solve_to_tolerance(*PROBLEMS[name][:2], 1e-8, max_steps=2**14) for name in ("linear", "kink"))
-    assert smooth.previous / smooth.change == pytest.approx(2**4, rel=0.1)
+    assert smooth.previous_change / smooth.change == pytest.approx(2**4, rel=0.1)
     assert kink.steps > 16 * smooth.steps
 
 

@@ -6,7 +6,16 @@ import math
 import pytest
 import torch
 
-from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau, runge_kutta_step, scheme_names
+from ode_transformer.numerics import (
+    RECURRENCES,
+    TABLEAUS,
+    ButcherTableau,
+    get_tableau,
+    register_tableau,
+    runge_kutta_step,
+    tableau,
+    tableau_names,
+)
 
 
 def field(y: torch.Tensor) -> torch.Tensor:
@@ -15,18 +24,18 @@ def field(y: torch.Tensor) -> torch.Tensor:
     return torch.stack([value**2 * torch.cos(clock), torch.ones_like(clock)])
 
 
-def error_after(tableau: ButcherTableau, steps: int) -> float:
+def error_after(scheme: ButcherTableau, steps: int) -> float:
     y = torch.tensor([0.5, 0.0], dtype=torch.float64)
     for _ in range(steps):
-        y = runge_kutta_step(field, y, tableau, step_size=1.0 / steps)
+        y = runge_kutta_step(field, y, scheme, step_size=1.0 / steps)
     return abs(y[0].item() - 1 / (2 - math.sin(1.0)))
 
 
-@pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
-def test_measured_order_is_the_stated_one(tableau: ButcherTableau) -> None:
+@pytest.mark.parametrize("scheme", TABLEAUS, ids=lambda t: t.name)
+def test_measured_order_is_the_stated_one(scheme: ButcherTableau) -> None:
     """Order 0 is a fact too: the rule does not converge."""
-    coarse, fine = error_after(tableau, 64), error_after(tableau, 128)
-    assert math.log2(coarse / fine) == pytest.approx(tableau.order, abs=0.1)
+    coarse, fine = error_after(scheme, 64), error_after(scheme, 128)
+    assert math.log2(coarse / fine) == pytest.approx(scheme.order, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "times"), [("repeat", 2), ("repeat4", 4)])
@@ -51,13 +60,13 @@ def test_the_names_that_others_rely_on() -> None:
         "rk38",
         "rk3-released",
     }
-    assert expected <= set(scheme_names())
+    assert expected <= set(tableau_names())
     assert get_tableau("rk2") is get_tableau("heun")
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="unknown scheme 'rk5'; known are euler, midpoint"):
-        get_tableau("rk5")
+    with pytest.raises(ValueError, match="unknown scheme 'no-such-scheme'; known are euler, midpoint"):
+        get_tableau("no-such-scheme")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +76,33 @@ def test_an_unknown_name_lists_the_known() -> None:
         ({"b": (0.5, 0.6)}, "weights b sum to 1.1"),
         ({"a": ((), (0.5, 0.5))}, "row 2 of a must have 1 entries, not 2"),
         ({"b": (1.0,)}, "one entry for each stage"),
+        ({"name": "two words"}, "the name of a scheme is a single word"),
     ],
 )
 def test_an_inconsistent_tableau_is_refused(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(get_tableau("heun"), **change)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what a test registers."""
+    monkeypatch.setattr(tableau, "_BY_NAME", dict(tableau._BY_NAME))
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_registered_tableau_has_its_names() -> None:
+    registered = register_tableau(dataclasses.replace(get_tableau("heun"), name="my-heun", aliases=("mine",)))
+    assert get_tableau("my-heun") is get_tableau("mine") is registered
+    assert {"my-heun", "mine"} <= set(tableau_names())
+    with pytest.raises(ValueError, match="tableau my-heun: the scheme name 'my-heun' is already in use"):
+        register_tableau(registered)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("name", ["euler", "rk2", *RECURRENCES])
+def test_a_name_in_use_cannot_be_registered(name: str) -> None:
+    for names in ({"name": name}, {"name": "my-heun", "aliases": (name,)}):
+        with pytest.raises(ValueError, match=f"the scheme name '{name}' is already in use"):
+            register_tableau(dataclasses.replace(get_tableau("heun"), **({"aliases": ()} | names)))
+    assert "my-heun" not in tableau_names()

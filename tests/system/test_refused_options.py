@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 from commands_for_tests import Text, run, training
 
-from ode_transformer.nn import SCHEMES
+from ode_transformer.nn import depth_schemes
 
 pytestmark = pytest.mark.slow
 
 
 REFUSED = {
-    "unknown scheme": (("--encoder-ode-scheme", "rk5"), ("--encoder-ode-scheme", "rk5", *SCHEMES)),
+    "unknown scheme": (
+        ("--encoder-ode-scheme", "no-such-scheme"),
+        ("--encoder-ode-scheme", "no-such-scheme", *depth_schemes()),
+    ),
     "probability of one": (("--word-dropout-prob", "1"), ("--word-dropout-prob", "[0, 1)")),
     "negative distance": (("--max-relative-positions", "-1"), ("--max-relative-positions", "-1", "whole number")),
     "gate of one stage": (

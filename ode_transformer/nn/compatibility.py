@@ -1,0 +1,121 @@
+"""Which options go together: the one place that decides it.
+
+Options are validated by these functions, the tests take their combinations from them, and the tables in
+docs/combinations.md are generated from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
+from ode_transformer.nn.depth_wise_lstm import FIRST_CELLS, HIDDEN, LSTM, MERGES, SHARES, LSTMChoice
+from ode_transformer.nn.layer import FUNCTIONS, SCOPES
+from ode_transformer.nn.layer_history import HISTORIES
+from ode_transformer.numerics import SPLITTINGS, Recurrence, coefficients_refusal, get_tableau
+
+
+def refusal(choice: DepthChoice) -> str | None:
+    """Return in one line why the options of a stack do not go together; None if they do."""
+    lstm = choice.lstm
+    for option, value, allowed in (
+        ("scheme", choice.scheme, depth_schemes()),
+        ("function", choice.function, FUNCTIONS),
+        ("scope", choice.scope, SCOPES),
+        ("stage parameters", choice.stage_parameters, STAGE_PARAMETERS),
+        ("splitting", choice.splitting, tuple(SPLITTINGS)),
+        ("layer history", choice.history, HISTORIES),
+        ("hidden computation", lstm.hidden, HIDDEN),
+        ("merge", lstm.merge, MERGES),
+        ("sharing", lstm.share, SHARES),
+        ("first cell", lstm.first_cell, FIRST_CELLS),
+    ):
+        if value not in allowed:
+            return f"unknown {option} {value!r}; known are {', '.join(allowed)}"
+    if choice.is_lstm:
+        reason = _lstm_refusal(choice)
+    elif isinstance(choice.rule, Recurrence):
+        reason = _recurrence_refusal(choice, choice.rule) or _residual_refusal(choice)
+    else:
+        reason = _runge_kutta_refusal(choice) or _residual_refusal(choice)
+    if reason is not None:
+        return reason
+    if choice.layerdrop:
+        return "LayerDrop hides how deep a layer stands, which a depth scheme has to know: set layerdrop to 0"
+    if choice.attention.relative_values and not choice.attention.max_relative_positions:
+        return "relative positions on the values need a clip distance (max-relative-positions) above 0"
+    return None
+
+
+def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
+    """Return the first stack whose options do not go together, and why; None if there is none.
+
+    All stacks share one set of flags; a flag that only some stacks can use is ignored for the others.
+
+    :param choices: choice of each stack by name
+    """
+    valid = [choice for choice in choices.values() if choice.scheme in depth_schemes()]
+    used = [any(uses) for uses in zip(*((c.has_stage_weights, c.stages > 1, c.is_lstm) for c in valid), strict=True)]
+    for stack, choice in choices.items():
+        reason = refusal(choice.without_unused_options(*used) if choice in valid else choice)
+        if reason is not None:
+            return stack, reason
+    return None
+
+
+def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
+    tableau = get_tableau(choice.scheme)
+    reason = coefficients_refusal(choice.coefficients, tableau)
+    if reason is not None:
+        return reason
+    if choice.share_coefficients and not choice.has_learned_weights:
+        return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
+    if choice.steps < 1:
+        return f"the number of steps must be at least 1, not {choice.steps}"
+    if choice.function == "layer-output" and tableau.order == 0:
+        return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
+    if choice.function == "layer-output" and choice.steps > 1:
+        return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
+    if choice.function == "increment" and not choice.normalize_before:
+        return "post-norm layers are not y + F(y): use pre-norm (normalize-before) or the function 'layer-output'"
+    return None
+
+
+def _recurrence_refusal(choice: DepthChoice, recurrence: Recurrence) -> str | None:
+    options = ("coefficients", "share_coefficients", "function", "steps")
+    reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
+    if reason is not None:
+        return reason
+    if not choice.normalize_before:
+        return "post-norm layers are not y + F(y), and the scheme is made of F: use pre-norm (normalize-before)"
+    if (recurrence.remembers or recurrence.each_sublayer) and choice.scope not in ("san+ffn", "san/ffn"):
+        return "the scheme has to step all that layers add: its scope is 'san+ffn' or 'san/ffn'"
+    if recurrence.remembers and choice.history != "none":
+        return (
+            "the scheme reads earlier layers itself, which a layer history would replace: pass "
+            "--encoder-layer-history none for an encoder, --decoder-layer-history none for a decoder"
+        )
+    return None
+
+
+def _residual_refusal(choice: DepthChoice) -> str | None:
+    """Return what all schemes but the depth-wise LSTM refuse."""
+    if choice.stage_parameters == "separate" and choice.stages < 2:
+        return f"separate stage parameters need at least two stages; scheme '{choice.scheme}' has one"
+    if choice.lstm != LSTMChoice():
+        return f"the parts of a depth-wise LSTM go with scheme '{LSTM}' alone"
+    return None
+
+
+def _lstm_refusal(choice: DepthChoice) -> str | None:
+    options = ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting")
+    return _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
+
+
+def _refuse_changes(choice: DepthChoice, options: Sequence[str], reason: str) -> str | None:
+    """Refuse every value of ``options`` but the default."""
+    for option in options:
+        default = getattr(DepthChoice(), option)
+        if getattr(choice, option) != default:
+            return f"{reason}: {option.replace('_', ' ')} '{default}' is all it takes"
+    return None

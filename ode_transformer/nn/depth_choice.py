@@ -1,0 +1,133 @@
+"""Choice of what moves a stack of layers through depth. Which options go together: :mod:`.compatibility`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ode_transformer.nn.attention import AttentionChoice
+from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
+from ode_transformer.nn.layer import Group, groups
+from ode_transformer.nn.sublayers import SubLayerKind
+from ode_transformer.numerics import LEARNED, RECURRENCES, ButcherTableau, Recurrence, get_tableau, tableau_names
+
+STAGE_PARAMETERS = ("shared", "separate")
+
+
+def depth_schemes() -> tuple[str, ...]:
+    """Return the names of all schemes: Butcher tableaus with their aliases, recurrences, the depth-wise LSTM."""
+    return (*tableau_names(), *RECURRENCES, LSTM)
+
+
+@dataclass(frozen=True)
+class DepthChoice:
+    """Options of one stack of layers.
+
+    :param scheme: one of :func:`depth_schemes`
+    :param coefficients: key of ``COEFFICIENTS``
+    :param share_coefficients: one set for the stack instead of one for each block
+    :param function: one of ``FUNCTIONS``: the function F that the scheme steps
+    :param scope: one of ``SCOPES``: which sub-layers are stepped
+    :param steps: N steps of size 1/N for each block
+    :param stage_parameters: ``separate`` gives every stage its own copy of the layer (ODE Transformer 2022, footnote 4)
+    :param splitting: key of ``SPLITTINGS``: which sub-layers a layer has
+    :param lstm: options of the depth-wise LSTM
+    :param history: one of ``HISTORIES``
+    :param normalize_before: the layers are pre-norm; in a depth-wise LSTM, whether its attentions read LN(y) or y
+    :param layerdrop: probability with which fairseq would leave out layers
+    :param attention: variant of the self-attention
+    """
+
+    scheme: str = "euler"
+    coefficients: str = "tableau"
+    share_coefficients: bool = False
+    function: str = "increment"
+    scope: str = "san+ffn"
+    steps: int = 1
+    stage_parameters: str = "shared"
+    splitting: str = "lie-trotter"
+    lstm: LSTMChoice = LSTMChoice()
+    history: str = "none"
+    normalize_before: bool = True
+    layerdrop: float = 0.0
+    attention: AttentionChoice = AttentionChoice()
+
+    @property
+    def rule(self) -> ButcherTableau | Recurrence | None:
+        """Tableau or recurrence of the scheme; None for the depth-wise LSTM."""
+        return None if self.is_lstm else RECURRENCES.get(self.scheme) or get_tableau(self.scheme)
+
+    @property
+    def is_lstm(self) -> bool:
+        """True for the depth-wise LSTM."""
+        return self.scheme == LSTM
+
+    @property
+    def stages(self) -> int:
+        """Number of evaluations of F in one step."""
+        return 1 if self.rule is None else self.rule.stages
+
+    @property
+    def has_stage_weights(self) -> bool:
+        """True if a step has several stages that coefficients can weigh."""
+        return isinstance(self.rule, ButcherTableau) and self.stages > 1
+
+    @property
+    def has_learned_weights(self) -> bool:
+        """True if coefficients, or weights of the scheme's equation, are learned."""
+        return learns_weights(self.scheme, self.coefficients)
+
+    @property
+    def copies(self) -> int:
+        """Number of copies of the parameters of a stepped sub-layer."""
+        return self.stages if self.stage_parameters == "separate" else 1
+
+    @property
+    def normalizes_sublayers(self) -> bool:
+        """True if sub-layers have a layer normalisation.
+
+        A post-norm LSTM has no sum with a residual to normalise, and some recurrences normalise by themselves.
+        """
+        if isinstance(self.rule, Recurrence):
+            return not self.rule.normalizes
+        return self.normalize_before or not self.is_lstm
+
+    @property
+    def stepped_scope(self) -> str:
+        """Scope that the scheme steps: ``scope``, unless a recurrence allows a single one."""
+        return "san/ffn" if isinstance(self.rule, Recurrence) and self.rule.each_sublayer else self.scope
+
+    def grouping(self, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
+        """Divide the sub-layers of a layer into blocks.
+
+        With one stage of the function ``layer-output`` nothing is stepped, as in the released code: the layer is
+        applied as it is. A depth-wise LSTM steps the attentions of a layer and has no feed-forward network.
+
+        :param kinds: kind of each sub-layer by name, in the order in which they act
+        """
+        if self.is_lstm:
+            return [((name,), True) for name, kind in kinds.items() if kind is not SubLayerKind.FEED_FORWARD]
+        if self.function == "layer-output" and self.stages == 1:
+            return [(tuple(kinds), False)]
+        return groups(self.stepped_scope, kinds)
+
+    def without_unused_options(self, weights: bool = True, stages: bool = True, lstm: bool = True) -> DepthChoice:
+        """Return a copy in which every option that this scheme ignores has its default.
+
+        :param weights: include the options of stage weights
+        :param stages: include the options of several stages
+        :param lstm: include the options of the depth-wise LSTM
+        """
+        choice = self
+        if weights and not self.has_stage_weights:
+            choice = replace(choice, coefficients="tableau", share_coefficients=False)
+        if stages and self.stages == 1:
+            choice = replace(choice, stage_parameters="shared")
+        if lstm and not self.is_lstm:
+            choice = replace(choice, lstm=LSTMChoice())
+        return choice
+
+
+def learns_weights(scheme: str, coefficients: str) -> bool:
+    """Return whether the scheme with these coefficients has weights that are learned."""
+    return coefficients in LEARNED or (scheme in RECURRENCES and RECURRENCES[scheme].trained)

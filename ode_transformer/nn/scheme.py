@@ -1,0 +1,42 @@
+"""Builds the depth scheme of a stack from its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ode_transformer.nn.compatibility import refusal
+from ode_transformer.nn.depth_choice import DepthChoice
+from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
+from ode_transformer.nn.layer_history import LayerHistory
+from ode_transformer.nn.sublayers import SubLayerKind
+from ode_transformer.numerics import DepthScheme, Recurrence, RungeKutta, build_coefficients, get_tableau
+
+
+def build_scheme(
+    choice: DepthChoice, layers: int, kinds: Mapping[str, SubLayerKind], dim: int, sizes: HiddenSizes | None = None
+) -> DepthScheme:
+    """Build the scheme of a stack.
+
+    :param layers: number of layers
+    :param kinds: kind of each sub-layer of a layer by name
+    :param dim: width
+    :param sizes: sizes of the hidden computation of a depth-wise LSTM
+    :raises ValueError: with the reason, if the options do not go together
+    """
+    reason = refusal(choice)
+    if reason is not None:
+        raise ValueError(reason)
+    blocks = sum(stepped for _, stepped in choice.grouping(kinds))  # in a layer
+    scheme: DepthScheme
+    if choice.is_lstm:
+        scheme = DepthWiseLSTM(choice.lstm, layers, blocks, dim, sizes or HiddenSizes())
+    elif isinstance(choice.rule, Recurrence):
+        scheme = choice.rule.build(layers * blocks, dim)
+    else:
+        tableau = get_tableau(choice.scheme)
+        sets = 1 if choice.share_coefficients or not choice.has_learned_weights else layers * blocks
+        coefficients = [build_coefficients(choice.coefficients, tableau, dim) for _ in range(sets)]
+        scheme = RungeKutta(tableau, coefficients, choice.steps)
+    if choice.history == "none":
+        return scheme
+    return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

@@ -1,0 +1,91 @@
+"""Which options go together, in one stack and in two stacks that share their flags."""
+
+import pytest
+
+from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal, refused_stack
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [
+        (DepthChoice(scheme="no-such-scheme"), "unknown scheme 'no-such-scheme'; known are euler"),
+        (DepthChoice(splitting="half"), "unknown splitting 'half'; known are lie-trotter, strang"),
+        (DepthChoice("dlstm", lstm=LSTMChoice("cnn")), "unknown hidden computation 'cnn'; known are ffn, linear"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(merge="mul")), "unknown merge 'mul'; known are add, concat"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(share="half")), "unknown sharing 'half'; known are gates, all, none"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(first_cell="one")), "unknown first cell 'one'; known are zero, learned"),
+        (
+            DepthChoice("dlstm", "gate"),
+            "steps no F and has no feed-forward networks: coefficients 'tableau' is all",
+        ),
+        (DepthChoice("dlstm", function="layer-output"), "function 'increment' is all it takes"),
+        (DepthChoice("dlstm", scope="san"), "scope 'san+ffn' is all it takes"),
+        (DepthChoice("dlstm", steps=2), "steps '1' is all it takes"),
+        (DepthChoice("dlstm", stage_parameters="separate"), "stage parameters 'shared' is all it takes"),
+        (DepthChoice("dlstm", splitting="strang"), "splitting 'lie-trotter' is all it takes"),
+        (DepthChoice("dlstm", layerdrop=0.1), "LayerDrop"),
+        (DepthChoice("leapfrog", history="dense"), "pass --encoder-layer-history none for an encoder"),
+        (DepthChoice("multistep", history="dlcl"), "pass --encoder-layer-history none for an encoder"),
+        (DepthChoice("dlcl-increments", history="dlcl"), "--decoder-layer-history none for a decoder"),
+        (DepthChoice("multistep-released", history="dlcl"), "--decoder-layer-history none for a decoder"),
+        (DepthChoice("leapfrog", "gate"), "without stage weights: coefficients 'tableau' is all it takes"),
+        (DepthChoice("polynet", "ones"), "without stage weights: coefficients 'tableau' is all it takes"),
+        (DepthChoice("multistep", share_coefficients=True), "share coefficients 'False' is all it takes"),
+        (DepthChoice("polynet", function="layer-output"), "function 'increment' is all it takes"),
+        (DepthChoice("leapfrog", steps=2), "steps '1' is all it takes"),
+        (DepthChoice("polynet", normalize_before=False), "the scheme is made of F: use pre-norm (normalize-before)"),
+        (DepthChoice("leapfrog", scope="san"), "its scope is 'san+ffn' or 'san/ffn'"),
+        (DepthChoice("polynet-released", scope="ffn"), "its scope is 'san+ffn' or 'san/ffn'"),
+        (DepthChoice("multistep", stage_parameters="separate"), "at least two stages; scheme 'multistep' has one"),
+        (DepthChoice("polynet", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
+        (DepthChoice("multistep", layerdrop=0.1), "LayerDrop"),
+        (DepthChoice("rk4", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
+        (DepthChoice(coefficients="magic"), "unknown coefficients 'magic'; known are tableau"),
+        (DepthChoice(history="sparse"), "unknown layer history 'sparse'; known are none, dense, dlcl"),
+        (DepthChoice(function="f"), "unknown function 'f'; known are increment, layer-output"),
+        (DepthChoice(scope="all"), "unknown scope 'all'; known are"),
+        (DepthChoice(stage_parameters="own"), "unknown stage parameters 'own'; known are shared, separate"),
+        (DepthChoice(normalize_before=False), "use pre-norm (normalize-before) or the function 'layer-output'"),
+        (DepthChoice(layerdrop=0.1), "LayerDrop"),
+        (DepthChoice(steps=0), "at least 1, not 0"),
+        (DepthChoice("rk2", steps=2, function="layer-output"), "one step of size 1"),
+        (DepthChoice("repeat", function="layer-output"), "would add y to it once more"),
+        (DepthChoice(stage_parameters="separate"), "at least two stages; scheme 'euler' has one"),
+        (DepthChoice(attention=AttentionChoice(relative_values=True)), "need a clip distance"),
+        (DepthChoice("rk4", share_coefficients=True), "coefficients 'tableau' are not learned"),
+    ],
+)
+def test_reasons(choice: DepthChoice, reason: str) -> None:
+    assert reason in str(refusal(choice))
+
+
+GATE = {"coefficients": "gate", "share_coefficients": True}
+LSTM_PARTS = LSTMChoice("linear", first_cell="learned")
+
+
+@pytest.mark.parametrize(
+    ("user", "other"),
+    [
+        *((DepthChoice("rk2", **GATE), DepthChoice(scheme, **GATE)) for scheme in ("euler", "polynet", "leapfrog")),
+        (DepthChoice("polynet", stage_parameters="separate"), DepthChoice(stage_parameters="separate")),
+        (DepthChoice("leapfrog"), DepthChoice(history="dlcl")),
+        (DepthChoice("dlstm", lstm=LSTM_PARTS), DepthChoice(lstm=LSTM_PARTS)),
+        (DepthChoice("dlstm", lstm=LSTM_PARTS, **GATE), DepthChoice("rk2", lstm=LSTM_PARTS, **GATE)),
+    ],
+)
+def test_a_stack_ignores_flags_that_only_the_other_can_use(user: DepthChoice, other: DepthChoice) -> None:
+    assert refused_stack({"encoder": user, "decoder": other}) is None
+    assert refused_stack({"encoder": other, "decoder": user}) is None
+
+
+@pytest.mark.parametrize(
+    "choice", [DepthChoice(**GATE), DepthChoice(stage_parameters="separate"), DepthChoice(lstm=LSTM_PARTS)]
+)
+def test_a_flag_that_no_stack_can_use_is_refused(choice: DepthChoice) -> None:
+    assert refused_stack({"encoder": choice, "decoder": choice}) == ("encoder", refusal(choice))
+
+
+@pytest.mark.parametrize("valid", [DepthChoice("dlstm", lstm=LSTM_PARTS), DepthChoice("rk2", **GATE)])
+def test_an_unknown_scheme_is_refused_beside_a_valid_stack(valid: DepthChoice) -> None:
+    unknown = DepthChoice("no-such-scheme")
+    assert refused_stack({"encoder": valid, "decoder": unknown}) == ("decoder", refusal(unknown))

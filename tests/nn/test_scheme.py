@@ -1,0 +1,223 @@
+"""The scheme of a stack: every combination of options is built and stepped, or refused with its reason."""
+
+import itertools
+
+import pytest
+import torch
+from cover_for_tests import pairwise
+from torch import nn
+
+from ode_transformer.nn import (
+    FUNCTIONS,
+    HISTORIES,
+    SCOPES,
+    STAGE_PARAMETERS,
+    DepthChoice,
+    Layer,
+    SubLayer,
+    SubLayerKind,
+    build_scheme,
+    refusal,
+)
+from ode_transformer.nn.depth_wise_lstm import LSTMState
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, TABLEAUS, Block
+
+DIM = 4
+KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
+NUMERICS = [
+    DepthChoice(tableau.name, coefficients, share, history=history, steps=steps)
+    for tableau, coefficients, share, history, steps in itertools.product(
+        TABLEAUS, COEFFICIENTS, (False, True), HISTORIES, (1, 2)
+    )
+]
+
+
+def field(y: torch.Tensor) -> torch.Tensor:
+    return 0.5 * torch.tanh(y)
+
+
+@pytest.mark.parametrize("tableau", [t.name for t in TABLEAUS])
+@pytest.mark.parametrize("coefficients", COEFFICIENTS)
+def test_each_combination_of_numerics_works_or_is_refused(tableau: str, coefficients: str) -> None:
+    for choice in NUMERICS:
+        if (choice.scheme, choice.coefficients) != (tableau, coefficients):
+            continue
+        reason = refusal(choice)
+        if reason is not None:
+            assert "\n" not in reason
+            with pytest.raises(ValueError) as raised:
+                build_scheme(choice, 2, KINDS, DIM)
+            assert str(raised.value) == reason
+            continue
+        scheme = build_scheme(choice, 2, KINDS, DIM)
+        y0 = torch.randn(3, DIM, requires_grad=True)
+        scheme.integrate([field, field], y0).square().sum().backward()
+        assert y0.grad.isfinite().all()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in scheme.parameters())
+        if choice.history == "none" and choice.coefficients != "scalar":
+            torch.testing.assert_close(scheme.integrate([torch.zeros_like] * 2, y0), y0)
+
+
+def test_exactly_these_combinations_of_numerics_are_refused() -> None:
+    nothing_to_share = {c for c in NUMERICS if c.share_coefficients and c.coefficients in ("tableau", "ones")}
+    assert all(refusal(c) for c in nothing_to_share)
+    refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c) and c not in nothing_to_share}
+    others = [name for name in COEFFICIENTS if name != "tableau"]
+    one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1}
+    repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
+    zero_weight = {(t.name, name) for t in TABLEAUS for name in ("gate", "sigmoid", "tanh") if 0 in t.b}
+    assert refused == one_stage | repeats | zero_weight
+    assert {("euler", "gate"), ("euler", "scalar"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
+
+
+AXES = {
+    "scheme": [*(t.name for t in TABLEAUS), *RECURRENCES],
+    "coefficients": list(COEFFICIENTS),
+    "share_coefficients": [False, True],
+    "function": FUNCTIONS,
+    "scope": SCOPES,
+    "steps": [1, 3],
+    "stage_parameters": STAGE_PARAMETERS,
+    "history": HISTORIES,
+    "normalize_before": [True, False],
+}
+COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(DepthChoice(**parts)) is None)]
+
+
+def build_layer(choice: DepthChoice) -> Layer:
+    def sublayer(kind: SubLayerKind) -> SubLayer:
+        before = choice.normalize_before
+        return SubLayer(kind, nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes_sublayers)
+
+    copies = range(choice.copies)
+    return Layer({name: nn.ModuleList(sublayer(kind) for _ in copies) for name, kind in KINDS.items()}).double()
+
+
+@pytest.mark.parametrize("choice", COVER, ids=lambda c: "-".join(map(str, vars(c).values())))
+def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
+    """Two layers, stepped as the choice says, against the definition written out for one layer after another."""
+    layers = [build_layer(choice), build_layer(choice)]
+    scheme = build_scheme(choice, 2, KINDS, DIM).double()
+    for parameter in scheme.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    y0 = torch.randn(3, DIM, dtype=torch.float64)
+    grouping = choice.grouping(KINDS)
+    depth_state = scheme.start(y0)
+    for each in layers:
+        depth_state = scheme.step(each.blocks(None, choice.function, grouping), depth_state)
+    torch.testing.assert_close(scheme.finish(depth_state), by_definition(choice, layers, scheme, y0))
+
+
+def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y0: torch.Tensor) -> torch.Tensor:
+    """The equations with loops, nothing shared with the package but weights and the tableau's numbers."""
+    tableau = next((t for t in TABLEAUS if t.name == choice.scheme), None)
+    inner = scheme if choice.history == "none" else scheme.scheme
+    stages, h = 1 if tableau is None else len(tableau.b), 1 / choice.steps
+    block_number = 0
+    read: list[torch.Tensor] = []  # by each block
+    added: list[torch.Tensor] = []  # by each block
+
+    def sub(each: SubLayer, x: torch.Tensor) -> torch.Tensor:  # the sub-layer with its residual
+        if choice.normalize_before:
+            return x + each.function(each.layer_norm(x))
+        return each.layer_norm(x + each.function(x))
+
+    def whole(members: list[nn.ModuleList], stage: int, x: torch.Tensor) -> torch.Tensor:
+        for member in members:
+            x = sub(member[stage % len(member)], x)
+        return x
+
+    def stepped(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
+        nonlocal block_number
+        if tableau is None:
+            return recurred(members, y)
+        weigh = inner.coefficients[min(block_number, len(inner.coefficients) - 1)]
+        block_number += 1
+        for _ in range(choice.steps):
+            k: list[torch.Tensor] = []
+            for i in range(stages):
+                x = y + h * sum((tableau.a[i][j] * k[j] for j in range(i)), torch.zeros_like(y))
+                k.append(whole(members, i, x) - (x if choice.function == "increment" else 0))
+            if choice.coefficients == "tableau":
+                gamma = tableau.b
+            elif choice.coefficients == "ones":
+                gamma = (1.0,) * stages
+            elif choice.coefficients == "scalar":
+                gamma = weigh.weight
+            else:
+                logits = weigh.projection(torch.cat(k, dim=-1))
+                if choice.coefficients == "gate":
+                    exp = torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1).exp()
+                    gamma = (exp / exp.sum(-1, keepdim=True)).split(1, dim=-1)
+                else:
+                    gamma = getattr(torch, choice.coefficients)(logits).split(1, dim=-1)
+            y = y + h * sum(g * f for g, f in zip(gamma, k, strict=True))
+        return y
+
+    def recurred(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
+        def increment(x: torch.Tensor, stage: int = 0) -> torch.Tensor:
+            return whole(members, stage, x) - x
+
+        t = len(read)
+        before = read[-1] if read else y
+        read.append(y)
+        if choice.scheme == "multistep-released":  # f and LN, not f after LN; the first is a plain residual sub-layer
+            (member,) = members
+            u = inner.norms[t](y if t == 0 else (1 - inner.k[t - 1]) * y)
+            return y + member[0].function(u) if t == 0 else inner.k[t - 1] * before + u + member[0].function(u)
+        added.append(increment(y))
+        if choice.scheme in ("polynet", "polynet-released"):
+            return y + added[t] + increment(added[t], 1)
+        if choice.scheme == "leapfrog":
+            return y + added[t] if t == 0 else before + 2 * added[t]
+        if choice.scheme == "multistep":
+            return inner.k[t] * y + (1 - inner.k[t]) * before + added[t]
+        assert choice.scheme == "dlcl-increments"
+        return y0 + sum(inner.weight[t, n] * f for n, f in enumerate(added))
+
+    history, x = [y0], y0 * (scheme.weight[0, 0] if choice.history == "dlcl" else 1)
+    for n, each in enumerate(layers):
+        sublayers = [each[name] for name in KINDS]
+        if choice.function == "layer-output" and stages == 1:
+            x = whole(sublayers, 0, x)
+        elif choice.scope == "san+ffn" and choice.scheme not in ("multistep-released", "polynet-released"):
+            x = stepped(sublayers, x)
+        else:
+            for name, sublayer in zip(KINDS, sublayers, strict=True):
+                alone = (
+                    choice.scope in ("san/ffn", "san+ffn") or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
+                )
+                x = stepped([sublayer], x) if alone else whole([sublayer], 0, x)
+        if choice.history != "none":
+            norm = scheme.norms[n]
+            history.append(norm(x) if choice.normalize_before else x)
+            weight = scheme.weight[n + 1] if choice.history == "dlcl" else [1 / (n + 2)] * (n + 2)
+            x = sum(w * s for w, s in zip(weight, history, strict=False))
+            x = x if choice.normalize_before else norm(x)
+    return x
+
+
+@pytest.mark.parametrize(("scope", "blocks"), [("san+ffn", 1), ("san/ffn", 2), ("san", 1), ("ffn", 1)])
+def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: int) -> None:
+    def size(share: bool) -> int:
+        scheme = build_scheme(DepthChoice("rk2", "gate", share, scope=scope), 5, KINDS, DIM)
+        return sum(p.numel() for p in scheme.parameters())
+
+    assert size(False) == 5 * blocks * size(True) == 5 * blocks * (2 * DIM + 1)
+
+
+def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
+    for history, before in (("dense", True), ("dlcl", False)):
+        scheme = build_scheme(DepthChoice("dlstm", history=history, normalize_before=before), 2, KINDS, DIM)
+        y0, cell = torch.randn(3, DIM), torch.zeros(3, DIM)
+        depth_state = scheme.start(y0)
+        for _ in range(2):
+            depth_state = scheme.step([Block(field)], depth_state)
+        history_of_y, x = [y0], y0
+        for layer in range(2):
+            inner = scheme.scheme.step([Block(field)], LSTMState(x, layer, cell=cell))
+            cell, norm = inner.cell, scheme.norms[layer]
+            history_of_y.append(norm(inner.y) if before else inner.y)
+            x = sum(history_of_y) / (layer + 2)
+            x = x if before else norm(x)
+        torch.testing.assert_close(scheme.finish(depth_state), x)
