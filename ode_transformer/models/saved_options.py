@@ -87,14 +87,16 @@ def check_build_options(options: argparse.Namespace | DictConfig) -> None:
 
 
 def _architectures(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every name under which fairseq could look for a model."""
+    """Yield every name under which fairseq could look for a model.
+
+    The ``_name`` of a plain group other than the model's is that of a task or criterion, some of which share it with an
+    architecture; namespaces are of classes without a dataclass, none of which does.
+    """
     for name, value in options.items():
-        if name in ("arch", "_name", "model") and isinstance(value, str):
+        if name in ("arch", "_name") and isinstance(value, str):
             yield value
-        elif inner := _group(value):
-            # The name of a task or criterion, such as masked_lm, is not that of a model.
-            named = {key: entry for key, entry in inner.items() if key != "_name" or name not in ("task", "criterion")}
-            yield from _architectures(named)
+        elif isinstance(value, argparse.Namespace) or (name == "model" and isinstance(value, Mapping)):
+            yield from _architectures(_group(value) or {})
 
 
 def _group(value: object) -> Mapping[str, Any] | None:

@@ -299,6 +299,14 @@ ACCEPTED = {
 }
 
 
+def test_a_criterion_may_share_its_name_with_an_architecture(folder: Path) -> None:
+    state = torch.load(folder / "model.pt")
+    state["cfg"]["criterion"] = {"_name": "masked_lm", "tpu": False}
+    torch.save(state, folder / "model.pt")
+    for route in ROUTES:
+        assert load(route, folder)
+
+
 def test_real_options_are_accepted(folder: Path) -> None:
     state = torch.load(folder / "model.pt")
     as_args(state, **ACCEPTED)
