@@ -1,4 +1,4 @@
-"""What is done to each line of a text, and which pairs of lines are kept."""
+"""Preparation of lines of text, and a filter for pairs of lines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ ROMANIAN_LETTERS = str.maketrans("ŞşŢţ", "ȘșȚț")  # old fonts wrote a ce
 ROMANIAN_PLAIN = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
 
-class TextSteps(YamlSection):
-    """Steps of Moses' preparation, by sacremoses, in this order.
+class TextPreparation(YamlSection):
+    """Changes to a line, applied in this order; those named after Moses' scripts are sacremoses'.
 
-    :param normalise: quotation marks, dashes and spaces to plain ones
-    :param printable: characters of control become spaces
-    :param romanian: respell: commas below s and t instead of cedillas; plain: no diacritics at all. Romanian only
-    :param tokenise: punctuation divided from words, special characters escaped
-    :param split_dashes: hyphens within words divided from them, and marked, as @-@
-    :param lowercase: no capital letters
+    :param normalise: make quotation marks, dashes and spaces plain (normalize-punctuation)
+    :param printable: replace control characters by spaces (remove-non-printing-char)
+    :param romanian: in Romanian text, ``respell`` s and t with commas instead of cedillas, or remove all diacritics
+        (``plain``)
+    :param tokenise: separate punctuation from words and escape special characters (tokenizer)
+    :param split_dashes: separate hyphens within words, as @-@
+    :param lowercase: replace capital letters
     """
 
     normalise: bool = False
@@ -36,31 +37,31 @@ class TextSteps(YamlSection):
     lowercase: bool = False
 
     @model_validator(mode="after")
-    def _dashes(self) -> TextSteps:
+    def _check_dashes(self) -> TextPreparation:
         if self.split_dashes and not self.tokenise:
-            raise ValueError("split_dashes is a way to tokenise: it goes with tokenise: true")
+            raise ValueError("split_dashes needs tokenise: true")
         return self
 
-    def steps(self, language: str) -> list[Callable[[str], str]]:
-        """The functions from line to line that are asked for."""
-        tools = _tools(language)
-        spelling = {"respell": [respell], "plain": [respell, without_diacritics], None: []}
-        asked: list[tuple[bool, Callable[[str], str]]] = [
-            (self.normalise, tools.normalizer.normalize),
-            (self.printable, printable),
-            *((language == "ro", step) for step in spelling[self.romanian]),
-            (self.tokenise, tools.divided if self.split_dashes else tools.tokens),
+    def functions(self, language: str) -> list[Callable[[str], str]]:
+        """Return the chosen functions from line to line, for a language."""
+        moses = _moses_tools(language)
+        spelling = {"respell": [respell_romanian], "plain": [respell_romanian, remove_diacritics], None: []}
+        choices: list[tuple[bool, Callable[[str], str]]] = [
+            (self.normalise, moses.normalizer.normalize),
+            (self.printable, replace_control_characters),
+            *((language == "ro", function) for function in spelling[self.romanian]),
+            (self.tokenise, moses.tokenise_with_dashes if self.split_dashes else moses.tokenise),
             (self.lowercase, str.lower),
             (True, single_spaces),
         ]
-        return [step for wanted, step in asked if wanted]
+        return [function for chosen, function in choices if chosen]
 
 
 class Keep(YamlSection):
-    """Which pairs are kept, by the lengths of their two sides, as Moses' clean-corpus-n chooses.
+    """Filter of pairs by the lengths of their sides, as in Moses' clean-corpus-n.
 
-    :param unit: what lengths count: words, before the text is divided into pieces, or pieces
-    :param ratio: the longer side may be this many times as long as the shorter one
+    :param unit: of lengths: words, before the text is divided into pieces, or pieces
+    :param ratio: largest length of the longer side relative to the shorter one
     """
 
     unit: Literal["words", "pieces"]
@@ -74,50 +75,54 @@ class Keep(YamlSection):
         return in_bounds and (self.ratio is None or longer <= self.ratio * shorter)
 
 
-def clean(steps: TextSteps, languages: tuple[str, str], pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pairs of lines, each side through the steps in its own language."""
-    first, second = (steps.steps(language) for language in languages)
-    return [(_through(first, source), _through(second, target)) for source, target in pairs]
+def prepare_pairs(
+    preparation: TextPreparation, languages: tuple[str, str], pairs: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return pairs of lines after preparation, each side in its language."""
+    source_functions, target_functions = (preparation.functions(language) for language in languages)
+    return [(_apply(source_functions, source), _apply(target_functions, target)) for source, target in pairs]
 
 
-def _through(steps: list[Callable[[str], str]], line: str) -> str:
-    for step in steps:
-        line = step(line)
+def _apply(functions: list[Callable[[str], str]], line: str) -> str:
+    for function in functions:
+        line = function(line)
     return line
 
 
-class _Tools:
+class _MosesTools:
     """Sacremoses' tools for one language."""
 
     def __init__(self, language: str) -> None:
         self.normalizer = MosesPunctNormalizer(language)
         self.tokenizer = Tokenizer(language)
 
-    def tokens(self, line: str) -> str:
+    def tokenise(self, line: str) -> str:
         return str(self.tokenizer.tokenize(line, return_str=True))
 
-    def divided(self, line: str) -> str:
+    def tokenise_with_dashes(self, line: str) -> str:
         return str(self.tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True))
 
 
 @lru_cache  # they are slow to make
-def _tools(language: str) -> _Tools:
-    return _Tools(language)
+def _moses_tools(language: str) -> _MosesTools:
+    return _MosesTools(language)
 
 
-def printable(line: str) -> str:
-    """Characters of control, of format and unassigned ones become spaces (all of Unicode's class C)."""
+def replace_control_characters(line: str) -> str:
+    """Replace control, format and unassigned characters (Unicode's class C) by spaces."""
     return regex.sub(r"\p{C}", " ", line)
 
 
-def respell(line: str) -> str:
+def respell_romanian(line: str) -> str:
+    """Replace s and t with a cedilla by those with a comma below."""
     return line.translate(ROMANIAN_LETTERS)
 
 
-def without_diacritics(line: str) -> str:
+def remove_diacritics(line: str) -> str:
+    """Replace Romanian letters with diacritics by plain ones."""
     return line.translate(ROMANIAN_PLAIN)
 
 
 def single_spaces(line: str) -> str:
-    """No space at the ends, no other character of space: fairseq and BPE divide at spaces of every kind."""
+    """Replace white space of every kind by single spaces: fairseq and BPE split at all of it."""
     return " ".join(line.split())

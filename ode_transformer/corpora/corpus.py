@@ -1,4 +1,4 @@
-"""What every kind of corpus in a recipe has, and the files of a corpus."""
+"""Base classes of the kinds of corpus that a recipe can name, and the writer of corpus files."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Self, TextIO
 
 from pydantic import model_validator
 
-from ode_transformer.corpora.download import fingerprint, obtain
-from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.corpora.download import file_identity, obtain_files
+from ode_transformer.corpora.sources import read_sources
 from ode_transformer.support.yaml_file import YamlSection
 
 
 class CorpusKind(YamlSection):
-    """A kind of corpus; a subclass says what its text is made from.
+    """Kind of corpus; a subclass makes it from its raw files.
 
-    A corpus folder has a line for each example, and a file for each side:
+    A corpus folder has a file for each side of each split, and in it a line for each example:
 
-        train.S train.T valid.S valid.T    with S and T for the languages, tokenised; monolingual text is in train.txt
-        test.S test.T                      the first test set; test1.S test1.T, ... further ones
-        raw.test.T                         its references as published
-        tokens1.test.T raw1.test.T ...     further references, if there are several
+        train.S train.T valid.S valid.T    S and T are the languages; tokenised; monolingual text is in train.txt
+        test.S test.T                      first test set; further ones are test1.S test1.T, ...
+        raw.test.T                         references of the test set as published
+        tokens1.test.T raw1.test.T ...     further references, tokenised and as published
     """
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Suffixes of the sides' files."""
+        """Suffix of each side's files."""
         raise NotImplementedError
 
     @property
     def sources(self) -> list[str]:
-        """Raw files that are needed, by their names in the catalogue."""
+        """Names of the raw files in the source list."""
         raise NotImplementedError
 
     @property
@@ -42,46 +42,49 @@ class CorpusKind(YamlSection):
         return ["test"]
 
     def further_references(self, test: str) -> int:
-        """How many references a test set has beside its first."""
+        """Return the number of references that a test set has besides its first."""
         return 0
 
     def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
-        """The raw files, by name.
+        """Return the paths of the raw files by name, downloaded if necessary.
 
-        :param raw: the user's folder with them; without it they are downloaded
-        :param folder: where downloads go
-        :raises UserError: one is missing, or not what it should be
+        :param raw: the user's folder with raw files; None: download them
+        :param folder: for downloads
+        :raises UserError: a file is missing or has a wrong checksum
         """
-        return obtain(self.sources, read_catalogue(), raw, folder)
+        return obtain_files(self.sources, read_sources(), raw, folder)
 
     def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
-        """What tells raw files from others of the same names: name and checksum, or size and time of change.
+        """Return values that change when a raw file does: name and checksum, or name, size and modification time.
 
         :param folder: of downloads, with the records of checksums
         """
-        catalogue = read_catalogue()
-        return [[name, *fingerprint(path, catalogue[name], folder)] for name, path in sorted(files.items())]
+        sources = read_sources()
+        return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Makes the corpus folder, whole or not at all; returns how many lines each split has.
+        """Make the corpus folder, complete or not at all.
 
-        :raises UserError: a raw file is not what it should be
+        :param files: paths of the raw files by name
+        :param workers: number of processes
+        :returns: number of lines in each split, and of pairs that were left out
+        :raises UserError: a raw file is broken or has unexpected content
         """
         raise NotImplementedError
 
 
 class TwoSidedCorpus(CorpusKind):
-    """Examples with two sides.
+    """Corpus whose examples have two sides.
 
-    :param source: suffix of the source side's files; of a translation, the code of its language
-    :param target: likewise
+    :param source: suffix of the source side's files, which is the language code if the corpus is for translation
+    :param target: suffix of the target side's files
     """
 
     source: str
     target: str
 
     @model_validator(mode="after")
-    def _two_sides(self) -> Self:
+    def _check_sides_differ(self) -> Self:
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source}: their files would be the same")
         return self
@@ -91,20 +94,24 @@ class TwoSidedCorpus(CorpusKind):
         return self.source, self.target
 
 
-def test_split(number: int) -> str:
-    """fairseq's names of several test sets: test, test1, test2, ..."""
+def test_split_name(number: int) -> str:
+    """Return fairseq's name of a test set: test, test1, test2, ..."""
     return f"test{number or ''}"
 
 
-class Splits:
-    """Writes examples into the files of their splits."""
+class SplitWriter:
+    """Writer of examples into the files of their splits.
+
+    :param folder: of the corpus
+    :param languages: suffixes of the files
+    """
 
     def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
         self.folder, self.languages = folder, languages
         self.files: dict[str, list[TextIO]] = {}
         self.counts: Counter[str] = Counter()
 
-    def __enter__(self) -> Splits:
+    def __enter__(self) -> SplitWriter:
         self.stack = ExitStack()
         return self
 
@@ -112,7 +119,7 @@ class Splits:
         self.stack.close()
 
     def add(self, split: str, sides: tuple[str, ...]) -> None:
-        """Writes an example, and counts it."""
+        """Write an example, a side to each file, and count it."""
         if split not in self.files:
             for language in self.languages:
                 path = self.folder / f"{split}.{language}"

@@ -1,9 +1,9 @@
-"""The corpus of grammatical error correction: pairs of a learner's sentence and its correction, from M2 files.
+"""Corpus for grammatical error correction: learners' sentences and their corrections, from M2 files.
 
-Training has the edited sentences of NUCLE, Lang-8, FCE and W&I+LOCNESS, as their first annotator corrected them;
-validation a quarter of NUCLE's edited sentences; the test set is CoNLL-2014's (ODE Transformer, Li et al. 2022). NUCLE
-is divided as by Chollampatt & Ng 2018, but for their random draw: here every fourth sentence is held out. Tokens stay
-as the files have them. NUCLE and Lang-8 are given on request only; the other two alone make a corpus, too.
+The training set has the edited sentences of NUCLE, Lang-8, FCE and W&I+LOCNESS, corrected by their first annotator; the
+validation set has a quarter of NUCLE's edited sentences; the test set is CoNLL-2014's (ODE Transformer, Li et al.
+2022). Chollampatt & Ng 2018 hold out a random quarter of NUCLE; here it is every fourth sentence. Tokens stay as in the
+files. NUCLE and Lang-8 are available on request only; a corpus can be made from the other two alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
-from ode_transformer.corpora.raw_archives import open_texts, reading
+from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
+from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.metrics.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.lines import byte_lines
 
-Part = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
-ValidPart = Literal["nucle", "fce", "wi_locness"]
+DataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
+ValidationDataSet = Literal["nucle", "fce", "wi_locness"]
 TEST = "conll14_test"
 
 TRAIN_MEMBERS: dict[str, str] = {
@@ -38,32 +39,32 @@ TEST_MEMBER = "*/noalt/official-2014.combined.m2"
 
 
 class GecCorpus(TwoSidedCorpus):
-    """Choices of a recipe.
+    """Settings of the corpus for grammatical error correction.
 
-    :param train: parts to train on
-    :param valid: where validation comes from: ``nucle`` takes every n-th edited sentence out of it, the others have a
-        development set of their own
+    :param train: data sets for training
+    :param valid: data set for validation: ``nucle`` holds out every n-th edited sentence, the others have a development
+        set
     :param valid_every: that n
-    :param max_tokens: of each side of a training pair
+    :param max_tokens: on each side of a training pair; longer pairs are left out
     """
 
     kind: Literal["corrections"] = "corrections"
-    train: Annotated[list[Part], Field(min_length=1)] = list(get_args(Part))
-    valid: ValidPart = "nucle"
+    train: Annotated[list[DataSet], Field(min_length=1)] = list(get_args(DataSet))
+    valid: ValidationDataSet = "nucle"
     valid_every: Annotated[int, Field(ge=2)] = 4
     max_tokens: Annotated[int, Field(ge=1)] = 80
     source: str = "err"
     target: str = "cor"
 
     @model_validator(mode="after")
-    def _parts_once(self) -> GecCorpus:
+    def _check_no_repetition(self) -> GecCorpus:
         if len(set(self.train)) < len(self.train):
             raise ValueError("train names a part twice")
         return self
 
     @property
     def sources(self) -> list[str]:
-        """The raw files that are needed, by their names in the catalogue."""
+        """Names of the raw files in the source list."""
         return [*dict.fromkeys((*self.train, self.valid)), TEST]
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
@@ -71,78 +72,84 @@ class GecCorpus(TwoSidedCorpus):
 
 
 def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: int = 1) -> dict[str, int]:
-    """Makes the corpus folder, with ``test.m2`` for scoring; returns how many lines each split has.
+    """Make the corpus folder, with ``test.m2`` for scoring.
 
-    :param files: raw files by the names of ``options.sources``
-    :param workers: not used: reading takes a minute
-    :raises UserError: a raw file is not what it should be, or leaves a split empty
+    :param files: paths of the raw files by the names in ``options.sources``
+    :param workers: unused, because reading takes only a minute
+    :returns: number of lines in each split
+    :raises UserError: a raw file is broken, or a split is empty
     """
-    with atomic_directory(output) as folder, Splits(folder, options.languages) as splits:
-        _copy_test(files, folder / "test.m2")
-        parts = {
-            "train": _train(files, options),
-            "valid": _valid(files, options),
-            "test": _test(folder / "test.m2", files[TEST]),
+    with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
+        _copy_test_annotations(files[TEST], folder / "test.m2")
+        pairs_by_split = {
+            "train": _training_pairs(files, options),
+            "valid": _validation_pairs(files, options),
+            "test": _test_pairs(folder / "test.m2", files[TEST]),
         }
-        for split, pairs in parts.items():
+        for split, pairs in pairs_by_split.items():
             for pair in pairs:
                 splits.add(split, pair)
             if not splits.counts[split]:
-                named = ", ".join(str(files[name]) for name in options.sources)
-                raise UserError(f"{named}: no sentence for the {split} split")
+                paths = ", ".join(str(files[name]) for name in options.sources)
+                raise UserError(f"{paths}: no sentence for the {split} split")
     return dict(splits.counts)
 
 
-def _train(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
-    for part in options.train:
+def _training_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
+    for data_set in options.train:
         counts: Counter[str] = Counter()
-        for number, (before, after) in enumerate(_edited(files[part], TRAIN_MEMBERS[part], part), start=1):
-            if part == options.valid == "nucle" and number % options.valid_every == 0:
+        edited = _edited_sentences(files[data_set], TRAIN_MEMBERS[data_set], data_set)
+        for number, (tokens, correction) in enumerate(edited, start=1):
+            if data_set == options.valid == "nucle" and number % options.valid_every == 0:
                 counts["for validation"] += 1
-            elif 1 <= len(after) <= options.max_tokens and len(before) <= options.max_tokens:
+            elif 1 <= len(correction) <= options.max_tokens and len(tokens) <= options.max_tokens:
                 counts["for training"] += 1
-                yield " ".join(before), " ".join(after)
+                yield " ".join(tokens), " ".join(correction)
             else:
                 counts[f"empty or longer than {options.max_tokens}"] += 1
-        print_progress(f"{part}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
+        print_progress(f"{data_set}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()))
 
 
-def _valid(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
-    own = VALID_MEMBERS.get(options.valid)
-    edited = _edited(files[options.valid], own or TRAIN_MEMBERS[options.valid], f"{options.valid}, validation")
-    for number, (before, after) in enumerate(edited, start=1):
-        if after and (own or number % options.valid_every == 0):
-            yield " ".join(before), " ".join(after)
+def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
+    development_set = VALID_MEMBERS.get(options.valid)
+    member = development_set or TRAIN_MEMBERS[options.valid]
+    edited = _edited_sentences(files[options.valid], member, f"{options.valid}, validation")
+    for number, (tokens, correction) in enumerate(edited, start=1):
+        if correction and (development_set or number % options.valid_every == 0):
+            yield " ".join(tokens), " ".join(correction)
 
 
-def _edited(path: Path, member: str, what: str) -> Iterator[tuple[list[str], list[str]]]:
-    """The sentences that their first annotator changed, and their corrections; without those whose edits overlap."""
-    meter, overlapping = ProgressMeter(f"{what}: sentences read"), 0
-    for number, sentence in enumerate(_sentences(path, member), start=1):
+def _edited_sentences(path: Path, member: str, title: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the sentences that their first annotator changed, each with its correction, unless edits overlap.
+
+    :param title: of the data set, for the progress
+    """
+    meter, overlapping = ProgressMeter(f"{title}: sentences read"), 0
+    for number, sentence in enumerate(_annotated_sentences(path, member), start=1):
         meter.update(number)
-        after = corrected(sentence)
+        correction = corrected(sentence)
         if overlap(sentence):
             overlapping += 1
-        elif after != list(sentence.tokens):
-            yield list(sentence.tokens), after
+        elif correction != list(sentence.tokens):
+            yield list(sentence.tokens), correction
     if overlapping:
-        print_progress(f"{what}: {overlapping:,} sentences left out, whose edits overlap")
+        print_progress(f"{title}: {overlapping:,} sentences left out because their edits overlap")
 
 
-def _sentences(path: Path, member: str) -> Iterator[AnnotatedSentence]:
-    with reading(path):
-        for name, text in open_texts(path, member):
-            yield from sentences_of(text, name)
+def _annotated_sentences(path: Path, member: str) -> Iterator[AnnotatedSentence]:
+    for name, text in open_texts(path, member):
+        yield from sentences_of(byte_lines(text, name), name)
 
 
-def _copy_test(files: Mapping[str, Path], output: Path) -> None:
-    with reading(files[TEST]), open(output, "wb") as file:
-        for _, text in open_texts(files[TEST], TEST_MEMBER):
+def _copy_test_annotations(archive: Path, output: Path) -> None:
+    with open(output, "wb") as file:
+        for _, text in open_texts(archive, TEST_MEMBER):
             shutil.copyfileobj(text, file)
 
 
-def _test(m2: Path, archive: Path) -> Iterator[tuple[str, str]]:
-    """Every sentence of the test set, and its first annotator's correction."""
+def _test_pairs(m2: Path, archive: Path) -> Iterator[tuple[str, str]]:
+    """Yield every sentence of the test set with its first annotator's correction."""
+    name = f"{archive}: {TEST_MEMBER}"
     with open(m2, "rb") as file:
-        for sentence in sentences_of(file, f"{archive}: {TEST_MEMBER}"):
+        for sentence in sentences_of(byte_lines(file, name), name):
             yield " ".join(sentence.tokens), " ".join(corrected(sentence))

@@ -1,4 +1,4 @@
-"""The kinds of corpora that a recipe can name; see ``corpus.CorpusKind``."""
+"""Kinds of corpus that a recipe can name; each is a subclass of ``corpus.CorpusKind``."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Moses' tokenizer by sacremoses, several times as fast on lines of several sentences.
+"""Sacremoses' version of Moses' tokenizer, several times as fast on lines of several sentences.
 
-At every full stop within a line sacremoses asks whether a capital letter follows, and makes a set of all small letters
-there are to find out. Here the sets are made once; the tokens are the same.
+At every full stop within a line, sacremoses tests whether a lower-case letter follows, and for each test builds the set
+of all lower-case letters. Here the sets are built once; the tokens are the same.
 """
 
 from sacremoses import MosesTokenizer
 
 
 class Tokenizer(MosesTokenizer):
-    """Sacremoses' tokenizer for one language.
+    """Tokenizer for one language.
 
-    :param lang: language code, for its abbreviations and apostrophes
+    :param lang: language code, which decides on abbreviations and apostrophes
     """
 
     def __init__(self, lang: str) -> None:

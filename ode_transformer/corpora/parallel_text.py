@@ -1,10 +1,10 @@
-"""What the built-in corpora share: a split that never moves, and files that are all there or not at all.
+"""Files of the built-in corpora, and a division into splits that depends on each example alone.
 
-A corpus is a directory of plain UTF-8 text, one example per line, the sides aligned by line number:
+A corpus is a folder of plain UTF-8 text with one example per line; both sides of an example have the same line number:
 
     train.en  train.de  valid.en  valid.de  test.en  test.de
-    corpus.json    counts and origins for programs; written last, so its presence means the rest is whole
-    SOURCES.md     the same for people: which packages the text comes from and under which licences
+    corpus.json    counts and origins for programs; written last, so if it exists, the corpus is complete
+    SOURCES.md     the same for people: packages that the text comes from, and their licences
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from pathlib import Path
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
+from ode_transformer.support.tables import markdown_table
 
 SPLITS = ("train", "valid", "test")
 
 
 class CorpusError(UserError):
-    """The corpus cannot be made; the message is one line that names the file or the flag."""
+    """Reason, in one line that names a file or flag, why a corpus cannot be made."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One example: a line of source text and the line of target text that belongs to it."""
+    """Line of source text and the corresponding line of target text."""
 
     source: str
     target: str
@@ -36,7 +37,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Origin:
-    """A package that text came from: ``pairs`` kept pairs occur in it, ``alone`` of them nowhere else."""
+    """Package that contributed ``pairs`` pairs to the corpus, ``alone`` of which occur in no other package."""
 
     package: str
     version: str
@@ -47,7 +48,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Shares:
-    """Fractions of the examples held out for validation and test; the rest is for training."""
+    """Fractions of the examples for validation and test; all others are for training."""
 
     valid: float
     test: float
@@ -58,43 +59,43 @@ class Shares:
 
 
 def normalise(text: str) -> str:
-    """The key under which two texts count as the same: no case, no punctuation, single spaces."""
+    """Return a text without case, punctuation and repeated spaces; texts that agree in it count as the same."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     # A combining mark is part of its letter, in Hindi as in decomposed German.
-    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded)
-    return " ".join("".join(kept).split())
+    letters = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded)
+    return " ".join("".join(letters).split())
 
 
-def digest(source: str) -> int:
-    """A 64-bit number that depends on the normalised text alone, not on machine, run or other examples."""
+def text_hash(source: str) -> int:
+    """Return a 64-bit hash of the normalised text, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(normalise(source).encode(), digest_size=8).digest(), "big")
 
 
 def split_of(source: str, shares: Shares) -> str:
-    """Name of the split that ``source`` belongs to; the same text always goes the same way."""
-    position = digest(source) / 2**64
+    """Return the split of a text: always the same for the same normalised text."""
+    position = text_hash(source) / 2**64
     if position < shares.valid:
         return "valid"
     return "test" if position < shares.valid + shares.test else "train"
 
 
 def divide(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
-    """Pairs by split, each in the order of its hash: shuffled, yet the same on every machine.
+    """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
-    :raises CorpusError: two pairs share a normalised source, or a split is empty.
+    :raises CorpusError: two pairs share a normalised source, or a split is empty
     """
     by_split: dict[str, list[Pair]] = {name: [] for name in SPLITS}
-    seen: set[str] = set()
+    sources: set[str] = set()
     for pair in pairs:
         key = normalise(pair.source)
-        if key in seen:
+        if key in sources:
             raise CorpusError(f"two pairs have the same source: {pair.source!r}")
-        seen.add(key)
+        sources.add(key)
         by_split[split_of(pair.source, shares)].append(pair)
     for name, members in by_split.items():
         if not members:
-            raise CorpusError(f"{len(seen)} pairs are too few: nothing is left for the {name} split")
-        members.sort(key=lambda pair: (digest(pair.source), pair.source))
+            raise CorpusError(f"{len(sources)} pairs are too few: nothing is left for the {name} split")
+        members.sort(key=lambda pair: (text_hash(pair.source), pair.source))
     return by_split
 
 
@@ -106,11 +107,11 @@ def write_corpus(
     title: str,
     origins: Sequence[Origin],
 ) -> dict[str, int]:
-    """Write the corpus into ``directory`` and return the number of pairs by split.
+    """Write a corpus; its files are completed in a hidden folder before the first is moved to ``directory``.
 
-    Every file is finished in a hidden directory beside its destination before the first is moved into place.
-
-    :raises CorpusError: as ``divide``, or when the directory cannot be written.
+    :param title: of SOURCES.md
+    :returns: number of pairs in each split
+    :raises CorpusError: two pairs share a normalised source, a split is empty, or the folder cannot be written
     """
     by_split = divide(pairs, shares)
     counts = {name: len(by_split[name]) for name in SPLITS}
@@ -138,15 +139,13 @@ def write_corpus(
 
 
 def sources_text(title: str, counts: dict[str, int], origins: Sequence[Origin]) -> str:
-    """The text of SOURCES.md: counts, then a table of packages with their licences."""
-    lines = [f"# {title}", "", ", ".join(f"{counts[name]:,} {name}" for name in SPLITS) + " pairs", ""]
-    lines += ["| package | version | licence | pairs | only here |", "|---|---|---|---:|---:|"]
-    for o in origins:
-        licence = o.licence.replace("|", "/")
-        lines.append(f"| {o.package} | {o.version} | {licence} | {o.pairs:,} | {o.alone:,} |")
-    lines += [
-        "",
-        "The text stays under the licence of the package it comes from. A pair that several packages",
+    """Return the text of SOURCES.md: counts, then a table of packages with their licences."""
+    rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
+    sections = [
+        f"# {title}",
+        ", ".join(f"{counts[name]:,} {name}" for name in SPLITS) + " pairs",
+        markdown_table(("package", "version", "licence", "pairs", "only here"), rows, "lllrr"),
+        "The text stays under the licence of the package it comes from. A pair that several packages\n"
+        "contain counts in the column `pairs` of each.",
     ]
-    lines += ["contain counts in the column `pairs` of each."]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(sections) + "\n"

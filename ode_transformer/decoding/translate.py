@@ -23,12 +23,8 @@ from ode_transformer.support.arguments import length_penalty, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
+from ode_transformer.support.subword_models import SUBWORD_MODELS
 
-# name: (fairseq's option for its file, how that file is called beside a model, as in fairseq's from_pretrained)
-BPE = {
-    "sentencepiece": ("sentencepiece_model", "sentencepiece.bpe.model"),
-    "subword_nmt": ("bpe_codes", "bpecodes"),
-}
 _AT_ONCE = 2000  # lines in one call of fairseq, which keeps all it found for them, attention included
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
 
@@ -99,27 +95,31 @@ def best(hub: Any, sources: Sequence[Any], at_once: int | None = None, **search:
 def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
     """What cuts text into the model's pieces; None if the text is cut already.
 
-    :param name: a key of ``BPE``, or none; by default the first whose file is in ``directory``, that of the model
-    :param file: its file; by default the one in ``directory``
+    :param name: a key of ``SUBWORD_MODELS``, or none; by default the first whose file is in ``directory``
+    :param file: its file; by default the one in ``directory``, that of the model
     :raises UserError: the name is unknown, or the file missing or broken
     """
     from fairseq.data import encoders
 
-    if name not in (None, "none", *BPE):
-        raise UserError(f"--bpe {name}: unknown; known are {', '.join(BPE)} and none")
-    beside = {known: directory / usual for known, (_, usual) in BPE.items() if (directory / usual).is_file()}
+    if name not in (None, "none", *SUBWORD_MODELS):
+        raise UserError(f"--bpe {name}: unknown; known are {', '.join(SUBWORD_MODELS)} and none")
+    beside = {
+        kind: directory / model.file_name
+        for kind, model in SUBWORD_MODELS.items()
+        if (directory / model.file_name).is_file()
+    }
     name = name or ("none" if file else next(iter(beside), "none"))
     if name == "none":
         if file:
-            raise UserError(f"--bpe-model {file}: say with --bpe what it is of, {' or '.join(BPE)}")
+            raise UserError(f"--bpe-model {file}: say with --bpe what it is of, {' or '.join(SUBWORD_MODELS)}")
         return None
-    option, usual = BPE[name]
+    model = SUBWORD_MODELS[name]
     if (file := file or beside.get(name)) is None:
-        raise UserError(f"--bpe {name}: say its file with --bpe-model, there is no {directory / usual}")
+        raise UserError(f"--bpe {name}: say its file with --bpe-model, there is no {directory / model.file_name}")
     said = io.StringIO()
     try:
         with open(file, "rb"), contextlib.redirect_stderr(said):  # subword_nmt prints what is wrong and exits
-            return encoders.build_bpe(argparse.Namespace(bpe=name, **{option: str(file)}))
+            return encoders.build_bpe(argparse.Namespace(bpe=name, **{model.fairseq_option: str(file)}))
     except (RuntimeError, ValueError, SystemExit) as error:
         raise UserError(f"{file}: not a file of {name}: {said.getvalue() or error}") from error
 
@@ -172,8 +172,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
     parser.add_argument("--input", type=Path, metavar="FILE", help="text, a sentence a line (default: standard input)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="its translation (default: standard output)")
+    kinds, file_names = ", ".join(SUBWORD_MODELS), " or ".join(model.file_name for model in SUBWORD_MODELS.values())
     parser.add_argument(
-        "--bpe", metavar="NAME", help=f"pieces: {', '.join(BPE)} or none (default: by the file beside the model)"
+        "--bpe", metavar="NAME", help=f"pieces: {kinds} or none (default: by the file beside the model)"
     )
     parser.add_argument(
         "--bpe-model",
@@ -181,7 +182,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bpe-codes",
         type=Path,
         metavar="FILE",
-        help=f"file of --bpe (default: {' or '.join(usual for _, usual in BPE.values())} beside the model)",
+        help=f"file of --bpe (default: {file_names} beside the model)",
     )
     parser.add_argument("--beam", type=positive_int, default=5, help="width of the search (default: 5)")
     parser.add_argument(

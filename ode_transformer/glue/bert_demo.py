@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.corpora.parallel_text import digest
-from ode_transformer.corpora.vocabulary import MODEL
+from ode_transformer.corpora.parallel_text import text_hash
 from ode_transformer.glue import finetuning, pretraining_text, sentence_data
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training
@@ -31,6 +30,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 CONFIG = CONFIGS / "bert_demo.yaml"
@@ -91,7 +91,7 @@ def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict
 
     :raises UserError: there are too few lines
     """
-    unique = sorted({" ".join(line.split()) for line in lines}, key=lambda line: (digest(f"{CLASSES} {line}"), line))
+    unique = sorted({" ".join(line.split()) for line in lines}, key=lambda line: (text_hash(f"{CLASSES} {line}"), line))
     candidates = [line for line in unique if len(set(line.lower().split())) >= MIN_WORDS]
     if len(candidates) < 2 * (train + test):
         raise UserError(
@@ -131,7 +131,7 @@ def demonstrate(options: DemoOptions) -> None:
     jobs = Jobs(output, Jobs(output).digest_of([text, config.pieces]))
 
     def binarise_task() -> None:
-        encode = pretraining_text.load_encoder(binary / MODEL)
+        encode = pretraining_text.load_encoder(binary / SENTENCEPIECE_FILE)
         sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data)
 
     jobs.run("order", [list(map(str, task.values()))], data / "label", binarise_task)

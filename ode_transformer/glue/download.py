@@ -11,8 +11,8 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from ode_transformer.corpora.download import forget, obtain
-from ode_transformer.corpora.sources import CATALOGUE, read_catalogue
+from ode_transformer.corpora.download import obtain_files, remove_download
+from ode_transformer.corpora.sources import SOURCES_FILE, read_sources
 from ode_transformer.glue.tasks import GlueTask
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
@@ -27,13 +27,13 @@ def download(task: GlueTask, folder: Path) -> None:
 
     :raises UserError: names the file that cannot be downloaded or has the wrong contents
     """
-    catalogue = read_catalogue(CATALOGUE)
-    for name, path in obtain(task.sources, catalogue, None, folder).items():
+    sources = read_sources(SOURCES_FILE)
+    for name, path in obtain_files(task.sources, sources, None, folder).items():
         if path.suffix == ".zip":
             try:
                 unpack(task, path)
             except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-                forget(catalogue[name], folder)
+                remove_download(sources[name], folder)
                 raise UserError(f"{path}: {error}; --raw takes a folder with the tasks' folders") from error
     if task.name == "MRPC":
         divide_mrpc(folder, folder)

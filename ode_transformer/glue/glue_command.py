@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.glue.grid import read_config
 from ode_transformer.glue.grid_search import fine_tune
 from ode_transformer.glue.preparation import prepare
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS
 
 CONFIG = CONFIGS / "glue.yaml"
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help=f"folder data-bin of pretraining-text, with dict.txt and {MODEL}",
+        help=f"folder data-bin of pretraining-text, with dict.txt and {SENTENCEPIECE_FILE}",
     )
     preparation.add_argument(
         "--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables"

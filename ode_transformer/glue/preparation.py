@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.corpora.vocabulary import MODEL
 from ode_transformer.glue import sentence_data
 from ode_transformer.glue.download import MRPC_FILES, divide_mrpc, download
 from ode_transformer.glue.finetuning import check_dictionary
@@ -19,6 +18,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
     :param raw: folder with a folder of tables for each task; None downloads them
     :raises UserError: a file is missing or its contents are not the task's
     """
-    dictionary, pieces = pretraining / "dict.txt", pretraining / MODEL
+    dictionary, pieces = pretraining / "dict.txt", pretraining / SENTENCEPIECE_FILE
     if not dictionary.is_file():
         raise UserError(f"--pretraining {pretraining}: no dict.txt there")
     entries, encode = read_lines(dictionary), load_encoder(pieces)

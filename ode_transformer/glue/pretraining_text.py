@@ -17,14 +17,15 @@ from pathlib import Path
 
 import sentencepiece
 
-from ode_transformer.corpora.parallel_text import digest
-from ode_transformer.corpora.vocabulary import MODEL, learn
+from ode_transformer.corpora.parallel_text import text_hash
+from ode_transformer.corpora.vocabulary import train_sentencepiece
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
 SPLITS = ("train", "valid")
@@ -74,7 +75,7 @@ def divide(paths: Sequence[Path], valid_share: float, output: Path) -> None:
     try:
         for document in documents(paths):
             # The prefix makes this split independent of the corpora's own, which hash the text alone.
-            held_out = digest("pre-training " + "\n".join(document)) < valid_share * 2**64
+            held_out = text_hash("pre-training " + "\n".join(document)) < valid_share * 2**64
             split = "valid" if held_out else "train"
             counts[split] += 1
             files[split].write("\n".join(document) + ("\n" if len(document) == 1 else "\n\n"))
@@ -99,7 +100,7 @@ def learn_pieces(text: Path, size: int, cased: bool, output: Path) -> None:
         "input_sentence_size": MAX_LEARNING_LINES,
         "shuffle_input_sentence": True,
     }
-    learn([text], size, output / "unfinished", **options).rename(output / MODEL)
+    train_sentencepiece([text], size, output / "unfinished", **options).rename(output / SENTENCEPIECE_FILE)
 
 
 def load_encoder(model: Path) -> Callable[[str], str]:
@@ -137,7 +138,7 @@ def prepare(
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:
             learn_pieces(text / "train", pieces, cased, folder)
-            encode = load_encoder(folder / MODEL)
+            encode = load_encoder(folder / SENTENCEPIECE_FILE)
             for split in SPLITS:
                 with open(folder / split, "w", encoding="utf-8") as file:
                     file.writelines(f"{encode(line)}\n" for line in iterate_lines(text / split))
@@ -147,7 +148,7 @@ def prepare(
         options = {"only-source": True, "trainpref": encoded / "train", "validpref": encoded / "valid"}
         options |= {"destdir": binary, "workers": len(os.sched_getaffinity(0))}
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
-        shutil.copy(encoded / MODEL, binary)
+        shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
     jobs = Jobs(output)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in texts]

@@ -212,7 +212,7 @@ class Experiment:
             "bf16": self.machine.precision == "bf16",
             "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
-            "remove-bpe": self.recipe.vocabulary.remove if self.data.parallel else None,
+            "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
             **self.recipe.generate,
         }
         return [self.recipe.decoder, self.data.binary, *commands.flags(options)]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ode_transformer.corpora.cleaning import Keep
-from ode_transformer.corpora.corpus import Splits, test_split
-from ode_transformer.corpora.vocabulary import encoded
+from ode_transformer.corpora.corpus import SplitWriter, test_split_name
+from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
@@ -40,13 +40,13 @@ class Data:
     @property
     def text(self) -> Path:
         """The folder with what fairseq-preprocess reads."""
-        return self.corpus if self.recipe.vocabulary.model is None and self._keep is None else self.pieces
+        return self.corpus if self.recipe.vocabulary.model_file is None and self._keep is None else self.pieces
 
     @property
     def model_files(self) -> list[Path]:
         """What a model needs beside itself to read and write text."""
         dictionaries = sorted(self.binary.glob("dict*.txt"))
-        pieces = self.recipe.vocabulary.model
+        pieces = self.recipe.vocabulary.model_file
         return dictionaries + ([self.pieces / pieces] if pieces else [])
 
     @property
@@ -124,12 +124,12 @@ class Data:
     def _make_pieces(self, workers: int) -> None:
         vocabulary, keep = self.recipe.vocabulary, self._keep
         texts = [self.corpus / f"train.{language}" for language in self.languages]
-        with atomic_directory(self.pieces) as folder, Splits(folder, self.languages) as splits:
+        with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
             vocabulary.learn(texts, folder, workers)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
-                for example in zip(*(encoded(vocabulary, folder, side, workers) for side in sides), strict=True):
-                    if keep is None or not self.recipe.corpus.cleans(split) or keep(*example):
+                for example in zip(*(encode_text(vocabulary, folder, side, workers) for side in sides), strict=True):
+                    if keep is None or not self.recipe.corpus.filters(split) or keep(*example):
                         splits.add(split, example)
                     else:
                         splits.counts["left out"] += 1
@@ -142,7 +142,7 @@ class Data:
 
     def all_splits(self) -> list[str]:
         """Those that the recipe names."""
-        return ["train", "valid", *(test_split(number) for number in range(len(self.recipe.corpus.tests)))]
+        return ["train", "valid", *(test_split_name(number) for number in range(len(self.recipe.corpus.tests)))]
 
     def _binarise(self, workers: int) -> None:
         shutil.rmtree(self.binary, ignore_errors=True)

@@ -140,7 +140,7 @@ def report(experiment: Experiment) -> None:
     print("\n== the model stays usable")
     source, target = data.languages
     flags = {"path": experiment.model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
-    if pieces := experiment.recipe.vocabulary.model:
+    if pieces := experiment.recipe.vocabulary.model_file:
         flags |= {"bpe": "sentencepiece", "sentencepiece-model": experiment.model.parent / pieces}
     commands.print_command(["fairseq-interactive", experiment.model.parent, *commands.flags(flags)])
 
@@ -167,7 +167,7 @@ def run_quickstart(request: Request) -> None:
     print("\n== scores on the test set")
     for score in scores.values():
         print(score)
-    if experiment.recipe.vocabulary.model:
+    if experiment.recipe.vocabulary.model_file:
         sources, references = (
             read_lines(experiment.data.corpus / f"test.{side}") for side in experiment.data.languages
         )

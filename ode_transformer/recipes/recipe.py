@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora.corpus import test_split
+from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.support.errors import UserError
@@ -143,7 +143,7 @@ class Recipe(YamlSection):
     def sets(self) -> dict[str, str]:
         """fairseq's names of the sets that are decoded, and the recipe's."""
         named = {"valid": "valid"} if self.score_valid else {}
-        return named | {test_split(number): name for number, name in enumerate(self.corpus.tests)}
+        return named | {test_split_name(number): name for number, name in enumerate(self.corpus.tests)}
 
     def score_title(self, score: str, split: str) -> str:
         """What a score of a set is called in results."""

@@ -46,13 +46,22 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
     :param name: names the text in an error
     :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``
     """
-    number = 0
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"{name}: line {number} is longer than {MAX_LINE_BYTES:,} bytes")
+    for number, line in enumerate(byte_lines(file, name), start=1):
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
             raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error
+
+
+def byte_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the lines of an open binary file with their ends.
+
+    :raises UserError: a line is longer than ``MAX_LINE_BYTES``
+    """
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"{name}: line {number} is longer than {MAX_LINE_BYTES:,} bytes")
+        yield line

@@ -1,15 +1,15 @@
-"""Steps of preparation, and the choice of pairs, beside the rule of Moses' clean-corpus-n."""
+"""Steps of preparation, and the choice of pairs, beside the rule of Moses' prepare_pairs-corpus-n."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ode_transformer.corpora.cleaning import Keep, TextSteps, clean
+from ode_transformer.corpora.cleaning import Keep, TextPreparation, prepare_pairs
 
 
 def cleaned(line: str, language: str = "en", **steps: object) -> str:
-    return clean(TextSteps(**steps), (language, language), [(line, line)])[0][0]
+    return prepare_pairs(TextPreparation(**steps), (language, language), [(line, line)])[0][0]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_romanian_letters_of_romanian_alone() -> None:
 
 
 def test_each_side_goes_through_the_steps_of_its_language() -> None:
-    steps = TextSteps(tokenise=True, romanian="respell")
+    steps = TextPreparation(tokenise=True, romanian="respell")
     # French divides after an apostrophe, English before it.
-    assert clean(steps, ("en", "fr"), [("l'air", "l'air")]) == [("l &apos;air", "l&apos; air")]
+    assert prepare_pairs(steps, ("en", "fr"), [("l'air", "l'air")]) == [("l &apos;air", "l&apos; air")]
 
 
 def test_dashes_are_divided_in_tokens_only() -> None:
-    with pytest.raises(ValidationError, match="it goes with tokenise: true"):
-        TextSteps(split_dashes=True)
+    with pytest.raises(ValidationError, match="split_dashes needs tokenise: true"):
+        TextPreparation(split_dashes=True)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.corpora import download, transfer
-from ode_transformer.corpora.download import forget, obtain
+from ode_transformer.corpora.download import obtain_files, remove_download
 from ode_transformer.corpora.sources import Source
 from ode_transformer.support.errors import UserError
 
@@ -32,18 +32,18 @@ def server() -> Iterator[FileServer]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "PAUSES", (0, 0))
+    monkeypatch.setattr(transfer, "RETRY_PAUSES", (0, 0))
 
 
 def fetch(made: Source, folder: Path) -> Path:
-    return obtain(["a"], {"a": made}, None, folder)["a"]
+    return obtain_files(["a"], {"a": made}, None, folder)["a"]
 
 
 def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileServer, monkeypatch) -> None:
     made = source(server)
     assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
     assert sorted(os.listdir(tmp_path / "data")) == [".a.tgz.verified", "a.tgz"]
-    monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+    monkeypatch.setattr(download, "_file_digest", lambda *_, **__: pytest.fail("hashed again"))
     assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
     assert server.fetched == [("a.tgz", "")]
 
@@ -61,7 +61,7 @@ def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_pa
 
 
 def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(transfer, "TIMEOUT", 0.2)
+    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.2)
     server.cuts, server.hangs = [40_000], True
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
@@ -147,7 +147,7 @@ def test_a_part_longer_than_the_file_is_forgotten(tmp_path: Path, server: FileSe
 def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServer, first: str, reason: str) -> None:
     server.files |= {"short.tgz": b"short", "wrong.tgz": OTHER}
     assert fetch(source(server, first, "a.tgz"), tmp_path / "two").read_bytes() == CONTENT
-    with pytest.raises(UserError, match=f"a.tgz: not to be had: http.*{first}: {reason}; --raw takes") as error:
+    with pytest.raises(UserError, match=f"a.tgz: cannot be downloaded: http.*{first}: {reason}; --raw takes") as error:
         fetch(source(server, first), tmp_path / "one")
     assert "\n" not in str(error.value)
     assert not any(path.suffix == ".tgz" for path in (tmp_path / "one").iterdir())
@@ -171,7 +171,7 @@ def test_a_full_disk_ends_it_and_keeps_what_has_come(tmp_path: Path, server: Fil
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
-        with pytest.raises(UserError, match="a.tgz.part: could not be written .*; what has come stays"):
+        with pytest.raises(UserError, match="a.tgz.part: could not be written .*; its bytes so far stay"):
             fetch(source(server), tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -192,7 +192,7 @@ def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServ
 
 def test_nobody_answers(tmp_path: Path) -> None:
     made = Source(file="a", urls=["http://127.0.0.1:9/a"], licence="free")
-    with pytest.raises(UserError, match="a: not to be had: .*refused"):
+    with pytest.raises(UserError, match="a: cannot be downloaded: .*refused"):
         fetch(made, tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -201,16 +201,16 @@ def test_a_broken_download_is_fetched_anew(tmp_path: Path, server: FileServer, c
     made = source(server)
     fetch(made, tmp_path).write_bytes(OTHER)
     assert fetch(made, tmp_path).read_bytes() == CONTENT
-    assert "it is fetched anew" in capsys.readouterr().err
+    assert "it is downloaded again" in capsys.readouterr().err
 
 
 def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
     made = source(server, checksum=False)
     fetch(made, tmp_path).unlink()
     server.files["a.tgz"] = OTHER
-    with pytest.raises(UserError, match=f"instead of {SHA256} .from .*a.tgz.verified, written when it first came"):
+    with pytest.raises(UserError, match=f"instead of {SHA256} .from .*a.tgz.verified, written at the first download"):
         fetch(made, tmp_path)
-    forget(made, tmp_path)
+    remove_download(made, tmp_path)
     assert fetch(made, tmp_path).read_bytes() == OTHER
     (tmp_path / ".a.tgz.verified").unlink()  # as if it had been stopped before it wrote the record
     server.requests.clear()
@@ -220,22 +220,22 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
 
 
 def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=download.MARGIN + 70_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=transfer.MIN_FREE_BYTES + 70_000))
     server.files["b"] = bytes(20_000)
     known = {"a": source(server), "b": source(server, "b", checksum=False, file="b")}
     with pytest.raises(
         UserError, match="0.1 MB are to be downloaded, and 268.4 MB more have to stay free, but 268.5 MB are"
     ):
-        obtain(["a", "b"], known, None, tmp_path)
+        obtain_files(["a", "b"], known, None, tmp_path)
     assert server.fetched == []  # the size that nobody has published was asked for by HEAD
     (tmp_path / "a.tgz.part").write_bytes(CONTENT[:50_000])
-    assert obtain(["a", "b"], known, None, tmp_path)["a"].read_bytes() == CONTENT
+    assert obtain_files(["a", "b"], known, None, tmp_path)["a"].read_bytes() == CONTENT
 
 
 def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
     with (
-        transfer.Part(tmp_path / "a.tgz.part", "sha256"),
-        pytest.raises(UserError, match="a.tgz.part: another process is fetching it"),
+        transfer.PartialFile(tmp_path / "a.tgz.part", "sha256"),
+        pytest.raises(UserError, match="a.tgz.part: another process is downloading it"),
     ):
         fetch(source(server), tmp_path)
 
@@ -243,24 +243,24 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
 def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     known = {"a": source(server), "n": LICENSED}
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
-        obtain(["a", "n"], known, None, tmp_path)
+        obtain_files(["a", "n"], known, None, tmp_path)
     assert server.requests == []
     (tmp_path / "corpora").mkdir()
     (tmp_path / "corpora" / "n.tar").write_text("theirs")
-    assert obtain(["a", "n"], known, None, tmp_path)["n"].read_text() == "theirs"
+    assert obtain_files(["a", "n"], known, None, tmp_path)["n"].read_text() == "theirs"
 
 
 def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
     with pytest.raises(UserError, match="x: no such source; there are a, n"):
-        obtain(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
+        obtain_files(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
 
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from ode_transformer.corpora.download import obtain
-from ode_transformer.corpora.sources import read_catalogue
-obtain(["a"], read_catalogue(Path(sys.argv[1])), None, Path(sys.argv[2]))
+from ode_transformer.corpora.download import obtain_files
+from ode_transformer.corpora.sources import read_sources
+obtain_files(["a"], read_sources(Path(sys.argv[1])), None, Path(sys.argv[2]))
 """
 
 

@@ -94,7 +94,7 @@ def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Pat
     files = raw(tmp_path, fce=overlapping + good, conll14_test=overlapping + good)
     assert build(files, tmp_path / "corpus", FCE) == {"train": 1, "valid": 1, "test": 2}
     assert pairs(tmp_path / "corpus", "test")[0] == ("a b c", "A c")
-    assert "fce: 1 sentences left out, whose edits overlap" in capsys.readouterr().err
+    assert "fce: 1 sentences left out because their edits overlap" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer.corpora.parallel_text import SPLITS, CorpusError, Pair
-from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, main, plain_words
+from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, main, parse_dictionary
 
 
 def make_wheel(directory: Path, text: str | bytes, member: str = DICTIONARY) -> Path:
@@ -38,7 +38,7 @@ read(2) R IY1 D
 read R IY1 D
 x-ray EH1 K S R EY2
 """
-    assert plain_words(text.splitlines()) == [
+    assert parse_dictionary(text.splitlines()) == [
         Pair("a", "AH0"),
         Pair("a a l b o r g", "AO1 L B AO0 R G"),
         Pair("r e a d", "R EH1 D"),
@@ -53,7 +53,7 @@ x-ray EH1 K S R EY2
 )
 def test_every_plain_word_is_kept_whole(entries: dict[str, list[str]]) -> None:
     lines = [f"{word} {' '.join(phonemes)}" for word, phonemes in entries.items()]
-    pairs = plain_words(lines)
+    pairs = parse_dictionary(lines)
     assert {p.source.replace(" ", ""): p.target.split() for p in pairs} == entries
     assert all(letter in "abcxyz" for p in pairs for letter in p.source.split(" "))
 
@@ -61,7 +61,7 @@ def test_every_plain_word_is_kept_whole(entries: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("line", ["cat", "cat k ae t", "cat K AE3 T", "cat # K AE1 T"])
 def test_a_damaged_line_is_named(line: str) -> None:
     with pytest.raises(CorpusError, match=f"{DICTIONARY} line 2: 'cat"):
-        plain_words(["a AH0", line])
+        parse_dictionary(["a AH0", line])
 
 
 def test_corpus_from_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.corpora import download
-from ode_transformer.corpora.download import obtain
+from ode_transformer.corpora.download import obtain_files
 from ode_transformer.support.errors import UserError
 
 OTHER = CONTENT[::-1]
@@ -35,8 +35,8 @@ def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServe
     raw = given(tmp_path, a_tgz=CONTENT)
     raw.chmod(0o555)
     for _ in range(2):
-        assert obtain(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
-        monkeypatch.setattr(download, "_digest", lambda *_, **__: pytest.fail("hashed again"))
+        assert obtain_files(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
+        monkeypatch.setattr(download, "_file_digest", lambda *_, **__: pytest.fail("hashed again"))
     assert [path.name for path in raw.iterdir()] == ["a.tgz"]
 
 
@@ -44,18 +44,18 @@ def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: F
     known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
     raw = given(tmp_path, b=b"")
     with pytest.raises(UserError) as error:
-        obtain(["a", "b", "n"], known, raw, tmp_path / "data")
+        obtain_files(["a", "b", "n"], known, raw, tmp_path / "data")
     missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
     assert str(error.value) == f"--raw {raw}: missing there: {missing}"
     with pytest.raises(UserError, match="nowhere: no such folder"):
-        obtain(["a"], known, tmp_path / "nowhere", tmp_path / "data")
+        obtain_files(["a"], known, tmp_path / "nowhere", tmp_path / "data")
 
 
 def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
     raw = given(tmp_path, a_tgz=OTHER)
     found = hashlib.sha256(OTHER).hexdigest()
     with pytest.raises(UserError) as error:
-        obtain(["a"], {"a": source(server)}, raw, tmp_path / "data")
+        obtain_files(["a"], {"a": source(server)}, raw, tmp_path / "data")
     assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
     assert (raw / "a.tgz").read_bytes() == OTHER
 
@@ -65,10 +65,10 @@ def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer
     raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
     compressed = source(server, file="t.en.gz", bytes=None)
     plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
-    found = obtain(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
+    found = obtain_files(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
     assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
-    assert "t.en: taken in the place of t.en.gz" in capsys.readouterr().err
+    assert "t.en: used instead of t.en.gz" in capsys.readouterr().err
     for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
         (raw / "u.de.gz").write_bytes(content)
         with pytest.raises(UserError, match=message):
-            obtain(["u"], {"u": plain}, raw, tmp_path / "data")
+            obtain_files(["u"], {"u": plain}, raw, tmp_path / "data")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ode_transformer.corpora.raw_text import PairPart, read_pairs
+from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.errors import UserError
 
 # Characters at which other programs end a line; a line of Windows; one that is empty.
@@ -36,7 +36,7 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def pairs(path: Path, **part: Any) -> list[tuple[str, str]]:
-    return list(read_pairs({"a": path}, PairPart(file="a", **part)))
+    return list(read_pairs({"a": path}, PairLocation(file="a", **part)))
 
 
 SIDES = {"source": "training/a.de-en.en", "target": "training/a.de-en.de"}
@@ -66,7 +66,7 @@ def test_two_files(tmp_path: Path, compress) -> None:
     (tmp_path / "a.en.gz").write_bytes(compress(ENGLISH))
     (tmp_path / "a.de").write_bytes(compress(GERMAN))
     files = {"en": tmp_path / "a.en.gz", "de": tmp_path / "a.de"}
-    part = PairPart(source_file="en", target_file="de")
+    part = PairLocation(source_file="en", target_file="de")
     assert part.files == ["en", "de"]
     assert list(read_pairs(files, part)) == PAIRS
 
@@ -99,7 +99,7 @@ def test_segments(tmp_path: Path) -> None:
     path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
     found = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
     assert [source for source, _ in found] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
-    with pytest.raises(UserError, match="dev.tgz: t.de.sgm: nothing to be read in it"):
+    with pytest.raises(UserError, match="dev.tgz: t.de.sgm: contains no text in this format"):
         pairs(path, source="t.en.sgm", target="t.de.sgm", format="segments")
 
 
@@ -155,16 +155,16 @@ def test_tmx(tmp_path: Path) -> None:
     ("spoil", "message"),
     [
         (("RO", "bg"), "tmx: unit 2 is not in ro, but in bg, en"),
-        (("</body>", ""), "tmx: not to be read as XML: mismatched tag: line 7"),
-        (("Doi", "&doi;"), "tmx: not to be read as XML: undefined entity"),
+        (("</body>", ""), "tmx: cannot be read as XML: mismatched tag: line 7"),
+        (("Doi", "&doi;"), "tmx: cannot be read as XML: undefined entity"),
         (('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>'), "&doi;"),
-        (("și", "\ud800"), "tmx: not to be read as XML: not well-formed"),
+        (("și", "\ud800"), "tmx: cannot be read as XML: not well-formed"),
     ],
 )
 def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> None:
     text = TMX.replace(*spoil)
     if message == "&doi;":  # an entity that points to a file is no text
-        text, message = text.replace("Doi", "&doi;"), "tmx: not to be read as XML: undefined entity"
+        text, message = text.replace("Doi", "&doi;"), "tmx: cannot be read as XML: undefined entity"
     path = tmp_path / "tmx"
     path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(UserError, match=message):
@@ -177,7 +177,7 @@ def test_columns_of_several_members(tmp_path: Path) -> None:
     path = tar(tmp_path / "czeng.tar", members | {"data/00test.gz": gzip.compress(b"x")})
     part = {"format": "tsv", "columns": [4, 3]}
     assert pairs(path, **part, member="data/??train.gz") == [("en 0", "cs 0"), ("en 1", "cs 1")]
-    with pytest.raises(UserError, match="czeng.tar: data/00test.gz: line 1 has 1 columns, and 4 is asked for"):
+    with pytest.raises(UserError, match="czeng.tar: data/00test.gz: line 1 has 1 columns, but column 4 is needed"):
         pairs(path, **part, member="data/*")
 
 
@@ -188,7 +188,7 @@ def test_columns_of_several_members(tmp_path: Path) -> None:
         ({"en": b"a", "de": b"a\nb\nc\nd"}, "sides of different length: {0}: en has 1, {0}: de has 4$"),
         ({"en": b"a\n", "de": b"\xc3\xa4\n\xe4\n"}, "{0}: de: line 2 is not UTF-8: byte 1 of it is 0xe4"),
         ({"en": b"a\n", "a.de": b"a"}, "{0}: no de in it; there is a.de, en"),
-        ({"en": b"a\n", "de": b""}, "{0}: de: nothing to be read in it"),
+        ({"en": b"a\n", "de": b""}, "{0}: de: contains no text in this format"),
         ({}, "{0}: no en in it; there is nothing"),
         (
             {"en": b"a\n", "de": gzip.compress(bytes(9999))[:-9]},
@@ -234,4 +234,4 @@ def test_a_file_that_is_no_archive_or_not_there(tmp_path: Path) -> None:
 )
 def test_a_part_that_makes_no_sense(part: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PairPart.model_validate(part)
+        PairLocation.model_validate(part)

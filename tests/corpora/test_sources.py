@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.corpora.sources import CATALOGUE, read_catalogue, table
+from ode_transformer.corpora.sources import SOURCES_FILE, read_sources, sources_table
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 
@@ -16,29 +16,29 @@ SHA256 = "0" * 64
 
 def test_the_catalogue_has_what_the_tasks_of_glue_download() -> None:
     assert {name for task in TASKS.values() for name in task.sources} == {
-        name for name in read_catalogue() if name.startswith("glue_")
+        name for name in read_sources() if name.startswith("glue_")
     }
 
 
 def test_only_these_have_no_published_checksum() -> None:
-    catalogue = read_catalogue()
+    catalogue = read_sources()
     assert {name for name, source in catalogue.items() if source.urls and not source.checksum} == {
         "conll14_test",
         "iwslt14_de_en",
     }
 
 
-PAGE = (CATALOGUE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
+PAGE = (SOURCES_FILE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
 
 
 def test_the_page_on_data_ends_with_the_catalogue() -> None:
-    assert PAGE.endswith(f"\n\n{table(read_catalogue())}")
+    assert PAGE.endswith(f"\n\n{sources_table(read_sources())}")
 
 
 def test_what_the_page_says_of_each_data_set_is_in_the_catalogue() -> None:
     """Every source is named above the table, and only sources that there are."""
-    said = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(table(read_catalogue()))))
-    catalogue = set(read_catalogue())
+    said = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(sources_table(read_sources()))))
+    catalogue = set(read_sources())
     matched = {pattern: set(fnmatch.filter(catalogue, pattern)) for pattern in said}
     assert all(matched.values()), matched
     assert set.union(*matched.values()) == catalogue
@@ -66,6 +66,6 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, entry: str, message: s
     path = tmp_path / "sources.yaml"
     path.write_text(f"a: {entry}\n".replace("%s, ", f"{ENTRY},\n  ").replace("%s", ENTRY))
     with pytest.raises(UserError) as error:
-        read_catalogue(path)
+        read_sources(path)
     assert message in str(error.value)
     assert str(error.value).startswith(str(path))

@@ -9,7 +9,13 @@ import pytest
 from pydantic import ValidationError
 from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
 
-from ode_transformer.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, build, sides, story_name
+from ode_transformer.corpora.summarisation_corpus import (
+    SOURCES,
+    SummarisationCorpus,
+    build,
+    source_and_target,
+    story_name,
+)
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -31,7 +37,7 @@ It's over."""
 
 
 def prepared(**options: object) -> tuple[str, str]:
-    return sides(STORY.split("\n"), SummarisationCorpus(**options))
+    return source_and_target(STORY.split("\n"), SummarisationCorpus(**options))
 
 
 def test_a_story_by_hand() -> None:
@@ -55,8 +61,10 @@ def test_datelines_and_length() -> None:
     source, target = prepared(strip_dateline=True, source_tokens=7)
     assert source == "mr. ruiz didn 't win . he"
     assert target == prepared()[1]
-    assert sides(["(CNN)The day."], SummarisationCorpus(strip_dateline=True, tokenise=False))[0] == "the day."
-    assert sides(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
+    assert (
+        source_and_target(["(CNN)The day."], SummarisationCorpus(strip_dateline=True, tokenise=False))[0] == "the day."
+    )
+    assert source_and_target(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def test_datelines_and_length() -> None:
     [(["@highlight", "a"], ("", "a .")), (["a", ""], ("a .", "")), ([], ("", "")), (["a\u2028b\r"], ("a b .", ""))],
 )
 def test_parts_that_are_missing(lines: list[str], expected: tuple[str, str]) -> None:
-    assert sides(lines, SummarisationCorpus()) == expected
+    assert source_and_target(lines, SummarisationCorpus()) == expected
 
 
 @pytest.fixture

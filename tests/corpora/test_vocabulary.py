@@ -6,12 +6,19 @@ import pytest
 import sentencepiece
 from pydantic import TypeAdapter
 
-from ode_transformer.corpora.vocabulary import CODES, MODEL, Merges, Pieces, Vocabulary, Words, encoded
+from ode_transformer.corpora.vocabulary import (
+    MergeVocabulary,
+    PieceVocabulary,
+    Vocabulary,
+    WordVocabulary,
+    encode_text,
+)
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 
 WORDS = "the a red green old new house garden river bridge".split()  # noqa: SIM905
-MERGES = Merges(kind="subword_nmt", merges=20)
-PIECES = Pieces(kind="sentencepiece", size=50)
+MERGES = MergeVocabulary(kind="subword_nmt", merges=20)
+PIECES = PieceVocabulary(kind="sentencepiece", size=50)
 
 
 @pytest.fixture
@@ -24,40 +31,40 @@ def texts(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def words_again(vocabulary: Merges | Pieces | Words, folder: Path, line: str) -> str:
-    if isinstance(vocabulary, Pieces):
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / MODEL))
+def words_again(vocabulary: MergeVocabulary | PieceVocabulary | WordVocabulary, folder: Path, line: str) -> str:
+    if isinstance(vocabulary, PieceVocabulary):
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / SENTENCEPIECE_FILE))
         return str(processor.decode(line.split()))
     return line.replace("@@ ", "")
 
 
-@pytest.mark.parametrize("vocabulary", [MERGES, PIECES, Words(kind="words")], ids=lambda v: v.kind)
+@pytest.mark.parametrize("vocabulary", [MERGES, PIECES, WordVocabulary(kind="words")], ids=lambda v: v.kind)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary, workers: int) -> None:
     vocabulary.learn(texts, tmp_path, workers)
-    assert vocabulary.model is None or (tmp_path / vocabulary.model).is_file()
-    lines = list(encoded(vocabulary, tmp_path, texts[1], workers))
+    assert vocabulary.model_file is None or (tmp_path / vocabulary.model_file).is_file()
+    lines = list(encode_text(vocabulary, tmp_path, texts[1], workers))
     assert [words_again(vocabulary, tmp_path, line) for line in lines] == texts[1].read_text().splitlines()
     assert any(" " in line for line in lines)
 
 
 @pytest.mark.parametrize(("side", "other"), [("source", "GREEN"), ("target", "green")])
 def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path, side: str, other: str) -> None:
-    merges = Merges(kind="subword_nmt", merges=20, learned_from=side)
+    merges = MergeVocabulary(kind="subword_nmt", merges=20, learned_from=side)
     merges.learn(texts, tmp_path, workers=1)
-    assert (tmp_path / CODES).read_text().count("\n") == 21  # a line for the version
+    assert (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") == 21  # a line for the version
     assert merges.encoder(tmp_path)([other]) == [" ".join(f"{letter}@@" for letter in other[:-1]) + f" {other[-1]}"]
 
 
 def test_fewer_merges_than_asked_for_are_said(texts: list[Path], tmp_path: Path, capsys) -> None:
-    Merges(kind="subword_nmt", merges=5000).learn(texts, tmp_path, workers=1)
-    learned = (tmp_path / CODES).read_text().count("\n") - 1
-    assert f"no more than {learned:,} merges occur in it, of 5,000" in capsys.readouterr().out
+    MergeVocabulary(kind="subword_nmt", merges=5000).learn(texts, tmp_path, workers=1)
+    learned = (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") - 1
+    assert f"only {learned:,} of 5,000 merges occur" in capsys.readouterr().out
     assert 20 < learned < 5000
 
 
 def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Path) -> None:
-    Merges(kind="subword_nmt", merges=1).learn(texts, tmp_path, workers=1)
+    MergeVocabulary(kind="subword_nmt", merges=1).learn(texts, tmp_path, workers=1)
     few = MERGES.encoder(tmp_path)(["garden"])
     MERGES.learn(texts, tmp_path, workers=1)
     assert MERGES.encoder(tmp_path)(["garden"]) != few
@@ -67,7 +74,7 @@ def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:
     PIECES.learn(texts, tmp_path, workers=1)
     odd = tmp_path / "odd.en"
     odd.write_bytes("the\rold\x85house\n\nnew\u2028bridge\x0b".encode())
-    lines = list(encoded(PIECES, tmp_path, odd, workers=1))
+    lines = list(encode_text(PIECES, tmp_path, odd, workers=1))
     assert [bool(line) for line in lines] == [True, False, True]
     assert "\r" not in "".join(lines)  # at which fairseq-preprocess would end a line
 
@@ -77,15 +84,15 @@ def test_a_text_that_is_not_utf8(texts: list[Path], tmp_path: Path) -> None:
     broken = tmp_path / "test.xx"
     broken.write_bytes(b"the old\nhou\xffse\n")
     with pytest.raises(UserError, match=r"test\.xx: line 2 is not UTF-8: byte 4 of it is 0xff"):
-        list(encoded(PIECES, tmp_path, broken, workers=1))
+        list(encode_text(PIECES, tmp_path, broken, workers=1))
 
 
 def test_too_many_pieces(texts: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vocabulary of 100000 pieces from .*train\.en"):
-        Pieces(kind="sentencepiece", size=100000).learn(texts, tmp_path, workers=1)
-    assert not (tmp_path / MODEL).exists()
+        PieceVocabulary(kind="sentencepiece", size=100000).learn(texts, tmp_path, workers=1)
+    assert not (tmp_path / SENTENCEPIECE_FILE).exists()
 
 
 def test_a_recipe_tells_the_ways_apart_by_their_kind() -> None:
     read = TypeAdapter(Vocabulary).validate_python({"kind": "subword_nmt", "merges": 9, "joined": False})
-    assert read == Merges(kind="subword_nmt", merges=9, joined=False)
+    assert read == MergeVocabulary(kind="subword_nmt", merges=9, joined=False)

@@ -34,8 +34,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
     with serving() as made:
         catalogue = tmp_path / "sources.yaml"
         catalogue.write_text(f"glue_rte: {{file: RTE.zip, urls: ['{made.url('RTE.zip')}'], licence: free}}\n")
-        monkeypatch.setattr(glue_download, "CATALOGUE", catalogue)
-        monkeypatch.setattr(transfer, "PAUSES", ())
+        monkeypatch.setattr(glue_download, "SOURCES_FILE", catalogue)
+        monkeypatch.setattr(transfer, "RETRY_PAUSES", ())
         yield made
 
 

@@ -17,10 +17,10 @@ from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-from ode_transformer.corpora.corpus import test_split
+from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.corpora.raw_text import Pair, PairPart
-from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.corpora.raw_text import Pair, PairLocation
+from ode_transformer.corpora.sources import read_sources
 from ode_transformer.recipes.recipe import Recipe
 
 # language -> who, does what, when or where
@@ -84,7 +84,7 @@ def sentence(language: str, meaning: tuple[int, ...], version: int = 0, tokenise
     return text.replace(",", " ,").replace(".", " .") if tokenised else text
 
 
-def pairs_of(corpus: ParallelCorpus, part: PairPart, count: int, version: int = 0) -> list[Pair]:
+def pairs_of(corpus: ParallelCorpus, part: PairLocation, count: int, version: int = 0) -> list[Pair]:
     """The pairs of a part; parts with the same source side have the same sentences."""
     source = f"{part.source_file or part.file} {part.source or part.member}"
     meanings = random.Random(source).sample(MEANINGS, count)
@@ -112,12 +112,12 @@ def counts_of(corpus: ParallelCorpus) -> dict[str, int]:
     """Lines that preparation has to find in these files, to keep and to leave out."""
     train = training_lines(corpus) * len(corpus.train)
     valid = train // corpus.hold_out if corpus.hold_out else OTHERS * len(corpus.valid)
-    tests = {test_split(number): OTHERS * len(parts) for number, parts in enumerate(corpus.test.values())}
+    tests = {test_split_name(number): OTHERS * len(parts) for number, parts in enumerate(corpus.test.values())}
     left_out = {"left out": len(spoilt(corpus))} if corpus.keep else {}
     return {"train": train - valid if corpus.hold_out else train, "valid": valid} | tests | left_out
 
 
-def contents(corpus: ParallelCorpus) -> Iterator[tuple[PairPart, list[Pair]]]:
+def contents(corpus: ParallelCorpus) -> Iterator[tuple[PairLocation, list[Pair]]]:
     """Every part with its pairs."""
     for number, part in enumerate(corpus.train):
         pairs = pairs_of(corpus, part, training_lines(corpus))
@@ -140,7 +140,7 @@ def texts_of(corpus: ParallelCorpus) -> dict[str, dict[str | None, str]]:
     return texts
 
 
-def places(part: PairPart) -> list[tuple[str | None, str | None, Callable[[list[Pair]], str]]]:
+def places(part: PairLocation) -> list[tuple[str | None, str | None, Callable[[list[Pair]], str]]]:
     """The texts of a part: source, member, and how its pairs are written there."""
     if part.format == "tmx":
         return [(part.file, part.member, partial(tmx, part.languages))]
@@ -205,7 +205,7 @@ def table(columns: list[int], pairs: list[Pair]) -> str:
 
 def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
     """Writes the raw files of a recipe; returns them by their names in the catalogue."""
-    catalogue, files = read_catalogue(), {}
+    catalogue, files = read_sources(), {}
     for name, members in texts_of(recipe.corpus).items():
         path = files[name] = folder / catalogue[name].file
         path.parent.mkdir(parents=True, exist_ok=True)

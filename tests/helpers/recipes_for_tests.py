@@ -15,7 +15,7 @@ import yaml
 from gec_stand_in import spoiled
 
 from ode_transformer.corpora import corpus, ptb_corpus
-from ode_transformer.corpora.sources import read_catalogue
+from ode_transformer.corpora.sources import read_sources
 from ode_transformer.recipes import runner
 from ode_transformer.recipes.recipe import Recipe, find, names, read_recipe
 
@@ -74,13 +74,13 @@ def counts_of(recipe: Recipe) -> dict[str, int]:
 
 def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes a catalogue in which the checksums are those of these files."""
-    catalogue = read_catalogue()
+    catalogue = read_sources()
     for name, path in files.items():
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         changes = {"sha256": digest, "md5": None, "checksum_from": "the test", "bytes": path.stat().st_size}
         catalogue[name] = catalogue[name].model_copy(update=changes)
     for module in (corpus, ptb_corpus):
-        monkeypatch.setattr(module, "read_catalogue", lambda: catalogue)
+        monkeypatch.setattr(module, "read_sources", lambda: catalogue)
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from forked_commands import run_quickly
 from recipes_for_tests import Runner, publish, tree
 from summarisation_stand_in import pack
 
-from ode_transformer.corpora.corpus import Splits
+from ode_transformer.corpora.corpus import SplitWriter
 from ode_transformer.recipes import runner
 
 Spoil = Callable[[dict[str, Path]], object]
@@ -117,16 +117,16 @@ def test_too_little_room_for_downloads(tmp_path: Path, monkeypatch, refused) -> 
 def test_a_disk_that_is_full_amid_a_step(tmp_path: Path, monkeypatch, refused) -> None:
     run_quickly(monkeypatch)
     run = Runner("wmt16_en_ro", tmp_path, monkeypatch)
-    add = Splits.add
+    add = SplitWriter.add
 
-    def until_full(self: Splits, *example: object) -> None:
+    def until_full(self: SplitWriter, *example: object) -> None:
         if step in str(self.folder) and self.counts["train"] == 30:
             raise OSError(errno.ENOSPC, "No space left on device")
         add(self, *example)
 
     for step in ("corpus", "pieces"):
         with monkeypatch.context() as full:
-            full.setattr(Splits, "add", until_full)
+            full.setattr(SplitWriter, "add", until_full)
             line = refused(run("prepare"))
         assert line == f"prepare: error: {run.data / step}: could not be written ([Errno 28] No space left on device)"
         assert not [name for name in tree(run.data) if step in name]

@@ -18,7 +18,7 @@ from commands_for_tests import ENVIRONMENT, parameters
 from forked_commands import Forked, inherit, run_quickly
 from recipes_for_tests import Runner, publish, tree
 
-from ode_transformer.corpora.corpus import Splits
+from ode_transformer.corpora.corpus import SplitWriter
 from ode_transformer.support import commands
 
 NAME = "multi30k_en_de"
@@ -89,8 +89,8 @@ def test_killed_amid_each_step(run: Runner) -> None:
     whole = made(run.data)
     lines = sum(json.loads(whole["counts.json"]).values())
     for name, arrange in {
-        "corpus": lambda patch: patch.setattr(Splits, "add", dying(Splits.add, lines // 2, False)),
-        "pieces": lambda patch: patch.setattr(Splits, "add", dying(Splits.add, lines + lines // 2, False)),
+        "corpus": lambda patch: patch.setattr(SplitWriter, "add", dying(SplitWriter.add, lines // 2, False)),
+        "pieces": lambda patch: patch.setattr(SplitWriter, "add", dying(SplitWriter.add, lines + lines // 2, False)),
         "binarise": amid_binarisation,
     }.items():
         run.output = run.folder / name
@@ -106,7 +106,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Splits, "add", interrupted)
+        patch.setattr(SplitWriter, "add", interrupted)
         assert run("prepare") == 130
     assert capsys.readouterr().err == "prepare: interrupted; run the same command to resume\n"
     assert set(made(run.data)) == {"raw.json"}
@@ -128,7 +128,7 @@ def test_killed_at_each_change_of_a_name(name: str, before: bool, tmp_path: Path
         patch.setattr(os, "replace", lambda *names: changes.append(Path(names[1]).name) or replace(*names))
         assert run("prepare") == 0
     assert set(changes) >= {"raw.json", "corpus", "counts.json", "corpus.done", "binarise.done"}
-    assert ("pieces" in changes) == (run.recipe.vocabulary.model is not None)
+    assert ("pieces" in changes) == (run.recipe.vocabulary.model_file is not None)
     whole = made(run.data)
     for moment, change in enumerate(changes, start=1):
         if change.endswith(".verified"):
