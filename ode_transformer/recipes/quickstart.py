@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.analysis.curves import curves
+from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu
 from ode_transformer.nn import depth_schemes
@@ -117,7 +117,7 @@ def _times(args: argparse.Namespace, default: float | None) -> tuple[tuple[float
 
 def update_after(run: Path, minutes: float) -> int:
     """The last reported update within so many minutes of training."""
-    points = [p for p in curves.read_log(run / "train.log") if p.minutes is not None and p.minutes <= minutes]
+    points = [p for p in read_log(run / "train.log") if p.minutes is not None and p.minutes <= minutes]
     if not points:
         raise UserError(f"{run / 'train.log'}: no update within {minutes:g} minutes")
     return max(point.updates for point in points)

@@ -13,7 +13,7 @@ import pytest
 from commands_for_tests import ENVIRONMENT, SMALL, USER_DIR, Text
 from tiny_wheels import make_wheel, pronouncing_dictionary
 
-from ode_transformer.analysis.curves.curves import read_log
+from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.cli import main
 from ode_transformer.studies.measure_scaling import gradient_table
 

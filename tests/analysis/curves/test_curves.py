@@ -2,12 +2,13 @@
 
 import csv
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.curves.curves import Run, curve, draw, plot, read_log, run_names
+from ode_transformer.analysis.curves.curves import run_names
+from ode_transformer.analysis.curves.plot import LoggedRun, curve, draw_figure
+from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
@@ -138,7 +139,8 @@ def test_bytes_that_are_not_utf8_and_control_characters_do_not_matter(tmp_path: 
 
 def test_names_of_runs():
     assert run_names([Path("a/rk2.log"), Path("a/euler.log")]) == ["rk2", "euler"]
-    assert run_names([Path("a/train.log"), Path("b/train.log")]) == ["a/train.log", "b/train.log"]
+    assert run_names([Path("a/train.log"), Path("b/train.log")]) == ["a", "b"]
+    assert run_names([Path("a/c/train.log"), Path("b/c/train.log")]) == ["a/c/train.log", "b/c/train.log"]
 
 
 def test_csv(tmp_path: Path):
@@ -155,7 +157,6 @@ def test_csv(tmp_path: Path):
 
 
 def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    pytest.importorskip("matplotlib")
     write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
     write(tmp_path / "euler.log", train(10, 20))
     logs = [str(tmp_path / name) for name in ("rk2.log", "euler.log")]
@@ -183,7 +184,7 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
         write(tmp_path / "2", norms(10, 3.0), norms(20, 5.0)),
         write(tmp_path / "3", norms(5, 9.0), norms(10, 2.0), norms(20, 2.0)),
     ]
-    seeds = [Run("rk2", log, read_log(log)) for log in logs]
+    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
     assert curve(seeds, "train", "updates", lambda point: point.gnorm) == (
         [10.0, 20.0],
         [2.0, 3.0],
@@ -195,7 +196,7 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
 def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
     log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
-    one = Run("a", log, read_log(log))
+    one = LoggedRun("a", log, read_log(log))
     for split, loss in (("train", 4.5), ("valid", 6.0)):
         assert curve([one], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
     assert curve([one], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
@@ -209,39 +210,44 @@ def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
 
 
 def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    pytest.importorskip("matplotlib")
     log = write(tmp_path / "log", train(10, 20), train(20, 40).replace('"nll_loss": "4.5", ', ""))
     assert [point.perplexity for point in read_log(log)] == pytest.approx([2**4.5, 2**5])
     assert main(["curves", str(log), "--what", "perplexity", "--output", str(tmp_path / "a.png")]) == 0
     assert "log: no nll_loss in some reports: their perplexity is that of the loss" in capsys.readouterr().out
 
 
-def test_a_panel_for_each_quantity_and_axis(tmp_path: Path):
-    pytest.importorskip("matplotlib")
-    from matplotlib.figure import Figure
-
+@pytest.fixture
+def runs(tmp_path: Path) -> list[LoggedRun]:
+    """Two seeds of a system called a, and a system called b."""
     logs = [
         write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
     ]
-    runs = [Run(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
-    groups = [runs[:2], runs[2:]]
-    for what, lines, bands in (("loss", 4, 2), ("gradient-norm", 2, 1), ("depth/*", 2, 1)):
-        axes = Figure().subplots()
-        draw(axes, groups, what, "updates")
-        assert [len(line.get_xdata()) for line in axes.lines] == [2] * lines
-        assert len(axes.collections) == bands
-        assert axes.get_xlabel() == "updates"
-    picture = tmp_path / "curves.png"
-    plot(runs, picture, ["perplexity", "depth/encoder/*"], ["updates", "minutes"])
-    assert shown_colours(picture) >= {(31, 119, 180), (255, 127, 14)}  # of the first and of the second system
+    return [LoggedRun(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
 
 
-def shown_colours(picture: Path) -> set[tuple[int, ...]]:
-    """Of at least 20 pixels."""
-    from matplotlib import image
+@pytest.mark.parametrize(
+    ("what", "labels", "bands"),
+    [
+        ("loss", ["a, training", "a, validation", "b, training", "b, validation"], 2),
+        ("gradient-norm", ["a, training", "b, training"], 1),
+        ("depth/*", ["a, encoder/1/weight_1", "b, encoder/1/weight_1"], 1),
+    ],
+)
+def test_a_panel_for_each_quantity_and_axis(runs: list[LoggedRun], what: str, labels: list[str], bands: int):
+    figure = draw_figure(runs, [what, "perplexity"], ["updates", "minutes"])
+    axes, by_minutes, *_ = figure.axes
+    assert len(figure.axes) == 4
+    assert [len(line.get_xdata()) for line in axes.lines] == [2] * len(labels)
+    assert [line.get_label() for line in axes.lines] == labels
+    assert len(axes.collections) == bands  # least to greatest, where there are several seeds
+    assert [panel.get_xlabel() for panel in (axes, by_minutes)] == ["updates", "minutes of training"]
+    assert all(tick == int(tick) for tick in axes.get_xticks())
 
-    pixels = (image.imread(picture)[..., :3] * 255).round().astype(int).reshape(-1, 3).tolist()
-    return {colour for colour, count in Counter(map(tuple, pixels)).items() if count >= 20}
+
+def test_the_title_names_a_single_system(runs: list[LoggedRun]):
+    figure = draw_figure(runs[:2], ["loss"], ["updates"])
+    assert figure.get_suptitle() == "a (2 runs)"
+    assert [line.get_label() for line in figure.axes[0].lines] == ["training", "validation"]
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -275,7 +281,6 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    pytest.importorskip("matplotlib")
     places = {
         "log": write(tmp_path / "log", train(10, 20)),
         "deep": write(tmp_path / "deep", train(10, 20, more=', "depth/encoder/1/weight_1": "0.5"')),

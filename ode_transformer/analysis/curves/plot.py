@@ -1,0 +1,204 @@
+"""Plots of training runs: a panel for each quantity and axis, a curve for each run name and split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH
+from ode_transformer.analysis.curves.training_log import DEPTH, Point
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.support.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Value = Callable[[Point], float | None]
+
+
+class Quantity(NamedTuple):
+    """A quantity of a report, with the label of its axis.
+
+    :param log: draw it on a logarithmic axis
+    :param whole: ticks only at whole numbers
+    """
+
+    label: str
+    value: Value
+    log: bool = False
+    whole: bool = False
+
+
+WHAT = {
+    "loss": Quantity("loss (bits)", lambda point: point.loss),
+    "perplexity": Quantity("perplexity", lambda point: point.perplexity, log=True),
+    "gradient-norm": Quantity("gradient norm", lambda point: point.gnorm),
+}
+BY = {
+    "updates": Quantity("updates", lambda point: point.updates, whole=True),
+    "minutes": Quantity("minutes of training", lambda point: point.minutes),
+    "epochs": Quantity("epochs", lambda point: point.epochs, whole=True),
+}
+_DASHES = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """A training run with the points of its log.
+
+    :param name: name in plots; seeds of one system have one name
+    """
+
+    name: str
+    path: Path
+    points: list[Point]
+
+    def points_of(self, split: str, by: str) -> list[Point]:
+        """Return the points to draw: for training by epochs, the means over epochs if any epoch ended."""
+        points = {name: [point for point in self.points if point.split == name] for name in (split, TRAIN_EPOCH)}
+        if split == TRAIN and (by == "epochs" or not points[TRAIN]):
+            return points[TRAIN_EPOCH] or points[TRAIN]
+        return points[split]
+
+    def splits(self) -> list[str]:
+        """Return ``train`` and the validation sets."""
+        return list(dict.fromkeys(TRAIN if point.split == TRAIN_EPOCH else point.split for point in self.points))
+
+
+class Curve(NamedTuple):
+    """Mean of several runs at the updates that all of them reported, with the least and the greatest of them."""
+
+    x: list[float]
+    mean: list[float]
+    least: list[float]
+    greatest: list[float]
+
+
+def curve(seeds: Sequence[LoggedRun], split: str, by: str, value: Value) -> Curve:
+    """Return the curve of runs of one name."""
+    position = BY[by].value
+    pairs_of_runs: list[dict[int, tuple[float, float]]] = []  # of each run: updates -> x, y
+    for run in seeds:
+        pairs = {point.updates: (position(point), value(point)) for point in run.points_of(split, by)}
+        pairs_of_runs.append({at: (x, y) for at, (x, y) in pairs.items() if x is not None and y is not None})
+    result = Curve([], [], [], [])
+    for updates in sorted(set.intersection(*map(set, pairs_of_runs))):
+        xs, ys = zip(*(pairs[updates] for pairs in pairs_of_runs), strict=True)
+        for values, number in zip(result, (fmean(xs), fmean(ys), min(ys), max(ys)), strict=True):
+            values.append(number)
+    return result
+
+
+def split_label(split: str) -> str:
+    """Return the name of a split in a legend: ``training``, ``validation``, ``validation 1``, …"""
+    if split == TRAIN:
+        return "training"
+    number = split.removeprefix("valid")
+    return f"validation {number}".strip() if split.startswith("valid") else split
+
+
+def layer_series(runs: Iterable[LoggedRun], pattern: str) -> list[str]:
+    """Return the names by layer that match a pattern such as ``depth/encoder/*/weight_1``, in the order of the layers.
+
+    :raises UserError: no name matches
+    """
+    names = list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
+    matches = [name for name in names if fnmatchcase(name, pattern)]
+    if not matches and not names:
+        raise UserError(f"--what {pattern}: nothing was logged by layer: train with --log-depth-interval")
+    if not matches:
+        raise UserError(f"--what {pattern}: no run has it; known are {', '.join(names)}")
+    return matches
+
+
+def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], what: str, by: str) -> None:
+    """Draw one panel.
+
+    :param groups: runs of one name each
+    :raises UserError: a group has nothing to draw
+    """
+    named = len(groups) > 1  # otherwise the title of the figure has the name
+    if what in WHAT:
+        label, value, log, _ = WHAT[what]
+        for index, seeds in enumerate(groups):
+            prefix = f"{seeds[0].name}, " if named else ""
+            curves = [
+                _draw_curve(axes, seeds, split, by, value, prefix + split_label(split), color=f"C{index % 10}")
+                for split in seeds[0].splits()
+            ]
+            if not any(curves):
+                missing = by if any(value(point) is not None for run in seeds for point in run.points) else what
+                raise UserError(f"{seeds[0].path}: no {missing} in its reports, so no --what {what} --by {by}")
+    else:
+        from matplotlib import colormaps
+
+        names = layer_series([run for seeds in groups for run in seeds], what)
+        label, log = what.removeprefix(DEPTH), what.endswith("gradient_norm")
+        for shade, name in enumerate(names):
+            colour = colormaps["viridis"](0.9 * shade / max(1, len(names) - 1))
+            for index, seeds in enumerate(groups):
+                style = {"color": colour, "linestyle": _DASHES[index % len(_DASHES)]}
+                prefix = f"{seeds[0].name}, " if named else ""
+                _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), prefix + name.removeprefix(DEPTH), **style)
+    axes.set_xlabel(BY[by].label)
+    axes.set_ylabel(label)
+    axes.set_yscale("log" if log else "linear")
+    axes.grid(alpha=0.3)
+    if BY[by].whole:
+        axes.locator_params(axis="x", integer=True)
+
+
+def _layer_value(name: str) -> Value:
+    return lambda point: point.depth.get(name)
+
+
+def _draw_curve(
+    axes: Axes, seeds: Sequence[LoggedRun], split: str, by: str, value: Value, label: str, **style: Any
+) -> bool:
+    """Draw one curve; return False if it has no points."""
+    points = curve(seeds, split, by, value)
+    if not points.x:
+        return False
+    if split != TRAIN:
+        style |= {"linestyle": "--", "marker": "o", "markersize": 4}
+    elif len(points.x) <= 30:  # a single point would not be visible as a line
+        style["marker"] = "."
+    axes.plot(points.x, points.mean, label=plain_label(label), linewidth=1, **style)
+    if len(seeds) > 1:
+        axes.fill_between(points.x, points.least, points.greatest, color=style["color"], alpha=0.2, linewidth=0)
+    return True
+
+
+def draw_figure(runs: Sequence[LoggedRun], what: Sequence[str], by: Sequence[str]) -> Figure:
+    """Return a figure with a panel for each quantity (rows) and axis (columns).
+
+    :raises UserError: matplotlib is not installed, or a run has nothing to draw
+    """
+    names = list(dict.fromkeys(run.name for run in runs))
+    groups = [[run for run in runs if run.name == name] for name in names]
+    figure = new_figure(5 * len(by), 4 * len(what))
+    for row, panels in zip(what, figure.subplots(len(what), len(by), sharey="row", squeeze=False), strict=True):
+        for column, axes in zip(by, panels, strict=True):
+            draw_panel(axes, groups, row, column)
+        panels[0].legend(fontsize="small")
+        for axes in panels[1:]:
+            axes.set_ylabel("")
+    if len(names) == 1:
+        seeds = f" ({len(runs)} runs)" if len(runs) > 1 else ""
+        figure.suptitle(plain_label(names[0] + seeds), fontsize="medium")
+    return figure
+
+
+def plot(
+    runs: Sequence[LoggedRun], path: Path, what: Sequence[str] = ("loss",), by: Sequence[str] = ("updates", "minutes")
+) -> None:
+    """Write the figure of the runs as a PNG file.
+
+    :raises UserError: matplotlib is not installed, or a run has nothing to draw
+    """
+    save_figure(draw_figure(runs, what, by), path)
