@@ -45,6 +45,7 @@ setup(
         "pydantic",  # recipes are checked as they are read
         "sacremoses",
         "rouge-score",
+        "rapidfuzz",
         "tensorboard",  # for fairseq's --tensorboard-logdir
         "scikit-learn",  # the metrics of GLUE, as scipy
         "scipy",

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.metrics.m2_file import AnnotatedSentence, corrected, overlap, sentences_of
+from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
@@ -127,8 +127,8 @@ def _edited_sentences(path: Path, member: str, title: str) -> Iterator[tuple[lis
     meter, overlapping = ProgressMeter(f"{title}: sentences read"), 0
     for number, sentence in enumerate(_annotated_sentences(path, member), start=1):
         meter.update(number)
-        correction = corrected(sentence)
-        if overlap(sentence):
+        correction = correct_tokens(sentence)
+        if has_overlapping_edits(sentence):
             overlapping += 1
         elif correction != list(sentence.tokens):
             yield list(sentence.tokens), correction
@@ -138,7 +138,7 @@ def _edited_sentences(path: Path, member: str, title: str) -> Iterator[tuple[lis
 
 def _annotated_sentences(path: Path, member: str) -> Iterator[AnnotatedSentence]:
     for name, text in open_texts(path, member):
-        yield from sentences_of(byte_lines(text, name), name)
+        yield from iterate_sentences(byte_lines(text, name), name)
 
 
 def _copy_test_annotations(archive: Path, output: Path) -> None:
@@ -151,5 +151,5 @@ def _test_pairs(m2: Path, archive: Path) -> Iterator[tuple[str, str]]:
     """Yield every sentence of the test set with its first annotator's correction."""
     name = f"{archive}: {TEST_MEMBER}"
     with open(m2, "rb") as file:
-        for sentence in sentences_of(byte_lines(file, name), name):
-            yield " ".join(sentence.tokens), " ".join(corrected(sentence))
+        for sentence in iterate_sentences(byte_lines(file, name), name):
+            yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))

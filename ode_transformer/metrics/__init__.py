@@ -1,1 +1,1 @@
-"""Measures of a system's output, and the significance of differences."""
+"""Scores of a system's output, and the significance of differences between systems."""

@@ -1,12 +1,12 @@
-"""Which kinds of errors a system corrects: ERRANT's types (Bryant et al. 2017), where ERRANT is installed.
+"""Scores by type of error: ERRANT's types (Bryant et al. 2017), if ERRANT is installed.
 
 ERRANT aligns a sentence with its correction, by grammar as well as by letters, and gives each edit a type such as
-R:VERB:SVA: replaced, missing (M) or unnecessary (U), and what. System and reference edits are found in the same way,
-the latter from the text that an annotator's edits make (``errant_m2 -auto``): both have spans by the same rules.
+R:VERB:SVA: R for replaced, M for missing or U for unnecessary, and the category. Reference edits are extracted like
+system edits, from the text after an annotator's edits (``errant_m2 -auto``), so that the same rules set their spans.
 
 An edit is correct if a reference edit has the same span and correction. Correct and missed edits count for the
-reference's type, wrong ones for their own. Of several annotators, a sentence has the one with whom F of all sentences
-up to it is highest, to four digits, then the one with most correct, fewest wrong, fewest missed edits
+reference's type, wrong ones for their own. Of several annotators, each sentence is scored with the one who makes F of
+all sentences up to it highest (to four digits), then with most correct, fewest wrong, fewest missed edits
 (``errant_compare``).
 """
 
@@ -20,11 +20,11 @@ from typing import Any
 
 from ode_transformer.metrics.m2_file import (
     AnnotatedSentence,
-    corrected,
-    most_annotators,
-    overlap,
+    check_sentence_count,
+    correct_tokens,
+    has_overlapping_edits,
+    max_annotators,
     read_m2,
-    require_as_many,
 )
 from ode_transformer.metrics.max_match import BETA, Counts, prf_scores
 from ode_transformer.metrics.metric import Lines, Score, Settings
@@ -36,7 +36,7 @@ MODEL = "en_core_web_sm"
 
 @dataclass(frozen=True)
 class TypedEdit:
-    """Tokens ``start`` to ``end`` (exclusive) became ``correction``, which is an edit of this ``kind``."""
+    """An edit of type ``kind``: tokens ``start`` to ``end`` (exclusive) became ``correction``."""
 
     start: int
     end: int
@@ -49,9 +49,9 @@ class TypedEdit:
 
 
 def load_errant() -> tuple[Any, str]:
-    """ERRANT's annotator for English, and the versions that its types depend on.
+    """Load ERRANT's annotator for English; return it with the versions that its types depend on.
 
-    :raises UserError: ERRANT or spaCy's model is not installed; says what to install
+    :raises UserError: ERRANT or spaCy's model is not installed; names the command that installs it
     """
     try:
         import errant
@@ -61,7 +61,7 @@ def load_errant() -> tuple[Any, str]:
         ) from error
     try:
         annotator = errant.load("en")
-    except OSError as error:  # spaCy's, where it finds no model
+    except OSError as error:  # raised by spaCy if the model is missing
         raise UserError(
             f"--metric errant: spaCy's model {MODEL} is not installed; python -m spacy download {MODEL}"
         ) from error
@@ -70,17 +70,17 @@ def load_errant() -> tuple[Any, str]:
 
 
 def find_edits(annotator: Any, source: Any, correction: Sequence[str]) -> list[TypedEdit]:
-    """The edits from a sentence to its correction.
+    """Find the edits from a sentence to its correction.
 
-    :param annotator: ERRANT's
-    :param source: the sentence as ``annotator.parse`` gives it
+    :param annotator: ERRANT's annotator
+    :param source: result of ``annotator.parse``
     """
-    found = annotator.annotate(source, annotator.parse(" ".join(correction)))
-    return [TypedEdit(edit.o_start, edit.o_end, edit.c_str, edit.type) for edit in found]
+    edits = annotator.annotate(source, annotator.parse(" ".join(correction)))
+    return [TypedEdit(edit.o_start, edit.o_end, edit.c_str, edit.type) for edit in edits]
 
 
-def compare(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -> dict[str, Counts]:
-    """The numbers of one sentence by type of edit; each reference edit is found once."""
+def count_matches(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -> dict[str, Counts]:
+    """Count the edits of one sentence by type; each reference edit is matched at most once."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
     missed: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
     for edit in reference:
@@ -95,49 +95,49 @@ def compare(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -> dict
     return dict(counts)
 
 
-def total(counts: Mapping[str, Counts]) -> Counts:
-    """The numbers of all types together."""
+def sum_types(counts: Mapping[str, Counts]) -> Counts:
+    """Add the numbers of all types."""
     return sum(counts.values(), Counts())
 
 
 def count_types(
     system: Sequence[Sequence[TypedEdit]], references: Sequence[Sequence[Sequence[TypedEdit]]]
 ) -> dict[str, Counts]:
-    """The numbers of a corpus by type.
+    """Count the edits of a corpus by type.
 
-    :param system: the edits of each sentence
-    :param references: those of each of its annotators, at least one
+    :param system: the system's edits of each sentence
+    :param references: for each sentence, the edits of each of its annotators, of whom there is at least one
     """
     corpus: defaultdict[str, Counts] = defaultdict(Counts)
     for edits, annotators in zip(system, references, strict=True):
-        so_far = total(corpus)
+        corpus_counts = sum_types(corpus)
 
-        def worth(found: Mapping[str, Counts], before: Counts = so_far) -> tuple[float, int, int, int]:
-            own = total(found)
-            f = round((before + own).f_score(BETA), 4)
-            return f, own.correct, own.correct - own.proposed, own.correct - own.gold
+        def rank(candidate: Mapping[str, Counts], corpus_counts: Counts = corpus_counts) -> tuple[float, int, int, int]:
+            counts = sum_types(candidate)
+            f = round((corpus_counts + counts).f_score(BETA), 4)
+            return f, counts.correct, counts.correct - counts.proposed, counts.correct - counts.gold
 
-        for kind, counts in max((compare(edits, reference) for reference in annotators), key=worth).items():
+        for kind, counts in max((count_matches(edits, reference) for reference in annotators), key=rank).items():
             corpus[kind] += counts
     return dict(corpus)
 
 
 def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, the most frequent first."""
+    """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
     assert settings.gold is not None
     gold = read_m2(settings.gold)
-    require_as_many(hypotheses, gold)
+    check_sentence_count(hypotheses, gold)
     annotator, versions = load_errant()
     meter = ProgressMeter("sentences with typed edits", len(gold))
     system, references = [], []
     for number, (line, sentence) in enumerate(zip(hypotheses, gold, strict=True), start=1):
         source = annotator.parse(" ".join(sentence.tokens))
         system.append(find_edits(annotator, source, line.split()))
-        references.append([find_edits(annotator, source, text) for text in _corrections(sentence)])
+        references.append([find_edits(annotator, source, text) for text in _corrected_texts(sentence)])
         meter.update(number)
     by_type = count_types(system, references)
-    signature = f"{versions}|annotators:{most_annotators(gold)}"
-    scores = prf_scores(total(by_type), signature, len(gold))
+    signature = f"{versions}|annotators:{max_annotators(gold)}"
+    scores = prf_scores(sum_types(by_type), signature, len(gold))
     for kind, counts in sorted(by_type.items(), key=lambda item: (-item[1].gold, item[0])):
         *_, score = prf_scores(counts, signature, len(gold))
         detail = f"P {100 * counts.precision:.2f}, R {100 * counts.recall:.2f}, {score.detail}"
@@ -145,10 +145,10 @@ def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     return scores
 
 
-def _corrections(sentence: AnnotatedSentence) -> list[list[str]]:
-    """The text of each annotator."""
+def _corrected_texts(sentence: AnnotatedSentence) -> list[list[str]]:
+    """Return the tokens after each annotator's edits."""
     annotators = sorted(sentence.edits) or [0]
     for annotator in annotators:
-        if overlap(sentence, annotator):
-            print_progress(f"{sentence.place}: edits of annotator {annotator} overlap: the later one is left out")
-    return [corrected(sentence, annotator) for annotator in annotators]
+        if has_overlapping_edits(sentence, annotator):
+            print_progress(f"{sentence.location}: edits of annotator {annotator} overlap: the later one is left out")
+    return [correct_tokens(sentence, annotator) for annotator in annotators]

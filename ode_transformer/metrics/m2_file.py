@@ -6,8 +6,8 @@
 
 ``S`` is a sentence of tokens with spaces between them. Each ``A`` is an edit of one annotator: the tokens from the
 first number on and before the second are replaced by the correction; two equal numbers insert there. ``||`` separates
-corrections that are as good as each other; an empty one, or ``-NONE-``, deletes. ``noop`` says that an annotator found
-nothing to correct. An empty line ends a sentence.
+alternative corrections; an empty one, or ``-NONE-``, deletes. ``noop`` means that an annotator found nothing to
+correct. An empty line ends a sentence.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import open_input
+from ode_transformer.support.lines import byte_lines
 
 NOOP = "noop"
-UNCORRECTED = frozenset({"UNK", "Um"})  # types of errors that an annotator marked without knowing what is right
+UNCORRECTED_TYPES = frozenset({"UNK", "Um"})  # errors that an annotator marked without knowing the correction
+MAX_EDITS = 1000  # of a sentence; the published files have at most some dozens, and scoring takes time for each
 
 
 @dataclass(frozen=True)
@@ -39,135 +42,148 @@ class Edit:
 
 @dataclass(frozen=True)
 class AnnotatedSentence:
-    """A sentence and its edits by annotator, in the order of their spans; those who corrected nothing have none.
+    """A sentence and its edits by annotator, in the order of their spans; no edits if nothing was corrected.
 
-    :param place: file and line of the sentence, for messages
+    :param location: file and line of the sentence, for messages
     """
 
     tokens: tuple[str, ...]
     edits: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
-    place: str = ""
+    location: str = ""
 
 
 def read_m2(path: Path) -> list[AnnotatedSentence]:
-    """All sentences of a file; ``-`` is standard input.
+    """Read all sentences of a file; ``-`` is standard input.
 
-    :raises UserError: it has none, or as for :func:`sentences_of`
+    :raises UserError: there is no sentence, or :func:`iterate_sentences` raises it
     """
     if path == Path("-"):
-        sentences = list(sentences_of(sys.stdin.buffer, "standard input"))
+        sentences = list(iterate_sentences(byte_lines(sys.stdin.buffer, "standard input"), "standard input"))
     else:
-        with open(path, "rb") as file:
-            sentences = list(sentences_of(file, str(path)))
+        with open_input(path) as file:
+            sentences = list(iterate_sentences(byte_lines(file, str(path)), str(path)))
     if not sentences:
         raise UserError(f"{path}: no sentence (S …) in it")
     return sentences
 
 
-def sentences_of(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSentence]:
-    """Sentences one by one, as the lines come.
+def iterate_sentences(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSentence]:
+    """Yield the sentences one by one, each as soon as its lines have been read.
 
-    :param name: of the file, for errors
-    :raises UserError: a line is not UTF-8 or not of the format, or an edit lies outside its sentence
+    :param name: names the file in errors
+    :raises UserError: a line is not UTF-8 or has a wrong format, an edit lies outside its sentence, or a sentence has
+        more than ``MAX_EDITS`` edits
     """
     tokens: tuple[str, ...] | None = None
     edits: dict[int, list[Edit]] = {}
-    place = ""
+    edit_count, sentence_location = 0, ""
 
-    def finished() -> AnnotatedSentence:
+    def build_sentence() -> AnnotatedSentence:
         assert tokens is not None
-        # A sort that leaves insertions at one place in the order in which they were annotated.
-        ordered = {who: sorted(found, key=lambda edit: (edit.start, edit.end)) for who, found in sorted(edits.items())}
-        return AnnotatedSentence(tokens, {who: tuple(found) for who, found in ordered.items()}, place)
+        # The sort is stable: insertions at the same position keep the order of the annotation.
+        ordered = {
+            annotator: tuple(sorted(annotated, key=lambda edit: (edit.start, edit.end)))
+            for annotator, annotated in sorted(edits.items())
+        }
+        return AnnotatedSentence(tokens, ordered, sentence_location)
 
     for number, data in enumerate(lines, start=1):
-        here = f"{name}:{number}"
+        location = f"{name}:{number}"
         try:
             line = data.decode().strip()
         except UnicodeDecodeError as error:
-            raise UserError(f"{here}: not UTF-8") from error
+            raise UserError(f"{location}: not UTF-8") from error
         mark = line[:2].rstrip()
         if not line:
             if tokens is not None:
-                yield finished()
+                yield build_sentence()
             tokens = None
         elif mark == "S":
             if tokens is not None:
-                raise UserError(f"{here}: no empty line between this sentence and the one before")
-            tokens, edits, place = tuple(line[1:].split()), {}, here
+                raise UserError(f"{location}: no empty line between this sentence and the one before")
+            tokens, edits, edit_count, sentence_location = tuple(line[1:].split()), {}, 0, location
         elif mark == "A":
             if tokens is None:
-                raise UserError(f"{here}: an edit (A) without a sentence (S) before it")
-            annotator, edit = _edit(line[1:], len(tokens), here)
-            found = edits.setdefault(annotator, [])
+                raise UserError(f"{location}: an edit (A) without a sentence (S) before it")
+            edit_count += 1
+            if edit_count > MAX_EDITS:
+                raise UserError(f"{location}: more than {MAX_EDITS:,} edits of one sentence")
+            annotator, edit = _parse_edit(line[1:], len(tokens), location)
+            annotated = edits.setdefault(annotator, [])
             if edit.kind != NOOP:
-                found.append(edit)
+                annotated.append(edit)
         else:
-            raise UserError(f"{here}: a line starts with 'S ' or 'A ', not {line[:20]!r}")
+            raise UserError(f"{location}: a line starts with 'S ' or 'A ', not {line[:20]!r}")
     if tokens is not None:
-        yield finished()
+        yield build_sentence()
 
 
-def _edit(text: str, length: int, here: str) -> tuple[int, Edit]:
-    """What an A line of a sentence of so many tokens says: annotator and edit."""
-    # Counted from both ends, because a correction can have the separator's character in it.
+def _parse_edit(text: str, length: int, location: str) -> tuple[int, Edit]:
+    """Parse an A line of a sentence with ``length`` tokens; return the annotator's number and the edit."""
+    # Split from both ends, because a correction can contain the separator's character.
     front, back = text.split("|||", 2), text.rsplit("|||", 3)
     if text.count("|||") < 5 or len(front) < 3:
-        raise UserError(f"{here}: an edit has six fields with ||| between them: A start end|||type|||correction|||…")
+        raise UserError(
+            f"{location}: an edit has six fields with ||| between them: A start end|||type|||correction|||…"
+        )
     kind, annotator = front[1].strip(), back[-1].strip()
     correction = back[0].split("|||", 2)[-1]
     span = front[0].split()
     try:
         start, end = map(int, span)
-        who = int(annotator)
+        annotator_number = int(annotator)
     except ValueError as error:
-        raise UserError(f"{here}: not whole numbers: span {' '.join(span)!r}, annotator {annotator!r}") from error
+        texts = f"span {' '.join(span)[:40]!r}, annotator {annotator[:40]!r}"
+        raise UserError(f"{location}: not whole numbers: {texts}") from error
     if kind == NOOP or start == end == -1:
-        return who, Edit(-1, -1, NOOP, ())
+        return annotator_number, Edit(-1, -1, NOOP, ())
     if not 0 <= start <= end <= length:
-        raise UserError(f"{here}: the span {start} {end} lies outside the sentence of {length} tokens")
+        texts = f"{start} {end}"[:60]
+        raise UserError(f"{location}: the span {texts} lies outside the sentence of {length} tokens")
     alternatives = (alternative.strip() for alternative in correction.split("||"))
-    return who, Edit(start, end, kind, tuple(() if a == "-NONE-" else tuple(a.split()) for a in alternatives))
+    corrections = tuple(() if text == "-NONE-" else tuple(text.split()) for text in alternatives)
+    return annotator_number, Edit(start, end, kind, corrections)
 
 
-def require_as_many(hypotheses: Sequence[str], sentences: Sequence[AnnotatedSentence]) -> None:
-    """
-    :raises UserError: there are not as many hypotheses as sentences
+def check_sentence_count(hypotheses: Sequence[str], sentences: Sequence[AnnotatedSentence]) -> None:
+    """Check that there is one hypothesis for each sentence.
+
+    :raises UserError: there are more or fewer
     """
     if len(hypotheses) != len(sentences):
         raise UserError(f"{len(hypotheses)} hypotheses, but {len(sentences)} sentences in the M2 file")
 
 
-def most_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
-    """How many annotators a sentence has at most; without any line of edits it has one, with nothing to correct."""
+def max_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
+    """Return the largest number of annotators of a sentence; a sentence without A lines has one annotator."""
     return max(len(sentence.edits) or 1 for sentence in sentences)
 
 
-def corrected(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]:
-    """The tokens after an annotator's edits, each by its first correction.
+def correct_tokens(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]:
+    """Return the tokens after an annotator's edits, each by its first correction.
 
-    Errors without a known correction stay, and of edits that overlap the later one is left out.
+    Errors without a known correction stay; of overlapping edits the later one is left out.
     """
     result: list[str] = []
-    done = 0
-    for edit in _applied(sentence, annotator):
-        result += [*sentence.tokens[done : edit.start], *edit.corrections[0]]
-        done = edit.end
-    return [*result, *sentence.tokens[done:]]
+    position = 0
+    for edit in _compatible_edits(sentence, annotator):
+        result += [*sentence.tokens[position : edit.start], *edit.corrections[0]]
+        position = edit.end
+    return [*result, *sentence.tokens[position:]]
 
 
-def overlap(sentence: AnnotatedSentence, annotator: int = 0) -> bool:
-    """Whether edits of an annotator overlap, so that they cannot all be applied."""
-    return len(_applied(sentence, annotator)) < len(_corrections(sentence, annotator))
+def has_overlapping_edits(sentence: AnnotatedSentence, annotator: int = 0) -> bool:
+    """Return whether edits of an annotator overlap, so that they cannot all be applied."""
+    return len(_compatible_edits(sentence, annotator)) < len(_known_corrections(sentence, annotator))
 
 
-def _applied(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
-    applied: list[Edit] = []
-    for edit in _corrections(sentence, annotator):
-        if not applied or edit.start >= applied[-1].end:
-            applied.append(edit)
-    return applied
+def _compatible_edits(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
+    edits: list[Edit] = []
+    for edit in _known_corrections(sentence, annotator):
+        if not edits or edit.start >= edits[-1].end:
+            edits.append(edit)
+    return edits
 
 
-def _corrections(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
-    return [edit for edit in sentence.edits.get(annotator, ()) if edit.kind not in UNCORRECTED]
+def _known_corrections(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
+    return [edit for edit in sentence.edits.get(annotator, ()) if edit.kind not in UNCORRECTED_TYPES]

@@ -1,10 +1,10 @@
-"""MaxMatch (M2): how well the corrections of a system agree with those of annotators (Dahlmeier & Ng 2012).
+"""MaxMatch (M2): agreement of a system's corrections with those of annotators (Dahlmeier & Ng 2012).
 
     P = correct / system edits,   R = correct / gold edits,   F = (1 + β²) P R / (β² P + R)
 
-of the edits that ``edit_lattice`` defines, summed over all sentences. P and R are 1 where there is nothing to divide
-by. Of several annotators, a sentence has the one with whom F of all sentences up to it is highest; if several are, the
-one with most correct edits, then with the smallest (system edits + β² gold edits), then the first.
+of the edits that ``edit_lattice`` defines, summed over all sentences. P and R are 1 if the divisor is 0. Of several
+annotators, each sentence is scored with the one who makes F of all sentences up to it highest; among equals, the one
+with most correct edits, then with the smallest (system edits + β² gold edits), then the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit, Tokens
-from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, most_annotators, read_m2, require_as_many
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, check_sentence_count, max_annotators, read_m2
 from ode_transformer.metrics.metric import Lines, Score, Settings
 from ode_transformer.support.console import print_progress
 
@@ -23,14 +23,14 @@ MAX_CELLS = 250_000  # tokens of the source times tokens of the hypothesis
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of edits, and what follows from them."""
+    """Numbers of edits, and the scores that follow from them."""
 
     correct: int = 0
     proposed: int = 0
     gold: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.correct + other.correct, self.proposed + other.proposed, self.gold + other.gold)
+    def __add__(self, counts: Counts) -> Counts:
+        return Counts(self.correct + counts.correct, self.proposed + counts.proposed, self.gold + counts.gold)
 
     @property
     def precision(self) -> float:
@@ -41,17 +41,14 @@ class Counts:
         return self.correct / self.gold if self.gold else 1.0
 
     def f_score(self, beta: float) -> float:
-        """F_β; written without P and R, which also says what it is where one of them has nothing to divide by."""
-        total = self.proposed + beta**2 * self.gold
-        return (1 + beta**2) * self.correct / total if total else 1.0
+        """Compute F_β, in a form without P and R that is also defined if one of their divisors is 0."""
+        divisor = self.proposed + beta**2 * self.gold
+        return (1 + beta**2) * self.correct / divisor if divisor else 1.0
 
 
 @dataclass(frozen=True)
 class MatchedSentence:
-    """A sentence, its edits and those of the annotator whom it was matched with.
-
-    :param counts: of this sentence alone
-    """
+    """A sentence with the system's edits and its annotator."""
 
     source: AnnotatedSentence
     hypothesis: tuple[str, ...]
@@ -86,47 +83,47 @@ def max_match(
     max_unchanged: int = MAX_UNCHANGED,
     max_cells: int = MAX_CELLS,
 ) -> list[MatchedSentence]:
-    """Each sentence with the annotator who is best for F of all sentences up to it; see :func:`total`.
+    """Match each sentence with the annotator who makes F of all sentences up to it highest.
 
-    :param hypotheses: of the same tokens as the gold file, a sentence each
-    :param max_cells: a sentence whose tokens times the hypothesis's are more counts as one edit, of all between their
-        common beginning and end, and a line on standard error names it
-    :raises UserError: there are not as many hypotheses as sentences
+    :param hypotheses: one for each sentence, tokenised like the gold file
+    :param max_cells: if the tokens of a sentence times those of its hypothesis exceed this number, all between their
+        common beginning and end counts as one edit, and a line on standard error names the sentence
+    :raises UserError: the number of hypotheses differs from the number of sentences
     """
-    require_as_many(hypotheses, gold)
-    matched, so_far = [], Counts()
+    check_sentence_count(hypotheses, gold)
+    sentences, counts = [], Counts()
     for line, sentence in zip(hypotheses, gold, strict=True):
         hypothesis = tuple(line.split())
         candidates = _by_annotator(sentence, hypothesis, max_unchanged, max_cells)
 
-        def worth(candidate: MatchedSentence, before: Counts = so_far) -> tuple[float, int, float]:
-            counts = before + candidate.counts
-            return counts.f_score(beta), counts.correct, -(counts.proposed + beta**2 * counts.gold)
+        def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
+            total = previous + candidate.counts
+            return total.f_score(beta), total.correct, -(total.proposed + beta**2 * total.gold)
 
-        matched.append(max(candidates, key=worth))  # the first of several
-        so_far += matched[-1].counts
-    return matched
+        sentences.append(max(candidates, key=rank))  # the first of equals
+        counts += sentences[-1].counts
+    return sentences
 
 
-def total(matched: Sequence[MatchedSentence]) -> Counts:
-    """The numbers of all sentences together."""
-    return sum((sentence.counts for sentence in matched), Counts())
+def sum_counts(sentences: Sequence[MatchedSentence]) -> Counts:
+    """Add the numbers of all sentences."""
+    return sum((sentence.counts for sentence in sentences), Counts())
 
 
 def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """P, R and F0.5 against the corrections of ``settings.gold``; verbose prints every sentence first."""
+    """Compute P, R and F0.5 against the corrections of ``settings.gold``; verbose also prints every sentence."""
     assert settings.gold is not None
     gold = read_m2(settings.gold)
-    matched = max_match(hypotheses, gold)
+    sentences = max_match(hypotheses, gold)
     if settings.verbose:
-        for number, sentence in enumerate(matched, start=1):
+        for number, sentence in enumerate(sentences, start=1):
             print(f"{number}\n{sentence}\n")
-    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{most_annotators(gold)}|case:mixed"
-    return prf_scores(total(matched), signature, len(gold))
+    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{max_annotators(gold)}|case:mixed"
+    return prf_scores(sum_counts(sentences), signature, len(gold))
 
 
 def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
-    """Precision, recall and F as scores in per cent."""
+    """Return precision, recall and F as scores in per cent."""
     details = {
         "P": f"{counts.correct} of {counts.proposed} system edits correct",
         "R": f"{counts.correct} of {counts.gold} gold edits found",
@@ -143,19 +140,20 @@ def _by_annotator(
     sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, max_cells: int
 ) -> Iterator[MatchedSentence]:
     source = sentence.tokens
-    small = (len(source) + 1) * (len(hypothesis) + 1) <= max_cells
-    lattice = EditLattice(source, hypothesis) if small else None
-    if lattice is None:
+    lattice = None
+    if (len(source) + 1) * (len(hypothesis) + 1) <= max_cells:
+        lattice = EditLattice(source, hypothesis)
+    else:
         sizes = f"{len(source)} tokens, and {len(hypothesis)} in the hypothesis"
-        print_progress(f"{sentence.place}: {sizes}, are too many to align: their difference counts as one edit")
+        print_progress(f"{sentence.location}: {sizes}, are too many to align: their difference counts as one edit")
     for annotator in sorted(sentence.edits) or [0]:
         gold = sentence.edits.get(annotator, ())
-        edits = lattice.edits(gold, max_unchanged) if lattice else _one_edit(source, hypothesis, gold)
+        edits = lattice.edits(gold, max_unchanged) if lattice else _single_edit(source, hypothesis, gold)
         yield MatchedSentence(sentence, hypothesis, annotator, tuple(edits))
 
 
-def _one_edit(source: Tokens, hypothesis: Tokens, gold: Sequence[Edit]) -> list[SystemEdit]:
-    """The whole difference as one edit."""
+def _single_edit(source: Tokens, hypothesis: Tokens, gold: Sequence[Edit]) -> list[SystemEdit]:
+    """Return the whole difference as one edit."""
     start, stop = 0, min(len(source), len(hypothesis))
     while start < stop and source[start] == hypothesis[start]:
         start += 1

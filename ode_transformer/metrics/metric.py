@@ -1,4 +1,4 @@
-"""What a measure of a system's output is: a function of the output and of settings, some of which it needs."""
+"""The interface of a metric: a function of a system's output and of settings, some of which it requires."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ode_transformer.metrics.significance import Resampled
+from ode_transformer.metrics.significance import BootstrapResult
 from ode_transformer.support.errors import UserError
 
 Lines = Sequence[str]
@@ -14,12 +14,12 @@ Lines = Sequence[str]
 
 @dataclass(frozen=True)
 class Score:
-    """One measured number.
+    """A measured number.
 
-    :param value: as it is published: most in per cent (an error rate can exceed 100), a perplexity as it is
-    :param signature: the settings without which the number means nothing
-    :param detail: what the number is made of
-    :param sentences: how many lines were scored; None where the input does not tell
+    :param value: in the published unit: mostly per cent (an error rate can exceed 100), a perplexity as it is
+    :param signature: the settings that the number depends on
+    :param detail: the numbers behind the value
+    :param sentences: number of scored lines; None if the input does not say it
     """
 
     metric: str
@@ -35,19 +35,19 @@ class Score:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a score depends on beside the output: the files and options of ``ode-transformer score``.
+    """The inputs of a score besides the output: files and options of ``ode-transformer score``.
 
-    :param references: the right output, a line for each line of the hypotheses
-    :param more_references: other outputs that are as right, each like ``references``
-    :param tokenize: how sacrebleu divides text into words; none: at its spaces
+    :param references: the correct output, a line for each line of the hypotheses
+    :param more_references: further correct outputs, each like ``references``
+    :param tokenize: sacrebleu's tokenizer; none: tokens are separated by spaces
     :param lowercase: ignore case
-    :param compound_split: divide compounds at their hyphens (``##AT##-##AT##``)
-    :param detokenize: the language by whose rules tokenised hypotheses become text first
+    :param compound_split: split compounds at their hyphens (``##AT##-##AT##``)
+    :param detokenize: language whose rules turn tokenised hypotheses into text first
     :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
-    :param eval_lm_log: what fairseq-eval-lm printed
+    :param eval_lm_log: log of fairseq-eval-lm
     :param gold: M2 file of annotated corrections
-    :param verbose: print what is found in every sentence
-    :raises UserError: two of them exclude each other
+    :param verbose: print the edits of every sentence
+    :raises UserError: two settings exclude each other
     """
 
     references: Lines | None = None
@@ -70,34 +70,34 @@ class Settings:
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure.
+    """A metric, called with hypotheses and settings.
 
     :param function: ``(hypotheses, settings) -> scores``
-    :param needs: ``hypotheses``, and the fields of Settings without which there is no score
-    :param options: the other fields that it reads
-    :param compare: ``(systems, settings, samples, seed)``: the paired bootstrap test of each against the first
+    :param needs: the required fields of Settings, and ``hypotheses`` if it requires them
+    :param options: the optional fields of Settings that it uses
+    :param compare: ``(systems, settings, samples, seed)``: the paired bootstrap test of each system against the first
     """
 
     function: Callable[[Lines, Settings], list[Score]]
     needs: tuple[str, ...] = ("hypotheses", "references")
     options: tuple[str, ...] = ()
-    compare: Callable[[Sequence[Lines], Settings, int, int], list[Resampled]] | None = None
+    compare: Callable[[Sequence[Lines], Settings, int, int], list[BootstrapResult]] | None = None
 
-    def reads(self, name: str) -> bool:
-        """Whether the scores depend on this field of Settings, or on the hypotheses."""
+    def uses(self, name: str) -> bool:
+        """Return whether the scores depend on a field of Settings, or on ``hypotheses``."""
         return name in self.needs or name in self.options
 
-    def own(self, settings: Settings) -> Settings:
-        """Those of the settings that this measure reads, and the defaults of the others."""
-        values = {field.name: getattr(settings, field.name) for field in fields(Settings) if self.reads(field.name)}
+    def select_settings(self, settings: Settings) -> Settings:
+        """Return a copy in which every field that this metric ignores has its default."""
+        values = {field.name: getattr(settings, field.name) for field in fields(Settings) if self.uses(field.name)}
         return Settings(**values)
 
     def __call__(self, hypotheses: Lines, settings: Settings) -> list[Score]:
-        return self.function(hypotheses, self.own(settings))
+        return self.function(hypotheses, self.select_settings(settings))
 
 
 def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
-    """The references, of which there is one for each hypothesis.
+    """Return the references after checking that there is one for each hypothesis.
 
     :raises UserError: there are more, fewer or none
     """

@@ -1,11 +1,11 @@
-"""Word perplexity of a language model, from what ``fairseq-eval-lm`` printed.
+"""Word perplexity of a language model, from a log of ``fairseq-eval-lm``.
 
     perplexity = 2^loss,   loss = −(1/N) Σ log₂ p(token | tokens before it)
 
 The sum goes over all tokens of the binarised data, N of them: each word, and the end of each sentence, which
-fairseq-preprocess appends and the model has to predict. The log tells N, but not whether a token was a word: given
-the text, N is compared with its words and lines. What a token is predicted from depends on how the text was cut
-into samples, so those settings are part of the signature.
+fairseq-preprocess appends and the model has to predict. The log gives N, but not whether a token was a word; with the
+text as reference, N is compared with its number of words and lines. The context of a token depends on how the text was
+cut into samples, so these settings are part of the signature.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from ode_transformer.support.lines import read_lines
 
 _NUMBER = r"(\d+(?:\.\d+)?|nan|inf)"
 _RESULT = re.compile(rf"Loss \(base 2\): {_NUMBER}, Perplexity: {_NUMBER}")
-_TOKENS = re.compile(r"Evaluated ([\d,]+) tokens in ")
-# Of the configuration, which is printed first
+_TOKENS = re.compile(r"Evaluated ([\d,]{1,20}) tokens in ")
+# Settings in the configuration, which fairseq prints first
 _SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_process")
 
 
 def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """The perplexity that the log ends in; there are no hypotheses.
+    """Return the perplexity at the end of the log; hypotheses are ignored.
 
-    :raises UserError: the log is not one whole run, contradicts itself, or is of another text than the references
+    :raises UserError: the log is not one complete run, is inconsistent, or belongs to another text than the references
     """
     path = settings.eval_lm_log
-    assert path is not None  # the metric needs it
+    assert path is not None
     log = "\n".join(read_lines(path))
     results, counts = _RESULT.findall(log), _TOKENS.findall(log)
     if not results or not counts:
-        raise UserError(f"{path}: no perplexity in it: is it what fairseq-eval-lm printed, to its end?")
+        raise UserError(f"{path}: no perplexity found: is it a complete log of fairseq-eval-lm?")
     if len(results) > 1:
         raise UserError(f"{path}: {len(results)} perplexities: is it the log of several runs?")
     loss, value = map(float, results[0])
-    # Printed were 4 decimals of the one and 2 of the other.
-    if not abs(2**loss - value) <= 0.005001 + value * math.log(2) * 0.000051:
-        raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {2**loss:.2f}, not {value}")
+    expected_value = 2**loss if loss < 1000 else math.inf  # 2**1024 is an error
+    # fairseq prints the loss with 4 decimals and the perplexity with 2.
+    if not abs(expected_value - value) <= 0.005001 + value * math.log(2) * 0.000051:
+        raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {expected_value:.2f}, not {value}")
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     if settings.references is not None:
         expected = sum(len(line.split()) + 1 for line in settings.references)
@@ -51,9 +52,9 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
             )
         unit, eos = "word", "|eos:counted"
     samples = "".join(
-        f"|{name.replace('_', '-')}:{found[1]}"
+        f"|{name.replace('_', '-')}:{setting[1]}"
         for name in _SAMPLES
-        if (found := re.search(rf"'{name}': '?([^',}}]+)", log)) and found[1] != "None"
+        if (setting := re.search(rf"'{name}': '?([^',}}]+)", log)) and setting[1] != "None"
     )
     detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
     lines = None if settings.references is None else len(settings.references)

@@ -1,4 +1,4 @@
-"""The measures by name: a new one is one entry here."""
+"""The metrics by name; a new metric is a new entry here."""
 
 from ode_transformer.metrics.error_rates import phoneme_error_rate, word_error_rate
 from ode_transformer.metrics.error_types import errant_scores
@@ -23,5 +23,5 @@ METRICS: dict[str, Metric] = {
     "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
 }
 
-# Those of output and references alone, without another file
-PAIRED = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}
+# The metrics that require hypotheses and references, and no other file
+REFERENCE_METRICS = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}

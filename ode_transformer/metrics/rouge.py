@@ -3,8 +3,8 @@
 F1 of unigrams, of bigrams, and of the longest common subsequences of the summaries' sentences, as ROUGE-1.5.5
 computes them with ``-m`` (Porter's stemmer) and ``-n 2``; the scores are means over the documents.
 
-ROUGE-L needs to know the sentences: taken as one long sentence, summaries get another, lower number. A word is
-a run of the letters a to z and digits, after lower-casing; all other characters, accented letters too, are spaces.
+ROUGE-L depends on the division into sentences: a summary taken as one long sentence scores lower. A word is a sequence
+of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from importlib.metadata import version
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
 
-# How a document's line becomes lines of one sentence each
+# Functions that divide a document's line into lines of one sentence each
 SENTENCES = {
-    "period": lambda document: document.replace(". ", ".\n"),  # so the pipelines around pyrouge; splits "u.s. " too
+    "period": lambda document: document.replace(
+        ". ", ".\n"
+    ),  # as common pipelines around pyrouge do; also splits "u.s. "
     "none": lambda document: document,
 }
 KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
 
 
 def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """The three F1, in per cent."""
+    """Compute the three F1 scores, in per cent."""
     from rouge_score.rouge_scorer import RougeScorer
 
     references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
@@ -30,8 +32,8 @@ def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
     documents = [scorer.score(split(r), split(h)) for h, r in zip(hypotheses, references, strict=True)]
     signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"
 
-    def mean(kind: str, part: str) -> float:
-        return 100 * sum(getattr(document[kind], part) for document in documents) / len(documents)
+    def mean(kind: str, value: str) -> float:
+        return 100 * sum(getattr(document[kind], value) for document in documents) / len(documents)
 
     return [
         Score(

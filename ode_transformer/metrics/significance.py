@@ -1,11 +1,10 @@
-"""Is a difference between two systems more than chance? Paired bootstrap resampling (Koehn 2004), by sacrebleu.
+"""Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004), by sacrebleu.
 
-The lines of the test set are drawn anew, with repetition, as many times as there are samples; both systems are scored
-on the same draws:
+Each sample draws as many lines from the test set as it has, with replacement; all systems are scored on the same
+samples:
 
-    mean ± interval of a system's scores over the draws: 95% of them lie in it
-    p: how often the size of the difference on a draw lies above its mean by more than the observed one, once more
-       than counted, over the number of draws plus one
+    mean ± interval of a system's scores over the samples: contains 95% of them
+    p = (1 + number of samples in which |difference| − its mean exceeds the observed |difference|) / (1 + samples)
 """
 
 from __future__ import annotations
@@ -16,14 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ode_transformer.support.errors import UserError
+
+MAX_DRAWS = 2**26  # lines in all samples; sacrebleu needs about 100 bytes for each
+
 
 @dataclass(frozen=True)
-class Resampled:
-    """A system's scores over the draws.
+class BootstrapResult:
+    """A system's scores over the samples.
 
-    :param mean: of them, in per cent
+    :param mean: in per cent
     :param interval: half the width of the range of the middle 95%
-    :param p_value: of its difference to the baseline; None for the baseline itself
+    :param p_value: of the difference to the baseline; None for the baseline itself
     """
 
     mean: float
@@ -39,16 +42,16 @@ class Resampled:
 
 @contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """sacrebleu takes its seed from the environment."""
-    before = os.environ.get("SACREBLEU_SEED")
+    """Set sacrebleu's seed, which it takes from the environment."""
+    previous = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ["SACREBLEU_SEED"]
         else:
-            os.environ["SACREBLEU_SEED"] = before
+            os.environ["SACREBLEU_SEED"] = previous
 
 
 def paired_bootstrap(
@@ -57,25 +60,29 @@ def paired_bootstrap(
     references: Sequence[Sequence[str]],
     samples: int = 1000,
     seed: int = 12345,
-) -> list[Resampled]:
-    """Compares each system with the first one.
+) -> list[BootstrapResult]:
+    """Compare each system with the first one.
 
     :param metric: sacrebleu's BLEU or CHRF
-    :param systems: the outputs of each
-    :param references: one or several right outputs, as many lines each
-    :param samples: how many draws
-    :param seed: of the draws, from 1 on; sacrebleu's 0 is a new one each time
+    :param systems: the output lines of each system
+    :param references: one or several correct outputs, each as long as the systems' outputs
+    :param samples: number of samples
+    :param seed: from 1 on; sacrebleu takes 0 for a new seed each time
+    :raises UserError: the samples need too much memory
     """
+    if samples * len(references[0]) > MAX_DRAWS:
+        most = MAX_DRAWS // len(references[0])
+        raise UserError(f"--bootstrap-samples {samples}: at most {most} fit into memory for {len(references[0])} lines")
     from sacrebleu.significance import PairedTest
 
-    named = [(str(number), system) for number, system in enumerate(systems)]
+    outputs = [(str(number), system) for number, system in enumerate(systems)]
     with _sacrebleu_seed(seed):
-        test = PairedTest(named, {"metric": metric}, references, test_type="bs", n_samples=samples)
+        test = PairedTest(outputs, {"metric": metric}, references, test_type="bs", n_samples=samples)
     _, columns = test()
     results: Any = next(column for name, column in columns.items() if name != "System")
-    found = []
+    scores = []
     for result in results:
-        # Every draw departs by at least nothing; sacrebleu counts those that depart by more, and would say p = 1/1001.
+        # For equal scores, sacrebleu counts the samples with a difference above 0 and would report p = 1/1001.
         p_value = 1.0 if result is not results[0] and result.score == results[0].score else result.p_value
-        found.append(Resampled(float(result.mean), float(result.ci), p_value, samples, seed))
-    return found
+        scores.append(BootstrapResult(float(result.mean), float(result.ci), p_value, samples, seed))
+    return scores

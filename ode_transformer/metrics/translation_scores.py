@@ -1,7 +1,7 @@
-"""BLEU and chrF over a whole corpus, by sacrebleu, in the flavours that papers print: they differ by up to 1.5 BLEU.
+"""Corpus BLEU and chrF, by sacrebleu, in the flavours that papers report: they differ by up to 1.5 BLEU.
 
-text as people read it     sacreBLEU: words by ``13a`` or ``intl``, zero precisions smoothed
-tokens (``none``)          what multi-bleu.perl computes: words at the spaces, no smoothing
+detokenised text           sacreBLEU: words by ``13a`` or ``intl``, zero precisions smoothed
+tokens (``none``)          as multi-bleu.perl: words are separated by spaces, no smoothing
 compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y`` on both sides
 """
 
@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.metrics.significance import Resampled, paired_bootstrap
+from ode_transformer.metrics.significance import BootstrapResult, paired_bootstrap
 
 TOKENIZERS = ("13a", "intl", "none")
 
-# Perl reads bytes, for which no character beyond ASCII is a space.
+# The Perl script reads bytes, where no character outside ASCII is a space.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
 
 def split_compounds(line: str) -> str:
-    """Divides at each hyphen between two characters, from the left; a character serves one hyphen only (a-b-c)."""
+    """Split at hyphens between two characters, from the left; in a-b-c only at the first, as b is used once."""
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def detokenized(lines: Lines, language: str) -> list[str]:
-    """Moses' tokens joined to text, its escapes undone; case stays as it is."""
+def detokenize(lines: Lines, language: str) -> list[str]:
+    """Join Moses tokens to text and undo Moses' escapes; case is kept."""
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=language)
@@ -52,10 +52,10 @@ def _chrf(settings: Settings) -> Any:
 
 
 def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
-    """Hypotheses, and all references, in the form that is compared."""
+    """Return hypotheses and all references in the form that is compared."""
     references = [paired_references(hypotheses, settings), *settings.more_references]
     if settings.detokenize:
-        hypotheses = detokenized(hypotheses, settings.detokenize)
+        hypotheses = detokenize(hypotheses, settings.detokenize)
     if settings.compound_split:
         hypotheses = list(map(split_compounds, hypotheses))
         references = [list(map(split_compounds, lines)) for lines in references]
@@ -76,7 +76,7 @@ def _signature(metric: Any, settings: Settings) -> str:
 
 
 def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """Corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
+    """Compute corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
     metric = _bleu(settings)
     hypotheses, references = _texts(hypotheses, settings)
     result = metric.corpus_score(hypotheses, references)
@@ -86,7 +86,7 @@ def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 
 def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """Corpus chrF2 (Popović 2015): the F-score, recall counted twice, of character n-grams up to 6."""
+    """Compute corpus chrF2 (Popović 2015): F-score with β = 2 of character n-grams up to 6."""
     metric = _chrf(settings)
     hypotheses, references = _texts(hypotheses, settings)
     result = metric.corpus_score(hypotheses, references)
@@ -94,22 +94,24 @@ def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 
 def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
-    """Tokens of all hypotheses / tokens of all references, as BLEU counts them; None if the references have none."""
+    """Compute hypothesis tokens / reference tokens of the corpus by BLEU's tokenizer; None without reference tokens."""
     hypotheses, references = _texts(hypotheses, settings)
     result = _bleu(settings).corpus_score(hypotheses, references)
     return result.sys_len / result.ref_len if result.ref_len else None
 
 
-def compare_bleu(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[Resampled]:
-    """The paired bootstrap test of BLEU."""
+def compare_bleu(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[BootstrapResult]:
+    """Run the paired bootstrap test of BLEU."""
     return _compare(_bleu(settings), systems, settings, samples, seed)
 
 
-def compare_chrf(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[Resampled]:
-    """The paired bootstrap test of chrF."""
+def compare_chrf(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[BootstrapResult]:
+    """Run the paired bootstrap test of chrF."""
     return _compare(_chrf(settings), systems, settings, samples, seed)
 
 
-def _compare(metric: Any, systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[Resampled]:
+def _compare(
+    metric: Any, systems: Sequence[Lines], settings: Settings, samples: int, seed: int
+) -> list[BootstrapResult]:
     texts = [_texts(hypotheses, settings) for hypotheses in systems]
     return paired_bootstrap(metric, [hypotheses for hypotheses, _ in texts], texts[0][1], samples, seed)

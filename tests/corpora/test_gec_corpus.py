@@ -7,8 +7,8 @@ from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
 from ode_transformer.corpora.gec_corpus import GecCorpus, build
-from ode_transformer.metrics.m2_file import corrected, read_m2
-from ode_transformer.metrics.max_match import max_match, total
+from ode_transformer.metrics.m2_file import correct_tokens, read_m2
+from ode_transformer.metrics.max_match import max_match, sum_counts
 from ode_transformer.support.errors import UserError
 
 
@@ -70,9 +70,9 @@ def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
     gold = read_m2(tmp_path / "corpus" / "test.m2")
     assert [source for source, _ in test] == [" ".join(sentence.tokens) for sentence in gold]
     assert (tmp_path / "corpus" / "test.m2").read_text() == m2_text(2, SENTENCES[10:30], annotators=2)
-    result = total(max_match([target for _, target in test], gold))
+    result = sum_counts(max_match([target for _, target in test], gold))
     assert result.correct == result.gold == result.proposed > 10
-    assert any(corrected(sentence, 1) != corrected(sentence, 0) for sentence in gold)
+    assert any(correct_tokens(sentence, 1) != correct_tokens(sentence, 0) for sentence in gold)
 
 
 def test_length_counts_on_both_sides_of_training_pairs(tmp_path: Path):

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.metrics.error_types import TypedEdit, compare, count_types, find_edits, load_errant
+from ode_transformer.metrics.error_types import TypedEdit, count_matches, count_types, find_edits, load_errant
 from ode_transformer.metrics.max_match import Counts
 
 GOLD = """S A boy ran at road .
@@ -41,7 +41,7 @@ def edits(*texts: str) -> list[TypedEdit]:
 def test_correct_edits_count_for_the_type_of_the_reference():
     system = edits("0-1 The R:DET", "3-4 along R:OTHER", "5-6 roads R:NOUN:NUM")
     reference = edits("3-4 along R:PREP", "4-4 the M:DET", "5-6 streets R:NOUN")
-    assert compare(system, reference) == {
+    assert count_matches(system, reference) == {
         "R:DET": Counts(proposed=1),
         "R:PREP": Counts(1, 1, 1),
         "R:NOUN:NUM": Counts(proposed=1),
@@ -52,9 +52,9 @@ def test_correct_edits_count_for_the_type_of_the_reference():
 
 def test_an_edit_that_occurs_twice_is_found_twice_at_most():
     twice = edits("1-1 , M:PUNCT", "1-1 , M:PUNCT")
-    assert compare(twice, twice[:1]) == {"M:PUNCT": Counts(1, 2, 1)}
-    assert compare(twice[:1], twice) == {"M:PUNCT": Counts(1, 1, 2)}
-    assert compare(twice, twice) == {"M:PUNCT": Counts(2, 2, 2)}
+    assert count_matches(twice, twice[:1]) == {"M:PUNCT": Counts(1, 2, 1)}
+    assert count_matches(twice[:1], twice) == {"M:PUNCT": Counts(1, 1, 2)}
+    assert count_matches(twice, twice) == {"M:PUNCT": Counts(2, 2, 2)}
 
 
 def test_annotators_are_chosen_by_the_score_of_all_sentences_up_to_theirs():

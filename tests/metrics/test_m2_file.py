@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, corrected, overlap, read_m2, sentences_of
+from ode_transformer.metrics.m2_file import (
+    AnnotatedSentence,
+    Edit,
+    correct_tokens,
+    has_overlapping_edits,
+    iterate_sentences,
+    read_m2,
+)
 from ode_transformer.support.errors import UserError
 
 TEXT = """S She go to school in bus yesterday .
@@ -23,7 +30,7 @@ S Nothing here .
 
 def sentences(text: str | bytes) -> list[AnnotatedSentence]:
     data = text if isinstance(text, bytes) else text.encode()
-    return list(sentences_of(data.splitlines(keepends=True), "gold.m2"))
+    return list(iterate_sentences(data.splitlines(keepends=True), "gold.m2"))
 
 
 def edited(*edits: Edit) -> AnnotatedSentence:
@@ -39,12 +46,12 @@ def test_what_is_read(tmp_path: Path):
         1: (),
     }
     assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", ((".",),)))}
-    assert (third.edits, third.place) == ({}, f"{tmp_path}/gold.m2:11")
+    assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:11")
 
 
 def test_sentences_come_as_the_lines_do():
     lines = iter([b"S a\n", b"\n", b"S b\n", b"nonsense\n"])
-    stream = sentences_of(lines, "gold.m2")
+    stream = iterate_sentences(lines, "gold.m2")
     assert next(stream).tokens == ("a",)
     assert next(lines) == b"S b\n"
 
@@ -61,29 +68,30 @@ def test_a_correction_may_have_bars_in_it():
 
 def test_edits_are_applied():
     first, second, third = sentences(TEXT)
-    assert " ".join(corrected(first)) == "She went to school by bus yesterday ."
-    assert corrected(first, annotator=1) == list(first.tokens)
-    assert " ".join(corrected(second)) == "the ending is fine ."
-    assert corrected(third) == list(third.tokens)
+    assert " ".join(correct_tokens(first)) == "She went to school by bus yesterday ."
+    assert correct_tokens(first, annotator=1) == list(first.tokens)
+    assert " ".join(correct_tokens(second)) == "the ending is fine ."
+    assert correct_tokens(third) == list(third.tokens)
 
 
 def test_insertions_at_one_place_keep_their_order_and_precede_a_replacement():
     text = "S a b\nA 1 2|||x|||B|||-|||-|||0\nA 1 1|||x|||2|||-|||-|||0\nA 1 1|||x|||1|||-|||-|||0"
-    assert corrected(sentences(text)[0]) == ["a", "2", "1", "B"]
+    assert correct_tokens(sentences(text)[0]) == ["a", "2", "1", "B"]
 
 
 @pytest.mark.parametrize("kind", ["UNK", "Um"])
 def test_an_error_without_a_known_correction_stays(kind: str):
-    assert corrected(edited(Edit(0, 2, kind, ((),)), Edit(1, 2, "x", (("B",),)))) == ["a", "B", "c", "d"]
+    assert correct_tokens(edited(Edit(0, 2, kind, ((),)), Edit(1, 2, "x", (("B",),)))) == ["a", "B", "c", "d"]
 
 
 def test_of_overlapping_edits_the_later_one_is_left_out():
     overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
-    assert corrected(overlapping) == ["A", "C", "d"]
-    assert overlap(overlapping)
-    assert not overlap(overlapping, annotator=1)
-    assert not overlap(edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),))))
-    assert not overlap(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))
+    assert correct_tokens(overlapping) == ["A", "C", "d"]
+    assert has_overlapping_edits(overlapping)
+    assert not has_overlapping_edits(overlapping, annotator=1)
+    adjacent = edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),)))
+    assert not has_overlapping_edits(adjacent)
+    assert not has_overlapping_edits(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +109,9 @@ def test_of_overlapping_edits_the_later_one_is_left_out():
         ("S a\nB 0 1", "gold.m2:2: a line starts with"),
         ("Sa", "gold.m2:1: a line starts with"),
         (b"S a\nA 0 1|||x|||\xff|||-|||-|||0", "gold.m2:2: not UTF-8"),
+        (f"S a\nA 0 1|||x|||y|||-|||-|||{'9' * 5000}", "gold.m2:2: not whole numbers: .* annotator '9{40}'$"),
+        (f"S a\nA 0 {'9' * 4000}|||x|||y|||-|||-|||0", "gold.m2:2: the span 0 9{58} lies outside"),
+        ("S a\n" + "A 0 1|||x|||y|||-|||-|||0\n" * 1001, "gold.m2:1002: more than 1,000 edits of one sentence"),
     ],
 )
 def test_what_is_refused(text: str | bytes, message: str):

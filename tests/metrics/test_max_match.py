@@ -11,8 +11,8 @@ import pytest
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.edit_lattice import EditLattice, SystemEdit
-from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, corrected, sentences_of
-from ode_transformer.metrics.max_match import Counts, max_match, total
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, iterate_sentences
+from ode_transformer.metrics.max_match import Counts, max_match, sum_counts
 from ode_transformer.support.errors import UserError
 
 # --- examples worked by hand -------------------------------------------------------------------------
@@ -36,7 +36,7 @@ OUTPUT = ["The boy ran along a road .", "My hat .", "Small birds eat many seed .
 
 
 def gold(text: str) -> list[AnnotatedSentence]:
-    return list(sentences_of(text.encode().splitlines(), "gold.m2"))
+    return list(iterate_sentences(text.encode().splitlines(), "gold.m2"))
 
 
 def sentence(source: str, *edits: tuple[int, int, str]) -> AnnotatedSentence:
@@ -48,7 +48,7 @@ def sentence(source: str, *edits: tuple[int, int, str]) -> AnnotatedSentence:
 
 
 def counts(hypothesis: str, annotated: AnnotatedSentence, **options: int) -> Counts:
-    return total(max_match([hypothesis], [annotated], **options))
+    return sum_counts(max_match([hypothesis], [annotated], **options))
 
 
 def test_example_of_the_official_scorer():
@@ -56,7 +56,7 @@ def test_example_of_the_official_scorer():
     assert [found.annotator for found in matched] == [0, 1, 0]
     assert [str(edit) for edit in matched[0].edits] == ["0-1 The", "3-4 along", "4-4 a"]
     assert [edit.correct for edit in matched[0].edits] == [False, True, True]
-    result = total(matched)
+    result = sum_counts(matched)
     assert result == Counts(correct=4, proposed=5, gold=5)
     assert (result.precision, result.recall, result.f_score(0.5)) == (0.8, 0.8, pytest.approx(0.8))
 
@@ -140,13 +140,13 @@ def test_the_annotator_depends_on_what_came_before():
     assert [found.annotator for found in max_match([hypothesis], [divided])] == [1]
     matched = max_match(["I J K L M N O P Q R", hypothesis], [agreed, divided])
     assert [found.annotator for found in matched] == [0, 0]
-    assert total(matched) == Counts(11, 12, 11)
+    assert sum_counts(matched) == Counts(11, 12, 11)
 
 
 def test_of_equal_scores_the_one_with_more_correct_edits_counts():
     # All of a phrase, or each of its words: F is 1 with both.
     (both,) = gold("S a b\nA 0 2|||x|||c d|||-|||-|||0\nA 0 1|||x|||c|||-|||-|||1\nA 1 2|||x|||d|||-|||-|||1")
-    assert total(max_match(["c d"], [both])) == Counts(2, 2, 2)
+    assert sum_counts(max_match(["c d"], [both])) == Counts(2, 2, 2)
 
 
 def test_equally_good_annotators_are_taken_in_the_order_of_their_numbers():
@@ -363,7 +363,7 @@ def apply(source: Tokens, edits: Sequence[SystemEdit]) -> list[str]:
     annotated = AnnotatedSentence(
         tuple(source), {0: tuple(Edit(edit.start, edit.end, "x", (edit.correction,)) for edit in edits)}
     )
-    return corrected(annotated)
+    return correct_tokens(annotated)
 
 
 def test_annotators_are_those_of_the_definition():
@@ -386,7 +386,7 @@ def test_annotators_are_those_of_the_definition():
         chosen.append(annotator)
     matched = max_match(hypotheses, corpus)
     assert [found.annotator for found in matched] == chosen
-    result = total(matched)
+    result = sum_counts(matched)
     assert (result.correct, result.proposed, result.gold) == expected
     assert len(set(chosen)) == 3
 
@@ -406,8 +406,8 @@ def test_the_gold_corrections_are_perfect_and_the_source_has_no_recall():
             for i in places
         )
         corpus.append(AnnotatedSentence(tokens, {0: edits}))
-        hypotheses.append(" ".join(corrected(corpus[-1])))
-    perfect = total(max_match(hypotheses, corpus))
+        hypotheses.append(" ".join(correct_tokens(corpus[-1])))
+    perfect = sum_counts(max_match(hypotheses, corpus))
     assert perfect.correct == perfect.proposed == perfect.gold > 200
-    unchanged = total(max_match([" ".join(annotated.tokens) for annotated in corpus], corpus))
+    unchanged = sum_counts(max_match([" ".join(annotated.tokens) for annotated in corpus], corpus))
     assert (unchanged.correct, unchanged.proposed, unchanged.recall) == (0, 0, 0)

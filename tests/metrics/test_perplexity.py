@@ -52,9 +52,11 @@ def test_rounding_is_no_contradiction(tmp_path: Path, value: float) -> None:
         (("7.0010", "128.00"), "is a perplexity of 128.09, not 128.0"),
         (("nan", "nan"), "not nan"),
         (("inf", "inf"), "not inf"),
+        (("9" * 400, "1.0"), "is a perplexity of inf, not 1.0"),
+        (("7.0000", "128.00", "9" * 5000), "no perplexity found"),
         (("7.0000", "128.00", "1,009"), "1,009 tokens, but --references has 8 words and ends of sentence"),
         (("7.0000", "128.00", "8", "Loss (base 2): 6.0000, Perplexity: 64.00\n"), "2 perplexities: is it the log of"),
-        (("", ""), "no perplexity in it"),
+        (("", ""), "no perplexity found"),
     ],
 )
 def test_logs_that_are_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
-from ode_transformer.metrics.registry import METRICS, PAIRED
+from ode_transformer.metrics.registry import METRICS, REFERENCE_METRICS
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
 
 
-@pytest.mark.parametrize("metric", PAIRED.values(), ids=PAIRED)
+@pytest.mark.parametrize("metric", REFERENCE_METRICS.values(), ids=REFERENCE_METRICS)
 def test_what_cannot_be_scored(metric):
     with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
         metric(["a"], Settings(["a", "b"]))
@@ -30,9 +30,9 @@ def test_what_cannot_be_scored(metric):
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_a_metric_sees_the_settings_that_it_declares_alone(metric):
     given = Settings(["a"], tokenize="none", lowercase=True, compound_split=True)
-    own = metric.own(given)
+    own = metric.select_settings(given)
     for name in ("references", "tokenize", "lowercase", "compound_split"):
-        assert getattr(own, name) == getattr(given if metric.reads(name) else Settings(), name)
+        assert getattr(own, name) == getattr(given if metric.uses(name) else Settings(), name)
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -206,14 +206,14 @@ ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would en
 def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *metrics: str) -> int:
     files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
     options = [str(word) for option in files.items() for word in option]
-    return main(["score", "--metric", *(metrics or PAIRED), *options])
+    return main(["score", "--metric", *(metrics or REFERENCE_METRICS), *options])
 
 
 def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = "".join(f"a{end}b c d e\n" for end in ENDS)
     assert score(tmp_path, text, text) == 0
     out = capsys.readouterr().out
-    assert out.count(f"; {len(ENDS)} lines; ") == len(PAIRED) + 2  # ROUGE is three
+    assert out.count(f"; {len(ENDS)} lines; ") == len(REFERENCE_METRICS) + 2  # ROUGE is three
     assert [line.split()[:2] for line in out.splitlines()] == [
         ["BLEU", "100.00"],
         ["chrF2", "100.00"],
@@ -237,6 +237,12 @@ def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 def test_a_line_of_five_thousand_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert score(tmp_path, "A\n" + "A " * 5000, "A\n" + "A " * 4 + "\n") == 0
     assert "4996 edits in 5 phonemes; 2 lines" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("metric", ["per", "wer"])
+def test_empty_lines_alone_have_no_error_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str], metric: str):
+    assert score(tmp_path, "\n\n", "\n \n", metric) == 2
+    assert capsys.readouterr() == ("", "ode-transformer score: error: nothing to score: the references are empty\n")
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,10 @@ REFUSED = {
     ),
     "no references": (("--hypotheses", "good", "bad"), "--metric bleu needs --references"),
     "one system": (("--generate-log", "good.log", "--seed", "3"), "--seed is for comparing systems: name several"),
+    "many samples": (
+        ("--hypotheses", "good", "bad", "--references", "references", "--bootstrap-samples", str(10**9)),
+        "--bootstrap-samples 1000000000: at most 559240 fit into memory for 120 lines",
+    ),
     "one system, samples": (("--generate-log", "good.log", "--bootstrap-samples", "3"), "--bootstrap-samples is for"),
 }
 
