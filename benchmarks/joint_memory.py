@@ -1,9 +1,9 @@
-"""Memory that one batch of a Reformer takes in training, to choose --max-joint-cells for a GPU.
+"""Memory of one training batch of a Reformer, to choose --max-joint-cells for a GPU.
 
     python benchmarks/joint_memory.py --tokens 4096 --length 25 --precision bf16
 
-All sentences have the same length on both sides. What is counted is beyond parameters, gradients and Adam's moments: on
-a GPU by PyTorch's allocator, on a CPU by the bytes of the tensors that operators return, while they are alive. On a CPU
+All sentences have the same length on both sides. Parameters, gradients and Adam's moments are not counted. A GPU is
+measured by PyTorch's allocator, a CPU by the bytes of the tensors that operators return, while they are alive. On a CPU
 a measurement of 100,000 cells takes minutes, and as much memory as it reports.
 """
 
@@ -27,42 +27,45 @@ SOURCE, TARGET = 8848, 6632  # entries of the dictionaries of IWSLT'14 German–
 
 
 def measure(options: Namespace, sentences: int, length: int, precision: str, device: str) -> tuple[int, int]:
-    """Bytes that the forward pass leaves for the backward pass, and the peak of both."""
+    """Return the bytes that the forward pass leaves for the backward pass, and the peak of both passes."""
     torch.manual_seed(1)
     model = build_from_options(options, SOURCE, TARGET).to(device=device, dtype=DTYPES[precision]).train()
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    words: Dictionary = model.decoder.dictionary
+    dictionary: Dictionary = model.decoder.dictionary
     source, target = (torch.randint(4, size, (sentences, length), device=device) for size in (SOURCE, TARGET))
     lengths = torch.full((sentences,), length, device=device)
     batch = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target}
     sample = {"net_input": batch, "target": target, "ntokens": target.numel()}
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
     return memory_of(lambda: criterion(model, sample)[0], device)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    description, _, more = (__doc__ or "").partition("\n\n")
+    """Return the parser of the command line."""
+    description, _, details = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         prog="joint_memory.py",
         description=description,
-        epilog=more,
+        epilog=details,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--arch", default="reformer_fast_iwslt_de_en", help="default: %(default)s")
-    add("--tokens", type=positive_int, default=4096, metavar="N", help="of a batch, on each side (default: 4096)")
-    add("--length", type=positive_int, default=25, metavar="N", help="of every sentence (default: 25)")
-    add("--max-joint-cells", type=cell_count, metavar="N", help="default: the architecture's")
-    add("--checkpoint-activations", action="store_true", help="as in training")
+    add(
+        "--tokens", type=positive_int, default=4096, metavar="N", help="tokens of a batch, on each side (default: 4096)"
+    )
+    add("--length", type=positive_int, default=25, metavar="N", help="tokens of every sentence (default: 25)")
+    add("--max-joint-cells", type=cell_count, metavar="N", help="cells at a time (default: the architecture's)")
+    add("--checkpoint-activations", action="store_true", help="recompute activations, as the same flag in training")
     add("--precision", choices=DTYPES, default="fp32", help="default: %(default)s")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures one batch and prints a line."""
+    """Measure one batch and print a line."""
     parser = build_parser()
     args = parser.parse_args(argv)
     if not args.arch.startswith("reformer"):

@@ -1,6 +1,6 @@
-"""What ``speed.py`` measures of one system: a training step, decoding, memory.
+"""Measurements of one system for ``speed.py``: a training step, decoding, memory.
 
-Batches, criterion, optimizer and beam search are fairseq's own, as its commands use them.
+Batches, criterion, optimizer and beam search are those of fairseq's commands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Setting:
-    """What all systems of a run have in common."""
+    """Sizes, batch and machine, the same for all systems of a run."""
 
     dim: int
     ffn: int
@@ -55,17 +55,17 @@ class Setting:
 
 
 def make_batch(setting: Setting, dictionary: Dictionary) -> dict[str, Any]:
-    """Random sentences as fairseq's translation task collates them; every call gives the same.
+    """Return random sentences as fairseq's translation task collates them; every call returns the same batch.
 
-    Lengths, the end included, are spread evenly over mean · (1 ± spread), so that there is padding as in real batches.
+    Lengths with the end symbol are uniform in mean · (1 ± spread), so that batches have padding as real ones do.
     """
     generator = torch.Generator().manual_seed(setting.seed)
 
     def sentence(mean: int) -> Tensor:
         spread = round(mean * setting.length_spread)
         length = int(torch.randint(mean - spread, mean + spread + 1, (), generator=generator))
-        words = torch.randint(dictionary.nspecial, len(dictionary), (max(length, 2) - 1,), generator=generator)
-        return torch.cat([words, torch.tensor([dictionary.eos()])])
+        tokens = torch.randint(dictionary.nspecial, len(dictionary), (max(length, 2) - 1,), generator=generator)
+        return torch.cat([tokens, torch.tensor([dictionary.eos()])])
 
     pairs = [
         {"id": number, "source": sentence(setting.source_length), "target": sentence(setting.target_length)}
@@ -76,11 +76,11 @@ def make_batch(setting: Setting, dictionary: Dictionary) -> dict[str, Any]:
 
 
 class LiveTensors(TorchDispatchMode):
-    """Counts the bytes of what operators return while it is active, for as long as each storage is alive.
+    """Count of the bytes that operators return while the mode is active, for as long as each storage is alive.
 
-    Views and results written in place are not new; nor, therefore, is anything that existed before, parameters first
-    of all. Hooks on saved tensors would miss activation checkpointing, which installs its own inside and keeps a
-    step's input without saving it. Scratch memory inside an operator stays unseen.
+    Views and results written in place do not count, nor do tensors that existed before, such as parameters. Hooks on
+    saved tensors would miss activation checkpointing, which installs its own hooks and keeps a step's input without
+    saving it. Scratch memory inside an operator does not count.
     """
 
     def __init__(self) -> None:
@@ -90,11 +90,11 @@ class LiveTensors(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
+        known_storages = {tensor.untyped_storage().data_ptr() for tensor in _tensors((args, kwargs))}
         for tensor in _tensors(result):
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in given:
-                given.add(storage.data_ptr())  # an operator may return two views of one new storage
+            if storage.data_ptr() not in known_storages:
+                known_storages.add(storage.data_ptr())  # an operator may return two views of one new storage
                 self._count(storage.nbytes())
                 weakref.finalize(storage, self._count, -storage.nbytes())
         return result
@@ -109,9 +109,10 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 def memory_of(forward: Callable[[], Tensor], device: str) -> tuple[int, int]:
-    """Bytes beyond what is allocated before: those that forward leaves for backward, and the peak of both.
+    """Return the bytes that the forward pass leaves for the backward pass, and the peak of both passes.
 
-    Gradients of the parameters should already be allocated: they are then added to in place and not counted.
+    Memory that is already allocated does not count. That should include the gradients of the parameters, to which the
+    backward pass then adds in place.
     """
     if device == "cpu":
         with LiveTensors() as live:
@@ -121,18 +122,18 @@ def memory_of(forward: Callable[[], Tensor], device: str) -> tuple[int, int]:
             return held, live.peak
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    allocated = torch.cuda.memory_allocated()
     loss = forward()
-    held = torch.cuda.memory_allocated() - before
+    held = torch.cuda.memory_allocated() - allocated
     loss.backward()
-    return held, torch.cuda.max_memory_allocated() - before
+    return held, torch.cuda.max_memory_allocated() - allocated
 
 
-class Subject:
-    """One system: its model, and what trains it and decodes with it.
+class MeasuredSystem:
+    """A model with its batch, criterion, optimizer and beam search.
 
     :param arch: a registered architecture
-    :param options: fairseq's options beside the common sizes, over which they take precedence
+    :param options: options of fairseq; they replace the common sizes
     """
 
     def __init__(self, arch: str, options: dict[str, Any], setting: Setting) -> None:
@@ -141,7 +142,7 @@ class Subject:
         for stack in ("encoder", "decoder"):
             sizes |= {f"{stack}_embed_dim": setting.dim, f"{stack}_ffn_embed_dim": setting.ffn}
             sizes |= {f"{stack}_attention_heads": setting.heads}
-        # The same for all, because the architectures' defaults differ and dropout takes time.
+        # The same for all: the architectures' defaults differ, and dropout takes time.
         rates = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
         args = Namespace(arch=arch, **(sizes | rates | options))
         model = build_from_options(args, setting.vocabulary)
@@ -154,11 +155,12 @@ class Subject:
 
     @property
     def parameters(self) -> int:
+        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @cached_property
     def optimizer(self) -> FairseqOptimizer:
-        """fairseq's Adam; in half precision on a copy of the parameters in float32, as with --fp16 or --bf16."""
+        """fairseq's Adam; in half precision it updates a float32 copy of the parameters, as with --fp16 or --bf16."""
         cfg = OmegaConf.structured(FairseqConfig)
         cfg.optimizer = FairseqAdamConfig(_name="adam", adam_betas="(0.9, 0.98)")
         cfg.optimization.lr = [1e-4]
@@ -166,15 +168,15 @@ class Subject:
         if self.setting.precision == "fp32":
             return build_optimizer(cfg.optimizer, parameters)
         cfg.common.bf16 = self.setting.precision == "bf16"
-        cfg.common.fp16_init_scale = 1  # no overflow, after which fairseq would leave out an update
+        cfg.common.fp16_init_scale = 1  # no overflow, after which fairseq would skip an update
         return FP16Optimizer.build_optimizer(cfg, parameters)
 
     def loss(self) -> Tensor:
-        """Summed over the batch, in float32."""
+        """Return the loss summed over the batch, in float32."""
         return self.criterion(self.model, self.batch)[0]
 
     def train_step(self) -> dict[str, float]:
-        """Seconds of one training step as fairseq's trainer takes it, and of the update of the parameters in it."""
+        """Take one training step as fairseq's trainer does; return the seconds of the step and of its update."""
         self.model.train()
         begin = self._now()
         self.optimizer.backward(self.loss())
@@ -182,46 +184,46 @@ class Subject:
         self.optimizer.multiply_grads(1 / self.batch["ntokens"])
         self.optimizer.clip_grad_norm(0.0)  # only measures the norm, which fairseq does in every step
         self.optimizer.step()
-        self.optimizer.zero_grad()  # last, so that no gradients are kept while other systems take their turn
+        self.optimizer.zero_grad()  # last, so that no gradients stay while other systems take their turn
         end = self._now()
         return {"train": end - begin, "update": end - middle}
 
     def operations(self) -> int:
-        """Floating-point operations of the matrix products in forward and backward pass."""
+        """Return the floating-point operations of the matrix products in forward and backward pass."""
         self.model.train()
         count = count_operations(lambda: self.loss().backward())
         self.model.zero_grad(set_to_none=True)
         return count
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that the forward pass leaves for the backward pass, and the peak of both passes."""
+        """Return the bytes that the forward pass leaves for the backward pass, and the peak of both passes."""
         self.model.train()
-        self.loss().backward()  # gradients, and what modules keep from their first call, are there before
+        self.loss().backward()  # allocates gradients and everything that modules cache in their first call
         return memory_of(self.loss, self.setting.device)
 
     def prepare_to_decode(self) -> None:
-        """As fairseq-generate does; afterwards there is no more training."""
+        """Prepare the model as fairseq-generate does; it cannot be trained afterwards."""
         self.__dict__.pop("optimizer", None)
         self.model.zero_grad(set_to_none=True)
         self.model.make_generation_fast_(need_attn=False)
 
     @cached_property
     def generator(self) -> SequenceGenerator:
-        """Beam search whose hypotheses all have ``target_length`` tokens, the end included."""
-        words = self.setting.target_length - 1
+        """Beam search whose hypotheses all have ``target_length`` tokens with the end symbol."""
+        length = self.setting.target_length - 1
         dictionary = self.task.target_dictionary
-        lengths = {"min_len": words, "max_len_a": 0, "max_len_b": words}
+        lengths = {"min_len": length, "max_len_a": 0, "max_len_b": length}
         return SequenceGenerator([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:
-        """Seconds in which the batch's sources are translated.
+        """Translate the sources of the batch; return the seconds.
 
-        :raises RuntimeError: if a hypothesis has not the length that all are to have
+        :raises RuntimeError: a hypothesis does not have ``target_length`` tokens
         """
         begin = self._now()
-        found = self.generator.generate([self.model], self.batch)
+        hypotheses = self.generator.generate([self.model], self.batch)
         end = self._now()
-        lengths = {len(hypothesis["tokens"]) for sentence in found for hypothesis in sentence}
+        lengths = {len(hypothesis["tokens"]) for sentence in hypotheses for hypothesis in sentence}
         if lengths != {self.setting.target_length}:
             raise RuntimeError(f"hypotheses of {sorted(lengths)} tokens instead of {self.setting.target_length}")
         return {"decode": end - begin}

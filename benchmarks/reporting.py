@@ -1,63 +1,66 @@
-"""Prints what ``speed.py`` has measured as Markdown."""
+"""Measurements of ``speed.py`` as Markdown tables."""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import Any
 
+from ode_transformer.support.tables import markdown_table
+
 _BEYOND = "Memory of one forward and backward pass beyond parameters, gradients and Adam's moments:"
 MEMORY_NOTES = {
     "cpu": f"{_BEYOND} bytes of the tensors that operators return, while they are alive.",
     "cuda": f"{_BEYOND} bytes that PyTorch's allocator hands out.",
 }
+_RATIOS = {"train": "training time", "decode": "decoding speed", "memory": "peak memory"}
+_NOT_MEASURED = "–"
 
 
 def system_table(results: dict[str, dict[str, Any]], sentences: int, target_tokens: int) -> str:
-    """Each system by itself: medians, and in brackets the least and the most."""
-    lines = [
-        "| system | parameters | training step, 10⁹ operations | ms | of it Adam, ms | target tokens/s "
-        "| held for backward, MiB | peak, MiB | decoding, ms | sentences/s |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    """Return a row for each system: medians, with the least and the greatest value in brackets."""
+    titles = [
+        *("system", "parameters", "training step, 10⁹ operations", "ms", "of it Adam, ms", "target tokens/s"),
+        *("held for backward, MiB", "peak, MiB", "decoding, ms", "sentences/s"),
     ]
+    rows = []
     for name, result in results.items():
         cells = [name, f"{result['parameters'] / 1e6:.1f}M", _billions(result.get("operations"))]
         cells += [_times(result.get("train")), _times(result.get("update")), _rate(target_tokens, result.get("train"))]
         cells += [_mebibytes(result.get(key)) for key in ("held", "peak")]
         cells += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return markdown_table(titles, rows)
 
 
-def comparison_table(compared: list[dict[str, Any]]) -> str:
-    """Ratios between systems, and whether the aims are met."""
-    lines = ["| | ratio of | median (least–most) | aim | |", "|---|---|---:|---:|---|"]
-    kinds = {"train": "training time", "decode": "decoding speed", "memory": "peak memory"}
-    for row in compared:
+def comparison_table(comparisons: list[dict[str, Any]]) -> str:
+    """Return a row for each comparison: the ratio, and whether its aim is met."""
+    rows = []
+    for row in comparisons:
         name = f"({row['system']} − one RK4 step)/{row['baseline']}" if row["less_one_step"] else row["name"]
         ratio = f"{row['median']:.3f}"
         if len(row["ratios"]) > 1:
             ratio += f" ({min(row['ratios']):.3f}–{max(row['ratios']):.3f})"
-        kind = kinds[row["measure"]] + (" per operation" if row["per_operation"] else "")
+        kind = _RATIOS[row["measure"]] + (" per operation" if row["per_operation"] else "")
         aim, verdict = ("", "")
         if row["aim"] is not None:
             aim, verdict = f"{row['aim'][0]} {row['aim'][1]:.2f}", "met" if row["met"] else "missed"
-        lines.append(f"| {name} | {kind} | {ratio} | {aim} | {verdict} |")
-    return "\n".join(lines)
+        rows.append([name, kind, ratio, aim, verdict])
+    return markdown_table(["", "ratio of", "median (least–most)", "aim", ""], rows, "llrrl")
 
 
 def _times(seconds: list[float] | None) -> str:
     if seconds is None:
-        return "–"
+        return _NOT_MEASURED
     return f"{1000 * median(seconds):.0f} ({1000 * min(seconds):.0f}–{1000 * max(seconds):.0f})"
 
 
 def _rate(amount: int, seconds: list[float] | None) -> str:
-    return "–" if seconds is None else f"{amount / median(seconds):,.1f}"
+    return _NOT_MEASURED if seconds is None else f"{amount / median(seconds):,.1f}"
 
 
 def _billions(count: int | None) -> str:
-    return "–" if count is None else f"{count / 1e9:,.1f}"
+    return _NOT_MEASURED if count is None else f"{count / 1e9:,.1f}"
 
 
 def _mebibytes(size: int | None) -> str:
-    return "–" if size is None else f"{size / 2**20:,.1f}"
+    return _NOT_MEASURED if size is None else f"{size / 2**20:,.1f}"

@@ -1,4 +1,4 @@
-"""The measurement from which --max-joint-cells is chosen."""
+"""Memory of one Reformer batch, from which --max-joint-cells is chosen."""
 
 import re
 
@@ -15,23 +15,23 @@ def peak(capsys: pytest.CaptureFixture[str], *flags: str) -> float:
     return float(re.search(r"peak ([\d,]+) MiB", printed)[1].replace(",", ""))
 
 
-def test_parts_recomputation_and_half_precision_take_less(capsys: pytest.CaptureFixture[str]) -> None:
-    whole = peak(capsys)
-    assert peak(capsys, "--max-joint-cells", "200") < 0.7 * whole
-    assert peak(capsys, "--checkpoint-activations") < 0.7 * whole
-    assert peak(capsys, "--precision", "bf16") < 0.7 * whole
+def test_fewer_cells_recomputation_and_half_precision_save_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    memory = peak(capsys)
+    assert peak(capsys, "--max-joint-cells", "200") < 0.7 * memory
+    assert peak(capsys, "--checkpoint-activations") < 0.7 * memory
+    assert peak(capsys, "--precision", "bf16") < 0.7 * memory
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--arch", "transformer"], "--arch transformer: not a Reformer"),
         (["--tokens", "9"], "--tokens 9 are less than one sentence of --length 10"),
-        (["--length", "0"], "0 is not a whole number from 1 on"),
+        (["--length", "0"], "0 is not a memory number from 1 on"),
     ],
 )
-def test_what_cannot_be_measured(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_impossible_options_are_refused(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
         joint_memory.main([*TINY, *flags])
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err

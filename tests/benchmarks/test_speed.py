@@ -1,4 +1,4 @@
-"""The benchmark: what it measures is right, and what it prints follows from what it measured."""
+"""The benchmark: its measurements are right, and its tables follow from them."""
 
 import dataclasses
 import json
@@ -11,6 +11,7 @@ import measuring
 import pytest
 import reporting
 import speed
+import systems
 import torch
 from torch import Tensor, nn
 
@@ -20,20 +21,20 @@ SMALL += ["--sentences", "3", "--source-length", "7", "--target-length", "6"]
 
 def small_setting(*options: str) -> measuring.Setting:
     parser = speed.build_parser()
-    return speed.settle(parser, parser.parse_args([*SMALL, *options]))[0]
+    return speed.read_options(parser, parser.parse_args([*SMALL, *options]))[0]
 
 
-def subject(name: str, setting: measuring.Setting) -> measuring.Subject:
-    system = speed.SYSTEMS[name]
-    return measuring.Subject(system.arch, system.options, setting)
+def measured_system(name: str, setting: measuring.Setting) -> measuring.MeasuredSystem:
+    system = systems.SYSTEMS[name]
+    return measuring.MeasuredSystem(system.arch, system.options, setting)
 
 
 def test_storages_count_once_and_as_long_as_they_live() -> None:
-    before = torch.ones(1000)
+    existing = torch.ones(1000)
     with measuring.LiveTensors() as live:
-        first = before + 1
+        first = existing + 1
         first.mul_(2)
-        views = [before[5:], first.view(10, 100), *first.unbind()]
+        views = [existing[5:], first.view(10, 100), *first.unbind()]
         assert live.bytes == 4000
         second = first * 2
         assert live.bytes == live.peak == 8000
@@ -59,16 +60,16 @@ def test_memory_of_a_network_that_can_be_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["fairseq-6", "rk4-6"])
-def test_what_is_held_is_what_autograd_saves(name: str) -> None:
-    measured = subject(name, small_setting())
+def test_memory_held_for_backward_is_that_of_saved_tensors(name: str) -> None:
+    measured = measured_system(name, small_setting())
     held, _ = measured.memory()
-    given = [*measured.model.state_dict().values(), measured.batch["target"], *measured.batch["net_input"].values()]
-    known = {tensor.untyped_storage().data_ptr() for tensor in [*given, *measured.model.buffers()]}
+    existing = [*measured.model.state_dict().values(), measured.batch["target"], *measured.batch["net_input"].values()]
+    existing_storages = {tensor.untyped_storage().data_ptr() for tensor in [*existing, *measured.model.buffers()]}
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in existing_storages:
             saved[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()
 
@@ -81,74 +82,74 @@ def test_recomputed_steps_hold_less_and_their_peak_has_one_step() -> None:
     setting = small_setting()
     held, peak = {}, {}
     for name in ("rk4-6", "rk4-5", "rk4-6-recompute"):
-        held[name], peak[name] = subject(name, setting).memory()
+        held[name], peak[name] = measured_system(name, setting).memory()
     step = held["rk4-6"] - held["rk4-5"]
     assert step > held["rk4-6"] / 10
     assert held["rk4-6-recompute"] < held["rk4-6"] - 5 * step
     assert step < peak["rk4-6-recompute"] < peak["rk4-6"] - 3 * step
 
 
-def test_operations_are_those_that_the_equations_need() -> None:
-    """Two for each product of numbers, three passes: forward, and the two products behind each in backward."""
+def test_operations_are_those_of_the_equations() -> None:
+    """Two for each product of numbers; one pass forward, and two backward, by the input and by the weights."""
     setting = small_setting("--length-spread", "0")
-    d, f, words = setting.dim, setting.ffn, setting.vocabulary
-    source, target = 3 * 7, 3 * 6  # positions in all
+    d, f, vocabulary = setting.dim, setting.ffn, setting.vocabulary
+    source, target = 3 * 7, 3 * 6  # positions of all sentences
     attentions = source * 4 * d * d + 2 * source * 7 * d  # of an encoder layer: projections, scores and values
     decoder = target * 4 * d * d + 2 * target * 6 * d + (2 * target + 2 * source) * d * d + 2 * target * 7 * d
-    ends = target * d * words
+    projection = target * d * vocabulary
     layer = {"euler-6-plain": 2 * d * f, "dlstm-6": 3 * d * f + 6 * d * d}  # beside attention, for each position
     for name, each in layer.items():
-        forward = 6 * (attentions + source * each) + decoder + target * each + ends
-        assert subject(name, setting).operations() == 3 * 2 * forward
+        forward = 6 * (attentions + source * each) + decoder + target * each + projection
+        assert measured_system(name, setting).operations() == 3 * 2 * forward
 
 
 def test_half_precision_updates_a_copy_in_float32() -> None:
     setting = dataclasses.replace(small_setting(), precision="bf16")  # on a CPU only here: it needs no GPU to work
-    measured = subject("rk2-6", setting)
-    before = [parameter.clone() for parameter in measured.model.parameters()]
+    measured = measured_system("rk2-6", setting)
+    initial = [parameter.clone() for parameter in measured.model.parameters()]
     seconds = measured.train_step()
     assert 0 < seconds["update"] < seconds["train"]
     assert {parameter.dtype for parameter in measured.model.parameters()} == {torch.bfloat16}
     assert {parameter.dtype for parameter in measured.optimizer.fp32_params} == {torch.float32}
-    assert any(not torch.equal(a, b) for a, b in zip(before, measured.model.parameters(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(initial, measured.model.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in measured.model.parameters())
     assert measured.loss().dtype == torch.float32
 
 
 def test_all_systems_get_the_same_batch_with_padding() -> None:
     setting = small_setting("--sentences", "20")
-    first, second = subject("fairseq-6", setting).batch, subject("rk4-6", setting).batch
+    first, second = measured_system("fairseq-6", setting).batch, measured_system("rk4-6", setting).batch
     for key, tensor in first["net_input"].items():
         assert torch.equal(tensor, second["net_input"][key])
     assert first["target"].eq(1).any()
     assert first["ntokens"] == first["target"].ne(1).sum()
 
 
-def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    systems = ["fairseq-6", "euler-6", "rk4-6", "rk4-6-recompute", "rk4-5"]
+def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["fairseq-6", "euler-6", "rk4-6", "rk4-6-recompute", "rk4-5"]
     path = tmp_path / "speed.json"
-    assert speed.main([*SMALL, "--systems", *systems, "--json", str(path)]) == 0
+    assert speed.main([*SMALL, "--systems", *names, "--json", str(path)]) == 0
     printed = capsys.readouterr().out
-    found = json.loads(path.read_text(encoding="utf-8"))
+    record = json.loads(path.read_text(encoding="utf-8"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
     first = {row[0]: row for row in rows if len(row) == 10}
-    results = found["results"]
-    assert list(results) == [name for name in speed.SYSTEMS if name in systems]
+    results = record["results"]
+    assert list(results) == [name for name in systems.SYSTEMS if name in names]
     for name, result in results.items():
-        measures = found["systems"][name]["measures"]
+        measures = record["systems"][name]["measures"]
         assert {key for key in ("train", "decode") if key in result} == set(measures) - {"memory"}
         if "train" in measures:
             assert len(result["train"]) == len(result["update"]) == 5
             assert first[name][2] == f"{result['operations'] / 1e9:,.1f}"
             assert first[name][3].startswith(f"{1000 * median(result['train']):.0f} (")
-            assert first[name][5] == f"{found['target_tokens'] / median(result['train']):,.1f}"
+            assert first[name][5] == f"{record['target_tokens'] / median(result['train']):,.1f}"
         if "decode" in measures:
             assert len(result["decode"]) == 5
             assert first[name][9] == f"{3 / median(result['decode']):,.1f}"
         assert first[name][6:8] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
 
-    compared = {(row["measure"], row["name"]): row for row in found["comparisons"]}
-    assert set(compared) == {
+    comparisons = {(row["measure"], row["name"]): row for row in record["comparisons"]}
+    assert set(comparisons) == {
         ("train", "euler-6/fairseq-6"),
         ("train", "rk4-6-recompute/rk4-6"),
         ("decode", "euler-6/fairseq-6"),
@@ -156,15 +157,15 @@ def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.Cap
         ("memory", "rk4-6-recompute/euler-6"),
     }
     euler, rk4 = results["euler-6"], results["rk4-6"]
-    train = compared["train", "euler-6/fairseq-6"]
+    train = comparisons["train", "euler-6/fairseq-6"]
     assert train["ratios"] == [a / b for a, b in zip(euler["train"], results["fairseq-6"]["train"], strict=True)]
     assert train["met"] == (median(train["ratios"]) <= 1.1)
-    decode = compared["decode", "rk4-6/euler-6"]
+    decode = comparisons["decode", "rk4-6/euler-6"]
     assert decode["ratios"] == [b / a for a, b in zip(rk4["decode"], euler["decode"], strict=True)]
     assert decode["met"] == (median(decode["ratios"]) >= 0.85)
     step = rk4["held"] - results["rk4-5"]["held"]
     assert f"holds {step / 2**20:.1f} MiB" in printed
-    memory = compared["memory", "rk4-6-recompute/euler-6"]
+    memory = comparisons["memory", "rk4-6-recompute/euler-6"]
     assert memory["ratios"] == [(results["rk4-6-recompute"]["peak"] - step) / euler["peak"]]
     second = {(row[1], row[0]): row for row in rows if len(row) == 5}
     assert second["training time", "euler-6/fairseq-6"][2].startswith(f"{train['median']:.3f} (")
@@ -173,12 +174,12 @@ def test_table_and_file_say_what_was_measured(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_times_per_operation() -> None:
-    (comparison,) = (c for c in speed.COMPARISONS if c.per_operation)
+    (comparison,) = (c for c in systems.COMPARISONS if c.per_operation)
     results = {"train": [3.0, 6.0], "operations": 20}, {"train": [2.0, 2.0], "operations": 10}
-    found = speed.compare(comparison, dict(zip((comparison.system, comparison.baseline), results, strict=True)))
-    assert found["ratios"] == [0.75, 1.5]
-    assert found["met"] == (found["median"] <= 1.15)
-    assert "training time per operation" in reporting.comparison_table([found])
+    record = speed.compare(comparison, dict(zip((comparison.system, comparison.baseline), results, strict=True)))
+    assert record["ratios"] == [0.75, 1.5]
+    assert record["met"] == (record["median"] <= 1.15)
+    assert "training time per operation" in reporting.comparison_table([record])
 
 
 def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,18 +198,18 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
             order.append(self.name)
             return {"train": 1.0}
 
-    monkeypatch.setattr(speed, "Subject", Recorder)
+    monkeypatch.setattr(speed, "MeasuredSystem", Recorder)
     results = speed.measure(small_setting(), ["euler-12", "fairseq-6"], ["train"], warmup=1, repetitions=5)
     assert order == ["transformer 6", "ode_transformer_euler 12"] * 6
     assert results["euler-12"]["train"] == [1.0] * 5  # without the warm-up
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--repetitions", "4"], "argument --repetitions: 4 is too few: medians are of at least 5"),
         (["--repetitions", "many"], "argument --repetitions: many is not a whole number from 1 on"),
-        (["--systems", "euler-7"], "argument --systems: invalid choice: 'euler-7'"),
+        (["--systems", "no-such-system"], "argument --systems: invalid choice: 'no-such-system'"),
         (["--systems", "euler-6", "--comparisons", "rk2-6/euler-6"], "not allowed with argument"),
         (["--what", "train", "--comparisons", "rk2-6/euler-6"], "--what train does not measure what"),
         (["--what", "train", "--systems", "rk4-5"], "--what train means nothing for rk4-5"),
@@ -220,40 +221,40 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--json", "no/such/folder/file.json"], "--json no/such/folder/file.json: no/such/folder is not a folder"),
     ],
 )
-def test_what_makes_no_sense_ends_in_one_line(
-    options: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_contradictory_options_end_in_one_line(
+    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         speed.main(options)
-    assert ended.value.code == 2
+    assert exit_info.value.code == 2
     usage, error = capsys.readouterr().err.splitlines()
     assert usage == "usage: speed.py [options]"
-    assert words in error
+    assert message in error
 
 
 def test_a_comparison_chooses_its_systems() -> None:
     parser = speed.build_parser()
     args = parser.parse_args(["--comparisons", "rk4-6-recompute/euler-6", "rk2-6/euler-6"])
-    _, comparisons, systems = speed.settle(parser, args)
-    assert [(one.measure, one.name) for one in comparisons] == [
+    _, comparisons, names = speed.read_options(parser, args)
+    assert [(comparison.measure, comparison.name) for comparison in comparisons] == [
         ("decode", "rk2-6/euler-6"),
         ("memory", "rk4-6-recompute/euler-6"),
     ]
-    assert systems == ["euler-6", "rk2-6", "rk4-6", "rk4-6-recompute", "rk4-5"]
+    assert names == ["euler-6", "rk2-6", "rk4-6", "rk4-6-recompute", "rk4-5"]
 
 
-def test_every_comparison_has_systems_that_are_measured_so() -> None:
-    for comparison in speed.COMPARISONS:
-        for name in comparison.needs:
-            assert comparison.measure in speed.SYSTEMS[name].measures
+def test_the_systems_of_a_comparison_have_its_measure() -> None:
+    for comparison in systems.COMPARISONS:
+        for name in comparison.required_systems:
+            assert comparison.measure in systems.SYSTEMS[name].measures
 
 
 @pytest.mark.slow
-def test_it_runs_as_a_script() -> None:
+def test_the_script_runs() -> None:
     script = Path(speed.__file__)
     command = [sys.executable, str(script), *SMALL, "--systems", "euler-6", "--what", "decode"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=script.parents[1])
-    assert done.returncode == 0, done.stderr
-    assert "| euler-6 |" in done.stdout
-    assert str(script.parent) not in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=script.parents[1])
+    assert process.returncode == 0, process.stderr
+    assert "| euler-6 |" in process.stdout
+    assert str(script.parent) not in process.stdout
