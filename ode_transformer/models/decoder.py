@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import torch
@@ -14,9 +13,11 @@ from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
     AttentionContext,
     KeyValueCache,
+    LastAttentionWeights,
     Layer,
     LayerCaches,
     LayerContext,
+    LayerId,
     SubLayerKind,
     WordDropout,
     attention_mask,
@@ -89,35 +90,35 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             )
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        weights: deque[Tensor] = deque(maxlen=1)  # the last evaluation's
-        wanted = weights if alignment_layer is not None or not self.training else None
+        alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
+        observers = (alignment,) if alignment_layer is not None or not self.training else ()
 
         def context(layer: int) -> LayerContext:
             layer_caches = None if caches is None else LayerCaches(caches, layer)
             attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask, caches=layer_caches)}
             if encoder_output is not None:
-                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(
-                    cross_mask, encoder_output, layer_caches, wanted if layer == aligned else None
-                )
+                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output, layer_caches)
             return attentions
 
-        y, passed = self.step_layers(y0, [context(layer) for layer in range(self.num_layers)], target_padding)
+        contexts = [context(layer) for layer in range(self.num_layers)]
+        y, states = self.step_layers(y0, contexts, target_padding, observers)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None
-        if weights:
-            attention = weights[-1][:, :alignment_heads].mean(dim=1)
+        for weights in alignment.weights.values():
+            attention = weights[:, :alignment_heads].mean(dim=1)
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
-        return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in passed]}
+        return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in states]}
 
     def get_normalized_probs(
         self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
     ) -> Tensor:
         """fairseq's, [B, T, words]; what a criterion reads is where the loss begins."""
         probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
-        if self.depth_log is not None and log_probs:
-            self.depth_log.loss_reads(probabilities)
+        if log_probs:
+            for observer in self.observers:
+                observer.see_log_probabilities(probabilities)
         return probabilities
 
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:

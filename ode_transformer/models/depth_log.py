@@ -1,12 +1,12 @@
-"""What happens at each layer while a model is trained, among the numbers that fairseq logs (``--log-depth-interval``).
+"""Gradient norms and stage weights of each layer in the training log of fairseq (``--log-depth-interval``).
 
     depth/encoder/1/gradient_norm        ‖∂L/∂x_1‖₂, x_l all that layer l reads (``DepthScheme.layer_inputs``)
     depth/encoder/1/weight_2             γ_2, the weight of the second stage: mean over positions that are not padding
     depth/encoder/1/ffn/weight_2         the same where sub-layers are stepped one by one
 
-Both are of a batch of the first process, the norm with its dropout; L is the training loss per token. A criterion sums
-over tokens, and half precision scales the sum, by factors c that no model is told. But ∂L/∂log p sums to −1 over the
-batch, with label smoothing too, so that c is known in the backward pass:
+Both are those of one batch of the first process, with dropout; L is the training loss per token. A criterion sums over
+tokens, and half precision scales the sum, by a factor c that a model cannot read anywhere. But ∂L/∂log p sums to −1
+over the batch, with label smoothing too, so that the backward pass tells c:
 
     ‖∂L/∂x_l‖₂ = ‖∂(cL)/∂x_l‖₂ / −Σ ∂(cL)/∂ log p
 """
@@ -15,164 +15,127 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from fairseq.logging import metrics
 from torch import Tensor, nn
 
-from ode_transformer.nn import DepthChoice
-from ode_transformer.numerics import DepthScheme, RungeKutta, Weight
+from ode_transformer.nn import BlockId, LayerId, LayerObserver, observable_stacks
+from ode_transformer.numerics import Weight
+from ode_transformer.support.depth_log_names import gradient_norm_name, stage_weight_name
 
-PREFIX = "depth/"
-_LAST = 2000  # in the order of a report's numbers
-
-
-class Stack(Protocol):
-    """What is known of a stack here.
-
-    :param stack: encoder or decoder
-    :param stepped: the blocks that the scheme steps, in their order: number of the layer, part of it
-    """
-
-    stack: str
-    choice: DepthChoice
-    scheme: DepthScheme
-
-    @property
-    def stepped(self) -> list[tuple[int, tuple[str, ...]]]: ...
-
-
-@contextmanager
-def weights_watched(stack: Stack, see: Callable[[int, Sequence[Weight]], None]) -> Iterator[None]:
-    """Within the block, ``see`` is told which stepped block of the stack weighs its stages, and by which γ_1 … γ_s.
-
-    It is told nothing where a step has one stage.
-    """
-    schemes = [s for s in stack.scheme.modules() if isinstance(s, RungeKutta) and s.tableau.stages > 1]
-    calls = count()
-
-    def hook(_: nn.Module, inputs: tuple[Any, ...], weights: Sequence[Weight]) -> None:
-        see(next(calls) // schemes[0].steps % len(stack.stepped), weights)  # in turn, also where all share one set
-
-    handles = [coefficients.register_forward_hook(hook) for s in schemes for coefficients in s.coefficients]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+_PRIORITY = 2000  # fairseq prints the numbers of a report by ascending priority: these come last
 
 
 @dataclass
 class _Batch:
-    """What one batch has told so far.
+    """Sums over one batch.
 
-    :param squares: name of a layer -> ‖∂(cL)/∂x‖² of each part of x_l
-    :param weights: name of a block -> sums of its weights over positions, and how many, [s + 1] each
-    :param waiting: how many gradients are to come
+    :param squares: ‖∂(cL)/∂x‖² of each tensor that a layer reads
+    :param weights: sums of a block's weights over positions, and the number of positions, [s + 1] each
+    :param pending: number of gradients that the backward pass has not reached yet
     :param factor: c
     """
 
-    squares: dict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
-    weights: dict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
-    waiting: int = 0
+    squares: dict[LayerId, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
+    weights: dict[BlockId, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
+    pending: int = 0
     factor: Tensor | None = None
 
-    def came(self, name: str, gradient: Tensor) -> None:
+    def expect_gradient(self, layer: LayerId, tensor: Tensor) -> None:
+        """Add the gradient of a tensor that a layer reads when the backward pass reaches it."""
+        self.squares[layer]  # fixes the order in the log: that of the layers, not that of the gradients
+        self.pending += 1
+        tensor.register_hook(partial(self.add_gradient, layer))
+
+    def add_gradient(self, layer: LayerId, gradient: Tensor) -> None:
+        """Add a gradient; the last one completes the batch."""
         dtype = torch.promote_types(gradient.dtype, torch.float32)
-        self.squares[name].append(torch.linalg.vector_norm(gradient, dtype=dtype).square())
-        self.waiting -= 1
-        if not self.waiting:
+        self.squares[layer].append(torch.linalg.vector_norm(gradient, dtype=dtype).square())
+        self.pending -= 1
+        if not self.pending:
             self.log()
 
     def log(self) -> None:
-        """Hands everything to fairseq, by one transfer from the device. Loss scales that overflow leave no number."""
+        """Pass everything to fairseq's log, by one transfer from the device; omit what is not finite."""
         if self.factor is None:
             return
-        norms = {name: torch.stack(squares).sum().sqrt() / self.factor for name, squares in self.squares.items()}
-        values = {f"{name}/gradient_norm": norm for name, norm in norms.items()}
-        for name, sums in self.weights.items():
+        norms = {layer: torch.stack(squares).sum().sqrt() / self.factor for layer, squares in self.squares.items()}
+        values = {gradient_norm_name(*layer): norm for layer, norm in norms.items()}
+        for block, sums in self.weights.items():
             *means, positions = torch.stack(sums).sum(dim=0)
-            values |= {f"{name}/weight_{stage}": mean / positions for stage, mean in enumerate(means, 1)}
+            values |= {stage_weight_name(*block, stage): mean / positions for stage, mean in enumerate(means, 1)}
         for name, value in zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True):
             if math.isfinite(value):
-                metrics.log_scalar(PREFIX + name, value, priority=_LAST)
+                metrics.log_scalar(name, value, priority=_PRIORITY)
 
 
-class DepthLog(nn.Module):
-    """Follows one batch through the stacks of a model, from ``set_num_updates`` to the end of its backward pass.
+class DepthLog(LayerObserver, nn.Module):
+    """Observes one batch, from ``set_num_updates`` to the end of its backward pass.
 
-    :param interval: the updates whose number it divides are followed
+    :param interval: updates whose number is a multiple of it are observed
+    :param learned: names of the stacks whose stage weights are learned
     """
 
-    def __init__(self, interval: int) -> None:
+    whole_batch = False
+
+    def __init__(self, interval: int, learned: Collection[str]) -> None:
         super().__init__()
-        self.interval = interval
+        self.interval, self.learned = interval, learned
         self.batch: _Batch | None = None
 
     def set_num_updates(self, num_updates: int) -> None:
-        """fairseq calls this before each batch, with how many updates have been made."""
+        """Begin a batch; fairseq calls this before each one, with the number of updates so far."""
         self.batch = _Batch() if self.training and (num_updates + 1) % self.interval == 0 else None
 
     @property
-    def following(self) -> bool:
-        """Whether the batch at hand is asked for; what is computed again in its backward pass no longer is."""
+    def active(self) -> bool:
+        """False between the observed updates, and for what activation checkpointing repeats in the backward pass."""
         return self.training and self.batch is not None
 
-    def reads(self, stack: str, number: int, carried: Sequence[Tensor]) -> None:
-        """Layer ``number``, from 1 on, is about to read ``carried``."""
+    def see_layer(
+        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
+    ) -> None:
         assert self.batch is not None
-        for tensor in carried:
+        for tensor in inputs:
             if tensor.requires_grad:
-                name = f"{stack}/{number}"
-                self.batch.squares[name]  # the order of the layers, not that in which gradients come
-                self.batch.waiting += 1
-                tensor.register_hook(partial(self.batch.came, name))
+                self.batch.expect_gradient(layer, tensor)
 
-    @contextmanager
-    def weighing(self, stack: Stack, padding: Tensor | None) -> Iterator[None]:
-        """Within the block, the learned weights of the stack's blocks are summed over what is not ``padding``."""
+    def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
         assert self.batch is not None
-        seen = self.batch.weights
-
-        def see(block: int, weights: Sequence[Weight]) -> None:
-            rows = [torch.as_tensor(weight).detach() for weight in weights]
-            if rows[0].dim():  # [positions, 1] each
-                real = torch.ones_like(rows[0][..., 0]) if padding is None else padding.logical_not().to(rows[0].dtype)
-                rows = [*((row[..., 0] * real).sum() for row in rows), real.sum()]
-            else:
-                rows = [*rows, torch.ones_like(rows[0])]
-            number, part = stack.stepped[block]
-            seen["/".join((stack.stack, str(number), *part))].append(torch.stack(rows))
-
-        if not stack.choice.has_learned_weights:
-            yield
+        if block.stack not in self.learned:
             return
-        with weights_watched(stack, see):
-            yield
+        rows = [torch.as_tensor(weight).detach() for weight in weights]
+        if rows[0].dim():  # [positions, 1] each
+            real = torch.ones_like(rows[0][..., 0]) if padding is None else padding.logical_not().to(rows[0].dtype)
+            rows = [*((row[..., 0] * real).sum() for row in rows), real.sum()]
+        else:
+            rows = [*rows, torch.ones_like(rows[0])]
+        self.batch.weights[block].append(torch.stack(rows))
 
-    def loss_reads(self, log_probabilities: Tensor) -> None:
-        """The end of the forward pass: the criterion makes its loss of these."""
+    def see_log_probabilities(self, log_probabilities: Tensor) -> None:
+        """End the forward pass: the criterion computes its loss from these."""
         batch = self.batch
         if batch is None or not (self.training and log_probabilities.requires_grad):
             return
 
-        def came(gradient: Tensor) -> None:
+        def keep_factor(gradient: Tensor) -> None:
             batch.factor = -gradient.sum()
 
-        log_probabilities.register_hook(came)
+        log_probabilities.register_hook(keep_factor)
         self.batch = None
 
 
 def log_depth(model: Any, interval: int) -> None:
-    """Lets the stacks of a model log what happens in them at every ``interval`` updates; 0 for never."""
-    if interval:
-        log = DepthLog(interval)
-        for name in ("encoder", "decoder"):
-            if hasattr(model, name):
-                getattr(model, name).depth_log = log
+    """Let the stacks of a model log gradient norms and stage weights at every ``interval`` updates; 0 for never."""
+    if not interval:
+        return
+    stacks = observable_stacks(model)
+    # A submodule of the model, because fairseq calls set_num_updates on submodules.
+    model.depth_log = DepthLog(interval, [name for name, stack in stacks.items() if stack.choice.has_learned_weights])
+    for stack in stacks.values():
+        stack.observers.append(model.depth_log)

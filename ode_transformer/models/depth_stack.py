@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -12,21 +12,20 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.models.depth_log import DepthLog
 from ode_transformer.nn import (
     AttentionChoice,
+    BlockId,
     CheckpointSettings,
     DepthChoice,
     HiddenSizes,
     Layer,
     LayerContext,
+    LayerObserver,
     LSTMChoice,
+    StackEvents,
     build_scheme,
 )
-from ode_transformer.numerics import DepthState
-
-# Sees a layer as a function: its number, what it was given and what it made of that, each [B, T, C].
-Watch = Callable[[int, Sequence[Tensor], Sequence[Tensor]], None]
+from ode_transformer.numerics import DepthState, RungeKutta
 
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
@@ -81,34 +80,46 @@ class DepthStack(nn.Module):
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
         self.scheme = build_scheme(self.choice, len(self.layers), kinds, dim or sizes.embed_dim, hidden)
         self.recompute = cfg.checkpoint_activations
+        self.observers: list[LayerObserver] = []
+        # Index of a layer -> a function that takes the layer's place, see step_layers.
         self.replacements: dict[int, nn.Module] = {}
-        self.watch: Watch | None = None
-        self.depth_log: DepthLog | None = None
         may_change = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
         self.trained_version = CheckpointSettings(stack, self.choice, may_change, fixed or {})
 
     @property
-    def stepped(self) -> list[tuple[int, tuple[str, ...]]]:
-        """The stepped blocks in their order: number of the layer, and which part of it, if it has several blocks."""
-        parts = [
-            ("+".join(members),) if len(self.grouping) > 1 else () for members, stepped in self.grouping if stepped
-        ]
-        return [(number, part) for number in range(1, len(self.layers) + 1) for part in parts]
+    def stepped_blocks(self) -> list[BlockId]:
+        """The stepped blocks in their order."""
+        several = len(self.grouping) > 1
+        names = ["+".join(members) if several else "" for members, stepped in self.grouping if stepped]
+        return [BlockId(self.stack, number, name) for number in range(1, len(self.layers) + 1) for name in names]
+
+    @property
+    def needs_whole_batch(self) -> bool:
+        """True if an observer has to see all rows of the batch at once."""
+        return any(observer.whole_batch for observer in self.observers if observer.active)
 
     def step_layers(
-        self, y0: Tensor, contexts: Sequence[LayerContext], padding: Tensor | None = None
+        self,
+        y0: Tensor,
+        contexts: Sequence[LayerContext],
+        padding: Tensor | None = None,
+        observers: Sequence[LayerObserver] = (),
     ) -> tuple[Tensor, list[Tensor]]:
-        """Steps ``y0`` through all layers; on request, training keeps only what passes between them.
+        """Step ``y0`` through all layers; with activation checkpointing, training keeps only the states between them.
 
-        ``replacements[l]`` maps what layer l is a function of, [B, T, n·C], to what the layer would make of it, [B, T,
-        m·C], in the layer's place; ``watch`` sees the functions that layers are (see ``DepthScheme.layer_inputs``).
+        ``replacements[l]`` is evaluated in place of layer l: it maps the layer's inputs [B, T, n·C] to its outputs
+        [B, T, m·C], see :meth:`DepthScheme.layer_inputs` and :meth:`DepthScheme.layer_outputs`.
 
         :param y0: [B, T, C]
         :param contexts: context of each layer
-        :param padding: [B, T], True where nothing is to be logged
-        :returns: y_L, and what each layer and the end read: y_0, y_1, … [B, T, C] each
+        :param padding: [B, T], True at padding, for observers
+        :param observers: observers of this pass, beside those of the stack
+        :returns: y_L, and the states that the layers and the end read: y_0, y_1, … [B, T, C] each
         """
+        events = self._events(observers, padding)
+        if events is not None and events.attention_observers:
+            contexts = [events.observed_context(index, context) for index, context in enumerate(contexts)]
 
         def step(index: int, depth_state: DepthState) -> DepthState:
             blocks = self.layers[index].blocks(contexts[index], self.choice.function, self.grouping)
@@ -120,19 +131,37 @@ class DepthStack(nn.Module):
                 return self.scheme.skip_layer(outputs, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
-        log = self.depth_log if self.depth_log is not None and self.depth_log.following else None
         one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)
-        passed = [depth_state.y]
-        with nullcontext() if log is None else log.weighing(self, padding):
+        states = [depth_state.y]
+        with self._observed_steps(events):
             for index in range(len(self.layers)):
-                if log is not None:
-                    log.reads(self.stack, index + 1, self.scheme.layer_inputs(depth_state))
                 before, depth_state = depth_state, one_step(index, depth_state)
-                if self.watch is not None:
-                    self.watch(index, self.scheme.layer_inputs(before), self.scheme.layer_outputs(depth_state))
-                passed.append(depth_state.y)
-        return self.scheme.finish(depth_state), passed
+                if events is not None and events.layer_observers:
+                    inputs, outputs = self.scheme.layer_inputs(before), self.scheme.layer_outputs(depth_state)
+                    events.report_layer(index, inputs, outputs)
+                states.append(depth_state.y)
+        return self.scheme.finish(depth_state), states
+
+    def _events(self, observers: Sequence[LayerObserver], padding: Tensor | None) -> StackEvents | None:
+        """Return the events of a forward pass that begins; None if nobody observes it."""
+        active = [observer for observer in (*self.observers, *observers) if observer.active]
+        return StackEvents(active, self.stack, self.stepped_blocks, padding) if active else None
+
+    @contextmanager
+    def _observed_steps(self, events: StackEvents | None) -> Iterator[None]:
+        """Report what happens within steps, but not again when activation checkpointing repeats them."""
+        if events is None or not events.sees_steps:
+            yield
+            return
+        schemes = [scheme for scheme in self.scheme.modules() if isinstance(scheme, RungeKutta)]
+        for scheme in schemes:
+            scheme.observer = events
+        try:
+            yield
+        finally:
+            for scheme in schemes:
+                scheme.observer = None
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         """fairseq calls this before it loads parameters; those that were not trained here do not say for what."""

@@ -19,6 +19,7 @@ from ode_transformer.nn import (
     MERGES,
     SCOPES,
     SHARES,
+    STACKS,
     STAGE_PARAMETERS,
     depth_schemes,
     refused_stack,
@@ -26,8 +27,6 @@ from ode_transformer.nn import (
 from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
 from ode_transformer.support.arguments import clip_distance, finite_float, log_interval, positive_int, probability
 from ode_transformer.support.errors import OptionError
-
-STACKS = ("encoder", "decoder")
 
 # Defaults of the flags that all our models have.
 DEPTH_DEFAULTS: dict[str, Any] = {

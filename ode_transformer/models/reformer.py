@@ -16,9 +16,18 @@ from torch import Tensor, nn
 from ode_transformer.models.architectures import register_architecture, stack_sizes
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import STACKS, check_options, flag_name, set_defaults
+from ode_transformer.models.options import check_options, flag_name, set_defaults
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
-from ode_transformer.nn import COMBINATIONS, REDUCTIONS, joint_width
+from ode_transformer.nn import (
+    COMBINATIONS,
+    REDUCTIONS,
+    STACKS,
+    LastAttentionWeights,
+    LayerId,
+    SubLayerKind,
+    joint_width,
+    observing,
+)
 from ode_transformer.support.arguments import cell_count
 from ode_transformer.support.errors import OptionError
 
@@ -114,19 +123,17 @@ class ReformerModel(ODETransformerModel):
     def attention_maps(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> dict[str, tuple[tuple[str, ...], Tensor]]:
-        """Where the last layer looks along each axis (Figure 5), mean over the heads, and what the reduction takes.
+        """Return the attention of the last layer along each axis (Figure 5), mean over the heads, and the reduction's.
 
         :param src_tokens: [B, S]
         :param prev_output_tokens: [B, T]
         :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
         """
-        shown: dict[str, list[Tensor]] = {"self_attn_target": [], "self_attn_source": []}
-        self.decoder.shown = shown
-        try:
+        kinds = SubLayerKind.TARGET_ATTENTION, SubLayerKind.SOURCE_ATTENTION
+        last = LastAttentionWeights(LayerId("decoder", self.decoder.num_layers), *kinds)
+        with observing(self, last):
             _, extra = self(src_tokens, src_lengths, prev_output_tokens)
-        finally:
-            self.decoder.shown = None
-        target, source = (shown[name][-1].mean(dim=2) for name in shown)  # of a step's last stage
+        target, source = (last.weights[kind].mean(dim=2) for kind in kinds)
         return {
             "attention over the source": (("target", "source", "source"), source),
             "attention over the target": (("source", "target", "prefix"), target),

@@ -150,8 +150,6 @@ class ReformerDecoder(ODETransformerDecoder):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.position_scale = position_scale(cfg, embed_tokens.embedding_dim)
         width = joint_width(cfg.encoder.embed_dim, self.embed_dim, cfg.joint_combination)
-        # Where lists are given, attention weights of the last layer's axes are appended to them, [B, lines, H, D, D].
-        self.shown: dict[str, list[Tensor]] | None = None
         pre_norm = cfg.decoder.normalize_before
         self.reduction = Reduction(width, cfg.joint_reduction, pre_norm)
         if width != self.embed_dim:
@@ -196,8 +194,8 @@ class ReformerDecoder(ODETransformerDecoder):
         wanted = alignment_layer is not None or not self.training
         span = partial(self._span, causal=not full_context_alignment, wanted=wanted)
         caches = self._caches(incremental_state)
-        # A step of decoding makes one line of cells, small beside its caches; what watches wants the grid as a whole.
-        whole = caches is not None or self.watch is not None or self.shown is not None
+        # A step of decoding makes one line of cells, small beside its caches: there is nothing to divide.
+        whole = caches is not None or self.needs_whole_batch
         if whole or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
             y, attention = span(pairs, caches)
         else:
@@ -265,14 +263,11 @@ class ReformerDecoder(ODETransformerDecoder):
         )
 
         def context(layer: int) -> LayerContext:
-            shown = self.shown if self.shown is not None and layer == self.num_layers - 1 else {}
             layer_caches = None if caches is None else LayerCaches(caches, layer)
             return {
-                SubLayerKind.TARGET_ATTENTION: AttentionContext(
-                    target_mask, caches=layer_caches, weights=shown.get("self_attn_target")
-                ),
+                SubLayerKind.TARGET_ATTENTION: AttentionContext(target_mask, caches=layer_caches),
                 # The new line of cells attends within itself: there is nothing to cache.
-                SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask, weights=shown.get("self_attn_source")),
+                SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask),
             }
 
         grid = joint_representation(source, target, self.cfg.joint_combination)

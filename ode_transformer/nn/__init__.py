@@ -37,6 +37,16 @@ from ode_transformer.nn.layer import (
     LayerContext,
 )
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
+from ode_transformer.nn.observers import (
+    STACKS,
+    BlockId,
+    LastAttentionWeights,
+    LayerId,
+    LayerObserver,
+    StackEvents,
+    observable_stacks,
+    observing,
+)
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
@@ -56,8 +66,16 @@ __all__ = [
     "SHARES",
     "SOURCE_AXIS",
     "STAGE_PARAMETERS",
+    "STACKS",
     "TARGET_AXIS",
     "AttentionChoice",
+    "BlockId",
+    "LastAttentionWeights",
+    "LayerId",
+    "LayerObserver",
+    "StackEvents",
+    "observable_stacks",
+    "observing",
     "AttentionContext",
     "AttentionMask",
     "CheckpointSettings",

@@ -7,7 +7,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -113,7 +113,7 @@ class MultiheadAttention(nn.Module):
         mask: AttentionMask,
         encoder_output: Tensor | None = None,
         cache: KeyValueCache | None = None,
-        weights: MutableSequence[Tensor] | None = None,
+        report_weights: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
@@ -121,19 +121,19 @@ class MultiheadAttention(nn.Module):
         :param encoder_output: [B, S, C_encoder]
         :param cache: updated in place. Self-attention appends the keys and values of ``x`` to those of earlier
             positions; keys and values of the encoder output are computed once
-        :param weights: list to which the attention weights [B, H, T, S] are appended
+        :param report_weights: called with the attention weights [B, H, T, S]
         :returns: [B, T, C]
         """
         query = self._split_heads(self.q_proj(x))  # [B, H, T, C/H]
         key, value = self._keys_and_values(x, encoder_output, cache)  # [B, H, S, C/H]
         bias = self._bias(query, mask)  # [B, H, T, S]
         dropout = self.dropout.active
-        if weights is None and self.relative_values is None and not (dropout and self.dropout.shared):
+        if report_weights is None and self.relative_values is None and not (dropout and self.dropout.shared):
             out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
             probabilities = self._probabilities(query, key, bias)  # [B, H, T, S]
-            if weights is not None:
-                weights.append(probabilities)
+            if report_weights is not None:
+                report_weights(probabilities)
             probabilities = self.dropout(probabilities)
             out = torch.matmul(probabilities, value)  # [B, H, T, C/H]
             if self.relative_values is not None:

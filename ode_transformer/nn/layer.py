@@ -8,7 +8,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -53,13 +53,13 @@ class AttentionContext:
     :param mask: mask of the attention
     :param encoder_output: [B, S, C_encoder] for cross-attention; None for self-attention
     :param caches: caches of the layer when decoding step by step
-    :param weights: list to which every evaluation appends its attention weights [B, H, T, S]
+    :param report_weights: called with the attention weights [B, H, T, S] of every evaluation
     """
 
     mask: AttentionMask
     encoder_output: Tensor | None = None
     caches: LayerCaches | None = None
-    weights: MutableSequence[Tensor] | None = None
+    report_weights: Callable[[Tensor], None] | None = None
 
     def arguments(self, sublayer: str, evaluation: int, copy: int) -> dict[str, Any]:
         """Return the arguments with which ``copy`` of the sub-layer makes its evaluation number ``evaluation``."""
@@ -67,7 +67,12 @@ class AttentionContext:
         if self.caches is not None:
             # The keys of self-attention differ between evaluations, those of the encoder output only between copies.
             cache = self.caches.cache(sublayer, evaluation if self.encoder_output is None else copy)
-        return {"mask": self.mask, "encoder_output": self.encoder_output, "cache": cache, "weights": self.weights}
+        return {
+            "mask": self.mask,
+            "encoder_output": self.encoder_output,
+            "cache": cache,
+            "report_weights": self.report_weights,
+        }
 
 
 # Context of one layer: the inputs of its attentions. A feed-forward network needs none.

@@ -10,7 +10,7 @@ Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -58,7 +58,7 @@ class SeparableAttention(MultiheadAttention):
         mask: AttentionMask,
         encoder_output: Tensor | None = None,
         cache: KeyValueCache | None = None,
-        weights: MutableSequence[Tensor] | None = None,
+        report_weights: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """Let the cells of each line attend to one another.
 
@@ -66,11 +66,11 @@ class SeparableAttention(MultiheadAttention):
         :param mask: of the positions along the axis, broadcasts to [B, lines, H, D, D]
         :param encoder_output: None, since a grid contains the source
         :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
-        :param weights: list to which the attention weights [B, lines, H, D, D] are appended
+        :param report_weights: called with the attention weights [B, lines, H, D, D]
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:
-            return super().forward(x, mask, encoder_output, cache, weights)
+            return super().forward(x, mask, encoder_output, cache, report_weights)
         # One copy that the three projections share; no copy when there is a single target position.
         lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
-        return super().forward(lines, mask, encoder_output, cache, weights).transpose(1, 2)  # [B, S, T, C]
+        return super().forward(lines, mask, encoder_output, cache, report_weights).transpose(1, 2)  # [B, S, T, C]

@@ -1,7 +1,7 @@
 """Numerical schemes for y' = f(y): PyTorch only, no knowledge of Transformers or fairseq."""
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
-from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta
+from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta, StepObserver
 from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, RecurrenceScheme
 from ode_transformer.numerics.reference import Reference, solve_to_tolerance
 from ode_transformer.numerics.runge_kutta import (
@@ -39,6 +39,7 @@ __all__ = [
     "Reference",
     "RungeKutta",
     "Splitting",
+    "StepObserver",
     "VectorField",
     "Weight",
     "add_weighted",

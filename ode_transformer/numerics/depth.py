@@ -16,10 +16,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from torch import Tensor, nn
 
-from ode_transformer.numerics.runge_kutta import VectorField, runge_kutta_steps
+from ode_transformer.numerics.runge_kutta import VectorField, Weight, runge_kutta_steps
 from ode_transformer.numerics.tableau import ButcherTableau
 
 
@@ -101,6 +102,16 @@ class BlockwiseScheme(DepthScheme):
         """Return the state after one block with the vector field ``field``."""
 
 
+class StepObserver(Protocol):
+    """Sees the steps of a Runge–Kutta scheme; ``block`` counts the stepped blocks from 0."""
+
+    def report_stage_weights(self, block: int, weights: Sequence[Weight]) -> None:
+        """Two or more stages have been weighed by γ_1 … γ_s, once for each of the steps over the block."""
+
+    def report_step(self, block: int, field: VectorField, y: Tensor, next_y: Tensor) -> None:
+        """The block with this vector field has been stepped from ``y`` to ``next_y``."""
+
+
 class RungeKutta(BlockwiseScheme):
     """Runge–Kutta steps over each block, from t = 0 to t = 1.
 
@@ -114,8 +125,21 @@ class RungeKutta(BlockwiseScheme):
         self.tableau = tableau
         self.coefficients = nn.ModuleList(coefficients)
         self.steps = steps
+        self.observer: StepObserver | None = None
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        weigh = self.coefficients[depth_state.depth if len(self.coefficients) > 1 else 0]
-        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
-        return DepthState(y, depth_state.depth + 1)
+        block, weigh = depth_state.depth, self.coefficients[depth_state.depth if len(self.coefficients) > 1 else 0]
+        observer = self.observer
+        if observer is None:
+            y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
+            return DepthState(y, block + 1)
+
+        def weigh_and_report(increments: Sequence[Tensor]) -> Sequence[Weight]:
+            weights: Sequence[Weight] = weigh(increments)
+            if len(weights) > 1:
+                observer.report_stage_weights(block, weights)
+            return weights
+
+        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh_and_report)
+        observer.report_step(block, field, depth_state.y, y)
+        return DepthState(y, block + 1)

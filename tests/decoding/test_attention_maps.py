@@ -68,13 +68,14 @@ def test_a_grid_shows_both_axes_and_its_reduction() -> None:
         for shown in found.values():
             torch.testing.assert_close(shown.weights.sum(-1), torch.ones(shown.weights.shape[:-1]))
         assert (found["attention over the target"].weights.triu(1) == 0).all()
-        assert model.decoder.shown is None
+        assert model.decoder.observers == []
 
 
 def test_maps_are_those_of_the_last_layer() -> None:
     model = small_model(arch="reformer")
     seen = []
     attention = model.decoder.layers[-1]["self_attn_source"].function
-    attention.register_forward_hook(lambda _, given, named, out: seen.append(named["weights"][-1]), with_kwargs=True)
+    probabilities = attention._probabilities
+    attention._probabilities = lambda *given: (seen.append(probabilities(*given)), seen[-1])[1]
     found = attention_maps(model, sample())["attention over the source"]
     torch.testing.assert_close(found.weights, seen[-1][0].mean(dim=1).float())

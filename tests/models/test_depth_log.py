@@ -12,13 +12,12 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from models_for_tests import PAD, SMALL, batch, small_model, teacher_forced
-from torch import Tensor
+from observers_for_tests import FirstInputs
 
-from ode_transformer.analysis.curves import training_log
 from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
-from ode_transformer.models import depth_log
 from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.nn import observing
 
 KINDS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
@@ -81,7 +80,7 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
     one = sample([6, 3])
     values = logged(kind(name, log_depth_interval=1), [one])
     model, found = kind(name, **({"cells": 0} if "reformer" in name else {})), {}
-    for row in stage_weights(model, [one["net_input"]], PAD):
+    for row in stage_weights(model, [one["net_input"]]):
         stack, _, number, *part = row.block.split()
         place = "/".join((stack, number, *part))
         found |= {f"depth/{place}/weight_{stage}": mean for stage, mean in enumerate(row.mean, 1)}
@@ -104,10 +103,10 @@ def test_label_smoothing_leaves_the_loss_per_token() -> None:
     one = sample([6, 3])
     smoothed = LabelSmoothedCrossEntropyCriterion(TASK, sentence_avg=False, label_smoothing=0.1)
     found = logged(kind("euler", log_depth_interval=1), [one], criterion=smoothed)
-    model, seen = kind("euler"), []
-    model.encoder.watch = lambda index, given, made: seen.append(given[0])
-    loss, *_ = smoothed(model, one)
-    gradients = torch.autograd.grad(loss / one["ntokens"], seen)
+    model, inputs = kind("euler"), FirstInputs("encoder")
+    with observing(model, inputs):
+        loss, *_ = smoothed(model, one)
+    gradients = torch.autograd.grad(loss / one["ntokens"], inputs.tensors)
     assert norms_of(found, "encoder") == pytest.approx([float(g.norm()) for g in gradients])
 
 
@@ -121,11 +120,10 @@ def test_language_models_log_their_one_stack() -> None:
     one = sample([6, 3])
     one["net_input"] = {"src_tokens": one["net_input"]["prev_output_tokens"]}
     values = logged(model, [one])
-    seen: list[Tensor] = []
-    model.decoder.watch = lambda index, given, made: seen.append(given[0])
-    model.decoder.depth_log = None
-    loss, *_ = CrossEntropyCriterion(TASK, sentence_avg=False)(model, one)
-    expected = [float(g.norm()) for g in torch.autograd.grad(loss / one["ntokens"], seen)]
+    inputs = FirstInputs("decoder")
+    with observing(model, inputs):
+        loss, *_ = CrossEntropyCriterion(TASK, sentence_avg=False)(model, one)
+    expected = [float(g.norm()) for g in torch.autograd.grad(loss / one["ntokens"], inputs.tensors)]
     assert norms_of(values, "decoder") == pytest.approx(expected)
     assert values["depth/decoder/1/weight_1"] == values["depth/decoder/2/weight_2"] == pytest.approx(0.5)
 
@@ -150,14 +148,10 @@ def test_what_is_no_number_is_not_logged(scale: float) -> None:
 
 def test_nothing_by_default() -> None:
     model = kind("rk2 gate, dlcl")
-    assert model.encoder.depth_log is model.decoder.depth_log is None
+    assert model.encoder.observers == model.decoder.observers == []
     assert logged(model, [sample([6, 3])]) == {}
 
 
 def test_an_adaptive_softmax_is_refused() -> None:
     with pytest.raises(ValueError, match="--log-depth-interval does not go with --adaptive-softmax-cutoff"):
         small_model(log_depth_interval=1, adaptive_softmax_cutoff="10,20")
-
-
-def test_logs_are_read_by_the_names_that_are_written() -> None:
-    assert training_log.DEPTH == depth_log.PREFIX

@@ -56,10 +56,10 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
     mask = attention_mask(5, 5, x.device, padding(lengths), causal, AttentionChoice(clip))
-    weights: list[torch.Tensor] | None = [] if explicit else None
-    got = attention(x, mask, weights=weights)
+    weights: list[torch.Tensor] = []
+    got = attention(x, mask, report_weights=weights.append if explicit else None)
     torch.testing.assert_close(got, naive(attention, x, lengths, causal, clip))
-    if weights is not None:
+    if explicit:
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
 
 
@@ -104,10 +104,10 @@ def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
     mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     assert torch.autograd.gradcheck(lambda x: attention(x, mask), (x,))
     table = attention.relative_keys.weight
-    for weights in (None, []):
-        out = attention(x, mask, weights=weights).square().sum()
+    for report in (None, [].append):
+        out = attention(x, mask, report_weights=report).square().sum()
         gradients = torch.autograd.grad(out, (x, table))
-        if weights is None:
+        if report is None:
             expected = gradients
     for got, want in zip(gradients, expected, strict=True):
         torch.testing.assert_close(got, want)
@@ -143,12 +143,9 @@ def test_a_row_that_may_see_nothing_is_finite() -> None:
         attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip))
         x = torch.randn(1, 3, DIM)
         blocked = torch.ones(1, 3, dtype=torch.bool)
-        for weights in (None, []):
-            assert (
-                attention(x, attention_mask(3, 3, x.device, blocked, False, AttentionChoice(clip)), weights=weights)
-                .isfinite()
-                .all()
-            )
+        mask = attention_mask(3, 3, x.device, blocked, False, AttentionChoice(clip))
+        for report in (None, [].append):
+            assert attention(x, mask, report_weights=report).isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -158,8 +155,8 @@ def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
     x = 5 * torch.randn(2, 7, DIM)
     mask = attention_mask(7, 7, x.device, padding([7, 4]), True, AttentionChoice(CLIP))
     expected = attention(x, mask)
-    for weights in (None, []):
-        got = attention.to(dtype)(x.to(dtype), mask, weights=weights)
+    for report in (None, [].append):
+        got = attention.to(dtype)(x.to(dtype), mask, report_weights=report)
         assert (got.float() - expected).abs().max() < 40 * torch.finfo(dtype).eps * expected.abs().max()
         attention.float()
 
@@ -212,7 +209,7 @@ def test_parity_with_the_released_module(side: str) -> None:
     valid = torch.ones(3, 11, 1) if padding_mask is None else (~padding_mask).unsqueeze(-1).double()
     torch.testing.assert_close(out * valid, recorded[f"{side}/out"].transpose(0, 1) * valid, rtol=0, atol=1e-12)
     weights: list[torch.Tensor] = []
-    attention(x, mask, weights=weights)
+    attention(x, mask, report_weights=weights.append)
     mean = weights[0].mean(dim=1)
     torch.testing.assert_close(mean * valid, recorded[f"{side}/attn_weights"] * valid, rtol=0, atol=1e-12)
     for kind, seed in (("sum", valid), ("weighted", recorded[f"{side}/grad_weight"].transpose(0, 1))):

@@ -94,9 +94,9 @@ def test_it_makes_far_fewer_scores_than_attention_over_all_cells() -> None:
     mask = attention_mask(length, length, x.device)
     with torch.no_grad():
         for axis in AXES:
-            SeparableAttention(axis, 4, 1)(x, mask, weights=weights)
+            SeparableAttention(axis, 4, 1)(x, mask, report_weights=weights.append)
         separate = sum(w.numel() for w in weights)
-        MultiheadAttention(4, 1)(x.flatten(1, 2), mask, weights=weights)
+        MultiheadAttention(4, 1)(x.flatten(1, 2), mask, report_weights=weights.append)
     assert (separate, weights[-1].numel()) == (128_000, 2_560_000)
 
 
@@ -106,7 +106,7 @@ def test_reported_weights_are_those_of_the_fast_path(axis: str) -> None:
     length, lines = (T, S) if axis == "target" else (S, T)
     mask = attention_mask(length, length, x.device, causal=True)
     weights: list[torch.Tensor] = []
-    torch.testing.assert_close(attention(x, mask, weights=weights), attention(x, mask))
+    torch.testing.assert_close(attention(x, mask, report_weights=weights.append), attention(x, mask))
     assert weights[0].shape == (2, lines, HEADS, length, length)
     torch.testing.assert_close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
 

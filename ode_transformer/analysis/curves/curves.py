@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ode_transformer.analysis.curves.plot import BY, WHAT, LoggedRun, plot
-from ode_transformer.analysis.curves.training_log import DEPTH, read_run
+from ode_transformer.analysis.curves.training_log import read_run
+from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.tables import csv_text
@@ -80,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     if len(names) != len(args.logs):
         raise UserError(f"--names: {len(names)} for {len(args.logs)} runs")
     for what in args.what:
-        if what not in WHAT and not what.startswith(DEPTH):
-            raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {DEPTH}")
+        if what not in WHAT and not what.startswith(PREFIX):
+            raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {PREFIX}")
     for path in (args.output, args.csv):
         if path is not None:
             check_writable(path)

@@ -10,8 +10,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH
-from ode_transformer.analysis.curves.training_log import DEPTH, Point
+from ode_transformer.analysis.curves.training_log import Point
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 
 if TYPE_CHECKING:
@@ -138,13 +139,13 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], what: str, by:
         from matplotlib import colormaps
 
         names = layer_series([run for seeds in groups for run in seeds], what)
-        label, log = what.removeprefix(DEPTH), what.endswith("gradient_norm")
+        label, log = what.removeprefix(PREFIX), what.endswith(GRADIENT_NORM)
         for shade, name in enumerate(names):
             colour = colormaps["viridis"](0.9 * shade / max(1, len(names) - 1))
             for index, seeds in enumerate(groups):
                 style = {"color": colour, "linestyle": _DASHES[index % len(_DASHES)]}
                 prefix = f"{seeds[0].name}, " if named else ""
-                _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), prefix + name.removeprefix(DEPTH), **style)
+                _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), prefix + name.removeprefix(PREFIX), **style)
     axes.set_xlabel(BY[by].label)
     axes.set_ylabel(label)
     axes.set_yscale("log" if log else "linear")

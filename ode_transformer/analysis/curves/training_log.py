@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH, UPDATES, Report, event_reports, log_reports
+from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
-
-DEPTH = "depth/"  # what --log-depth-interval adds: PREFIX of modules.depth_log, which takes fairseq to import
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
         nll_loss=optional("nll_loss"),
         gnorm=optional("gnorm"),
         # A report has null where no update since the last one was followed by layer.
-        depth={name: float(value) for name, value in numbers.items() if name.startswith(DEPTH) and value is not None},
+        depth={name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None},
     )
 
 

@@ -15,32 +15,23 @@ steps lead to: errors of earlier layers are not in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.depth.coefficients import block_names
-from ode_transformer.analysis.linear_probe.layer_replacement import real_positions, stacks_of, watched
-from ode_transformer.nn import LayerHistory
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import (
-    BlockwiseScheme,
     ButcherTableau,
-    DepthState,
     Recurrence,
-    RungeKutta,
     VectorField,
     runge_kutta_steps,
     solve_to_tolerance,
 )
 
 TRAINED = "as trained"  # what the model's own step is called beside the schemes
-
-# The number of a block in its stack, its F, where its step begins and where it ends.
-SeeStep = Callable[[int, VectorField, Tensor, Tensor], None]
 
 
 class Method(NamedTuple):
@@ -105,19 +96,6 @@ def relative(errors: Tensor, moved: Tensor) -> Tensor:
     return errors / moved.clamp_min(torch.finfo(moved.dtype).tiny)
 
 
-class Seen(BlockwiseScheme):
-    """Steps as the scheme that it stands for, and shows each step."""
-
-    def __init__(self, scheme: RungeKutta, see: SeeStep) -> None:
-        super().__init__()
-        self.scheme, self.see = scheme, see
-
-    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        after = self.scheme.step_block(field, depth_state)
-        self.see(depth_state.depth, field, depth_state.y, after.y)
-        return after
-
-
 def refusal(stack: Any) -> str | None:
     """Why the blocks of a stack have no flow; None if they have."""
     if stack.choice.is_lstm:
@@ -133,74 +111,75 @@ def refusal(stack: Any) -> str | None:
 
 def refusals(model: Any) -> dict[str, str | None]:
     """:func:`refusal` of each stack of a model."""
-    return {stack: refusal(getattr(model, stack)) for stack in stacks_of(model)}
+    return {name: refusal(stack) for name, stack in observable_stacks(model).items()}
 
 
-@contextmanager
-def steps_seen(stack: Any, see: SeeStep) -> Iterator[None]:
-    """Within the block, ``see`` is told of each step of the stack's scheme, from what a layer history combines."""
-    owner = stack.scheme if isinstance(stack.scheme, LayerHistory) else stack
-    scheme = owner.scheme
-    owner.scheme = Seen(scheme, see)
-    try:
-        yield
-    finally:
-        owner.scheme = scheme
+class _FlowErrorsObserver(LayerObserver):
+    """Measures each step of the observed blocks against the solution of y' = F(y).
+
+    :param blocks: the blocks to measure, with the steps that the trained model makes over each
+    """
+
+    def __init__(
+        self,
+        blocks: Mapping[BlockId, int],
+        tableaus: Mapping[str, ButcherTableau],
+        steps: Sequence[int],
+        tolerance: float,
+        max_steps: int,
+    ) -> None:
+        self.own_steps, self.tableaus, self.steps = blocks, tableaus, steps
+        self.tolerance, self.max_steps = tolerance, max_steps
+        self.errors = {block: BlockErrors(block.stack, str(block)) for block in blocks}
+
+    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+        if block not in self.errors:
+            return
+        assert padding is not None
+        real = padding.logical_not()
+
+        def lengths(difference: Tensor) -> Tensor:
+            return difference[real].norm(dim=-1)
+
+        def distance(approximate: Tensor, better: Tensor) -> float:
+            return float(relative(lengths(approximate - better), lengths(better - y)).mean())
+
+        solution = solve_to_tolerance(field, y, self.tolerance, distance=distance, max_steps=self.max_steps)
+        ends = {Method(TRAINED, self.own_steps[block]): next_y} | {
+            Method(name, count): runge_kutta_steps(field, y, tableau, count)
+            for name, tableau in self.tableaus.items()
+            for count in self.steps
+        }
+        errors = {method: lengths(end - solution.y) for method, end in ends.items()}
+        self.errors[block].add(errors, lengths(solution.y - y), solution.steps, solution.bound)
 
 
 @torch.no_grad()
 def block_errors(
     model: Any,
     samples: Sequence[Mapping[str, Any]],
-    padding_idx: int,
     tableaus: Mapping[str, ButcherTableau],
     steps: Sequence[int],
     tolerance: float,
     max_steps: int,
 ) -> list[BlockErrors]:
-    """The errors of the blocks of all stacks that have flows, in the order of their depth.
+    """Measure the errors of the blocks of all stacks that have flows, in the order of their depth.
 
     :param model: in evaluation mode and float64
     :param samples: fairseq's batches
     :param tableaus: schemes by the names that users give them
-    :param steps: how many of them, each by itself
-    :param tolerance: of the mean relative error of the solution
-    :param max_steps: of the solution
+    :param steps: numbers of steps, each measured by itself
+    :param tolerance: mean relative error of the solution at most
+    :param max_steps: steps that the solution may take
     """
-    at_hand: dict[str, Any] = {}
-    made = {
-        stack: [BlockErrors(stack, name) for name in block_names(getattr(model, stack))]
-        for stack, reason in refusals(model).items()
-        if reason is None
+    blocks = {
+        block: stack.choice.steps
+        for name, stack in observable_stacks(model).items()
+        if refusal(stack) is None
+        for block in stack.stepped_blocks
     }
-
-    def see(stack: str) -> SeeStep:
-        def measure(number: int, f: VectorField, y0: Tensor, stepped: Tensor) -> None:
-            real = real_positions(at_hand, stack, y0, padding_idx)
-
-            def lengths(difference: Tensor) -> Tensor:
-                return difference[real].norm(dim=-1)
-
-            def distance(approximate: Tensor, better: Tensor) -> float:
-                return float(relative(lengths(approximate - better), lengths(better - y0)).mean())
-
-            exact = solve_to_tolerance(f, y0, tolerance, distance=distance, max_steps=max_steps)
-            found = {Method(TRAINED, own_steps[stack]): stepped} | {
-                Method(name, count): runge_kutta_steps(f, y0, tableau, count)
-                for name, tableau in tableaus.items()
-                for count in steps
-            }
-            errors = {method: lengths(y - exact.y) for method, y in found.items()}
-            made[stack][number].add(errors, lengths(exact.y - y0), exact.steps, exact.bound)
-
-        return measure
-
-    own_steps = {stack: getattr(model, stack).choice.steps for stack in made}
-    with ExitStack() as within:
-        within.enter_context(watched(model, lambda *_: None))  # what is watched is not divided: a grid is seen whole
-        for stack in made:
-            within.enter_context(steps_seen(getattr(model, stack), see(stack)))
+    observer = _FlowErrorsObserver(blocks, tableaus, steps, tolerance, max_steps)
+    with observing(model, observer):
         for sample in samples:
-            at_hand.update(sample["net_input"])
             model(**sample["net_input"])
-    return [errors for blocks in made.values() for errors in blocks]
+    return list(observer.errors.values())

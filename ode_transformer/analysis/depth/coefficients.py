@@ -10,19 +10,16 @@ import argparse
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.linear_probe.layer_replacement import real_positions, stacks_of
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.models.depth_log import weights_watched
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import RecurrenceScheme, Weight
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
@@ -42,49 +39,46 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-@torch.no_grad()
-def stage_weights(model: Any, batches: list[dict[str, Any]], padding_idx: int) -> list[StageWeights]:
-    """Runs the batches through the model and collects the weights of all stacks that have any.
+class _StageWeightsObserver(LayerObserver):
+    """Keeps the stage weights of each block at the positions that are not padding, [stages, positions] each."""
 
-    :param model: its stacks are ``DepthStack``; evaluation mode
+    def __init__(self) -> None:
+        self.weights: dict[BlockId, list[Tensor]] = defaultdict(list)
+
+    def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
+        assert padding is not None
+        real = padding.logical_not().cpu()
+        rows = [torch.as_tensor(weight).float().cpu() for weight in weights]
+        rows = [row.squeeze(-1) if row.dim() > 1 else row for row in rows]
+        self.weights[block].append(torch.stack([row.expand(real.shape)[real] for row in rows]))
+
+
+@torch.no_grad()
+def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWeights]:
+    """Run the batches through the model and average the weights of all stacks that have any.
+
+    :param model: a model of this package in evaluation mode
     :param batches: keyword arguments of ``model.forward``
     """
-    seen: dict[tuple[str, int], list[Tensor]] = defaultdict(list)  # (stack, block) -> [stages, positions] each
-    at_hand: dict[str, Any] = {}  # the batch
-    stacks = {stack: getattr(model, stack) for stack in stacks_of(model)}
-
-    def see(stack: str, block: int, weights: Sequence[Weight]) -> None:
-        spread = [torch.as_tensor(w).float().cpu() for w in weights]
-        keep = real_positions(at_hand, stack, spread[0], padding_idx).cpu()
-        spread = [w.squeeze(-1) if w.dim() > 1 else w for w in spread]
-        seen[stack, block].append(torch.stack([w.expand(keep.shape)[keep] for w in spread]))
-
-    with ExitStack() as watched:
-        for stack, part in stacks.items():
-            watched.enter_context(weights_watched(part, partial(see, stack)))
+    observer = _StageWeightsObserver()
+    with observing(model, observer):
         for batch in batches:
-            at_hand.update(batch)
             model(**batch)
     result = []
-    for stack, part in stacks.items():
-        for block, name in enumerate(block_names(part)):
-            if (stack, block) in seen:
-                weights = torch.cat(seen[stack, block], dim=1)
+    for stack in observable_stacks(model).values():
+        for number, block in enumerate(stack.stepped_blocks):
+            if block in observer.weights:
+                weights = torch.cat(observer.weights[block], dim=1)
             else:
-                weights = trained_weights(part, block)
+                weights = recurrence_weights(stack, number)
             if len(weights):
                 mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
-                result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
+                result.append(StageWeights(str(block), tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
 
 
-def block_names(stack: Any) -> list[str]:
-    """The stepped blocks of an encoder or decoder, in the order in which they are stepped."""
-    return [" ".join((f"{stack.stack} layer {number}", *parts)) for number, parts in stack.stepped]
-
-
-def trained_weights(stack: Any, block: int) -> Tensor:
-    """Those of a recurrence's equation, [weights, channels or 1]; no row if there are none."""
+def recurrence_weights(stack: Any, block: int) -> Tensor:
+    """Return the weights in a recurrence's equation, [weights, channels or 1]; no row if there are none."""
     weights = stack.scheme.weights(block) if isinstance(stack.scheme, RecurrenceScheme) else ()
     return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
 
@@ -106,14 +100,14 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
     """
     model, _, task = load_trained_model(path, data, language_model=True)
-    if not stacks_of(model):
+    if not observable_stacks(model):
         raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
     part = Split(model, task, data, split, path)
     numbers = part.numbers(sentences)
     # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.
     size = 1 if hasattr(model.decoder, "reduction") else 64
     batches = [part.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
-    return stage_weights(model, batches, task.source_dictionary.pad())
+    return stage_weights(model, batches)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

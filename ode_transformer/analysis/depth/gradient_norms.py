@@ -21,13 +21,9 @@ import torch
 from torch import Tensor
 
 from ode_transformer.analysis.depth import side_by_side
-from ode_transformer.analysis.linear_probe.layer_replacement import (
-    LayerPlace,
-    negative_log_likelihood,
-    stacks_of,
-    watched,
-)
+from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
 from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.nn.observers import LayerId, LayerObserver, observable_stacks, observing
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -35,28 +31,35 @@ from ode_transformer.support.tables import csv_text
 Norms = dict[str, list[float]]
 
 
-def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx: int) -> Norms:
-    """The norms, as means over batches.
+class _InputsObserver(LayerObserver):
+    """Keeps the tensors that each layer reads and that have gradients."""
 
-    :param model: its stacks are ``DepthStack``; evaluation mode, so that there is no dropout
+    def __init__(self) -> None:
+        self.inputs: dict[LayerId, list[Tensor]] = {}
+
+    def see_layer(
+        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
+    ) -> None:
+        self.inputs[layer] = [tensor for tensor in inputs if tensor.requires_grad]
+
+
+def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx: int) -> Norms:
+    """Compute the norms, as means over batches.
+
+    :param model: a model of this package in evaluation mode, so that there is no dropout
     :param samples: fairseq's batches
     """
-    total: dict[str, dict[int, float]] = {stack: {} for stack in stacks_of(model)}
-    seen: dict[LayerPlace, list[Tensor]] = {}
-
-    def see(place: LayerPlace, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
-        seen[place] = [tensor for tensor in given if tensor.requires_grad]
-
+    sums: dict[str, dict[int, float]] = {stack: {} for stack in observable_stacks(model)}
     for sample in samples:
-        seen.clear()
-        with watched(model, see):
+        observer = _InputsObserver()
+        with observing(model, observer):
             loss = negative_log_likelihood(model, sample, padding_idx)
-        tensors = [tensor for given in seen.values() for tensor in given]
+        tensors = [tensor for inputs in observer.inputs.values() for tensor in inputs]
         gradients = iter(torch.autograd.grad(loss, tensors))
-        for (stack, number), given in seen.items():
-            squares = sum(float(next(gradients).double().square().sum()) for _ in given)
-            total[stack][number] = total[stack].get(number, 0.0) + squares**0.5 / len(samples)
-    return {stack: [norms[number] for number in sorted(norms)] for stack, norms in total.items()}
+        for (stack, number), inputs in observer.inputs.items():
+            squares = sum(float(next(gradients).double().square().sum()) for _ in inputs)
+            sums[stack][number] = sums[stack].get(number, 0.0) + squares**0.5 / len(samples)
+    return {stack: [norms[number] for number in sorted(norms)] for stack, norms in sums.items()}
 
 
 def write_csv(runs: Mapping[str, Norms], path: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.analysis.linear_probe.layer_replacement import STACKS, stacks_of
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.nn.observers import STACKS, observable_stacks
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
@@ -59,8 +59,8 @@ def load(path: Path, args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]
     :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
     """
     model, _, task = load_trained_model(path, args.data, language_model=True)
-    if not stacks_of(model):
-        raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be watched")
+    if not observable_stacks(model):
+        raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
     part = Split(model, task, args.data, args.split, path)
     samples = [part.sample(numbers) for numbers in part.batches(args.sentences, max_tokens=4096)]
     return model, samples, task.source_dictionary.pad()

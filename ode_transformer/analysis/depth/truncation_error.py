@@ -172,13 +172,11 @@ def run(args: argparse.Namespace) -> int:
     names = tuple(args.schemes)
     runs = {}
     for name, path in side_by_side.named_paths(args).items():
-        model, samples, padding_idx = side_by_side.load(path, args)
+        model, samples, _ = side_by_side.load(path, args)
         refused = refusals(model)
         if None not in refused.values():
             raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in refused.items()))
-        runs[name] = block_errors(
-            model.double(), samples, padding_idx, args.schemes, args.steps, args.tolerance, args.max_steps
-        )
+        runs[name] = block_errors(model.double(), samples, args.schemes, args.steps, args.tolerance, args.max_steps)
         for block in runs[name]:
             print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)
     if args.csv is not None:

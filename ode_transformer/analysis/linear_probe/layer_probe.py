@@ -22,13 +22,11 @@ import torch
 from torch import Tensor
 
 from ode_transformer.analysis.linear_probe.layer_replacement import (
-    STACKS,
     Distillation,
-    LayerPlace,
+    batch_sums,
     linear_layer,
     relative_change,
-    replaced,
-    sums_of_batch,
+    replace_layer,
 )
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
 from ode_transformer.analysis.linear_probe.probe_files import load_fit, load_sums, save_fit, save_sums
@@ -37,6 +35,7 @@ from ode_transformer.decoding.translate import best, load_hub, target_line
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.nn.observers import STACKS, LayerId
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
@@ -75,7 +74,7 @@ class Probe:
         self.train_content = content_digest(sorted(args.data.glob(f"{args.train_subset}.*-*.*")))
         self.test_content = content_digest(sorted(args.data.glob(f"{args.gen_subset}.*-*.*")))
 
-    def _places(self) -> list[LayerPlace]:
+    def _places(self) -> list[LayerId]:
         """The layers that are asked for."""
         places = []
         for stack in STACKS:
@@ -88,7 +87,7 @@ class Probe:
                 asked = known if self.args.layer is None else [self.args.layer]
                 if asked[-1] not in known:
                     raise UserError(f"--layer {asked[-1]}: the {stack} has the layers 1 to {known[-1]}")
-                places += [LayerPlace(stack, number) for number in asked]
+                places += [LayerId(stack, number) for number in asked]
         return places
 
     def jobs(self, *request: Any) -> Jobs:
@@ -99,7 +98,7 @@ class Probe:
             print_progress,
         )
 
-    def file(self, place: LayerPlace, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
+    def file(self, place: LayerId, objective: str, folder: str = "solutions", ending: str = "pt") -> Path:
         return self.output / folder / f"{place.stack}-{place.number}.{objective}.{ending}"
 
     def sample(self, numbers: Sequence[int]) -> dict[str, Any]:
@@ -107,18 +106,18 @@ class Probe:
 
     # The fits
 
-    def fit(self) -> dict[LayerPlace, LinearFit]:
+    def fit(self) -> dict[LayerId, LinearFit]:
         """Of all layers, by least squares: those that are missing in one pass."""
         request = ["fit", self.train_content, self.args.max_train_sentences, self.args.max_tokens]
         kept = self.output / "solutions" / "sums.pt"
 
-        def file(place: LayerPlace) -> Path:
+        def file(place: LayerId) -> Path:
             return self.file(place, "least-squares")
 
         missing = [p for p in self.places if not self.jobs(*request).is_done(f"fit {p}", None, file(p))]
         sums = self.collect(missing, kept, self.jobs(*request).digest) if missing else {}
 
-        def solve(place: LayerPlace) -> None:
+        def solve(place: LayerId) -> None:
             try:
                 found = sums[place].fit()
             except ValueError as error:
@@ -132,9 +131,9 @@ class Probe:
         kept.unlink(missing_ok=True)
         return {place: load_fit(file(place), self.hub.device) for place in self.places}
 
-    def collect(self, missing: Sequence[LayerPlace], kept: Path, request: str) -> dict[LayerPlace, LinearSums]:
+    def collect(self, missing: Sequence[LayerId], kept: Path, request: str) -> dict[LayerId, LinearSums]:
         """One pass over the training data for the layers that are ``missing``, saved in ``kept`` every so often."""
-        position, sums = 0, dict[LayerPlace, LinearSums]()
+        position, sums = 0, dict[LayerId, LinearSums]()
         if kept.exists():
             before, places, done, found = load_sums(kept, self.hub.device)
             if before == request and set(missing) <= set(places):
@@ -146,7 +145,7 @@ class Probe:
         meter = ProgressMeter("batches", len(self.batches))
         while position < len(self.batches):
             sample = self.sample(self.batches[position])
-            for place, more in sums_of_batch(self.model, sample["net_input"], missing, self.padding_idx).items():
+            for place, more in batch_sums(self.model, sample["net_input"], missing).items():
                 sums[place] = sums[place] + more if place in sums else more
             position += 1
             meter.update(position)
@@ -155,7 +154,7 @@ class Probe:
         save_sums(kept, request, missing, position, sums)
         return sums
 
-    def distil(self, place: LayerPlace, start: LinearFit) -> LinearFit:
+    def distil(self, place: LayerId, start: LinearFit) -> LinearFit:
         """W and b by the likelihood of the training data, from the least-squares solution on."""
         result = self.file(place, "nll")
         request = ["nll", self.train_content, self.args.max_train_sentences, self.args.max_tokens, self.objective]
@@ -179,7 +178,7 @@ class Probe:
                 meter.update(training.update, f", loss {loss:.4f} nats per token")
                 if meter.is_save_due():
                     save_checkpoint({"request": digest, "training": training.state_dict(), "model": {}}, kept)
-            layer = training.layer
+            layer = training.linear
             trained = LinearFit(
                 layer.weight.detach(), layer.bias.detach(), start.positions, start.rank, start.r_squared
             )
@@ -202,7 +201,7 @@ class Probe:
         """A line of text."""
         return target_line(self.task, tokens, self.args.remove_bpe, escape_unk) + "\n"
 
-    def decode(self, place: LayerPlace | None, fit: LinearFit | None) -> Path:
+    def decode(self, place: LayerId | None, fit: LinearFit | None) -> Path:
         """Translates the test set, with one layer replaced or none."""
         args = self.args
         search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
@@ -226,7 +225,7 @@ class Probe:
         def replace_and_make() -> None:
             assert place is not None
             assert fit is not None
-            with replaced(self.model, place, linear_layer(fit.weight, fit.bias, next(self.model.parameters()))):
+            with replace_layer(self.model, place, linear_layer(fit.weight, fit.bias, next(self.model.parameters()))):
                 make()
 
         self.jobs(*request).run(name, None, path, make if place is None else replace_and_make)

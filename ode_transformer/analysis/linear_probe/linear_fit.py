@@ -57,7 +57,7 @@ class LinearSums:
     yy: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor) -> LinearSums:
+    def of_pairs(cls, x: Tensor, y: Tensor) -> LinearSums:
         """The sums over N pairs, x [N, p] and y [N, q]."""
         x, y = x.double(), y.double()
         return cls(len(x), x.sum(0), y.sum(0), x.T @ x, y.T @ x, y.square().sum())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from ode_transformer.analysis.linear_probe.layer_replacement import LayerPlace
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
+from ode_transformer.nn.observers import LayerId
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 
 
@@ -30,7 +30,7 @@ def load_fit(path: Path, device: torch.device) -> LinearFit:
 
 
 def save_sums(
-    path: Path, request: str, places: Sequence[LayerPlace], position: int, sums: Mapping[LayerPlace, LinearSums]
+    path: Path, request: str, places: Sequence[LayerId], position: int, sums: Mapping[LayerId, LinearSums]
 ) -> None:
     """The sums of ``places`` after so many batches of a pass.
 
@@ -45,13 +45,13 @@ def save_sums(
     save_checkpoint({"request": request, "places": listed, "position": position, "model": model}, path)
 
 
-def load_sums(path: Path, device: torch.device) -> tuple[str, list[LayerPlace], int, dict[LayerPlace, LinearSums]]:
+def load_sums(path: Path, device: torch.device) -> tuple[str, list[LayerId], int, dict[LayerId, LinearSums]]:
     """Request, places, position and sums that :func:`save_sums` wrote.
 
     :raises UserError: the file is damaged
     """
     state = load_checkpoint(path)
-    places = [LayerPlace(*place) for place in state["places"]]
+    places = [LayerId(*place) for place in state["places"]]
     sums = {}
     for place in places if state["position"] else []:
         values = {

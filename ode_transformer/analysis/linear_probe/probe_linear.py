@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.analysis.linear_probe.layer_replacement import STACKS, LayerPlace, relative_change
+from ode_transformer.analysis.linear_probe.layer_replacement import relative_change
 from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.metrics.translation_scores import TOKENIZERS
+from ode_transformer.nn.observers import STACKS, LayerId
 from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -26,7 +27,7 @@ OBJECTIVES = ("least-squares", "nll")
 NLL = {"updates": 1000, "lr": 1e-3, "seed": 1}  # defaults of what goes with --objective nll
 
 
-def table(metric: str, full: float, scores: Mapping[LayerPlace, float]) -> str:
+def table(metric: str, full: float, scores: Mapping[LayerId, float]) -> str:
     """Tables 6 and 7 in Markdown: the score without a layer's non-linearity, and Δ, its change in per cent."""
 
     def cells(score: float | None) -> str:
@@ -38,7 +39,7 @@ def table(metric: str, full: float, scores: Mapping[LayerPlace, float]) -> str:
     lines = [f"| Layer | {' | '.join(head)} |", "|---|" + "---:|---:|" * len(stacks)]
     lines.append(f"| None | {' | '.join(cells(full) for _ in stacks)} |")
     for number in sorted({place.number for place in scores}):
-        row = (cells(scores.get(LayerPlace(stack, number))) for stack in stacks)
+        row = (cells(scores.get(LayerId(stack, number))) for stack in stacks)
         lines.append(f"| {number} | {' | '.join(row)} |")
     return "\n".join(lines)
 
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
     results = Probe(args).run()
     full = results["full"]
-    scores = {LayerPlace(e["stack"], e["number"]): e["score"]["value"] for e in results["layers"]}
+    scores = {LayerId(e["stack"], e["number"]): e["score"]["value"] for e in results["layers"]}
     printed = table(full["metric"], full["value"], scores)
     draw(results, args.output / "bars.png")
     write_text(args.output / "results.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n")

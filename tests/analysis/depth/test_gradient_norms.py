@@ -8,11 +8,13 @@ import pytest
 import torch
 from checkpoint_for_tests import binarise
 from models_for_tests import PAD, batch, small_model, teacher_forced
+from observers_for_tests import FirstInputs
 from torch import nn
 
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
-from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood, watched
+from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
 from ode_transformer.cli.command import main
+from ode_transformer.nn import observing
 
 KINDS = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
@@ -68,11 +70,11 @@ def test_a_layer_that_doubles_doubles_the_gradient(kind: str) -> None:
         twice.weight.copy_(2 * torch.eye(width))
     model.encoder.replacements[0] = twice
     first, _ = gradient_norms(model, [one], PAD)["encoder"]
-    read = []
-    with watched(model, lambda place, given, made: read.append(given[0]) if place == ("encoder", 2) else None):
+    inputs = FirstInputs("encoder")
+    with observing(model, inputs):
         loss = negative_log_likelihood(model, one, PAD)
     # Of a depth-wise LSTM the output alone: its first cell is constant. So is what leapfrog has for y_{−1}.
-    (gradient,) = torch.autograd.grad(loss, read)
+    (gradient,) = torch.autograd.grad(loss, inputs.tensors[1])
     assert first == pytest.approx(2 * float(gradient.norm()))
 
 
@@ -100,7 +102,7 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
     }
     for stack, norms in gradient_norms(model, [padded], PAD).items():
         assert norms == pytest.approx(apart[1][stack])
-    assert model.encoder.watch is None
+    assert model.encoder.observers == []
     assert all(parameter.grad is None for parameter in model.parameters())
 
 

@@ -15,7 +15,7 @@ def collect(model) -> list[StageWeights]:
         {"src_tokens": SOURCE[rows], "src_lengths": None, "prev_output_tokens": PREVIOUS[rows]}
         for rows in (slice(0, 2), slice(2, 3))
     ]
-    return stage_weights(model, batches, PAD)
+    return stage_weights(model, batches)
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -115,10 +115,11 @@ def test_the_released_k_is_averaged_over_channels() -> None:
         assert row.deviation == pytest.approx((k.std(correction=0).item(),), abs=1e-6)
 
 
-def test_no_hook_is_left_behind() -> None:
+def test_no_observer_is_left_behind() -> None:
     model = small_model(encoder_ode_scheme="rk2")
     collect(model)
-    assert not any(module._forward_hooks for module in model.modules())
+    assert model.encoder.observers == model.decoder.observers == []
+    assert model.encoder.scheme.scheme.observer is None
 
 
 def test_a_missing_or_broken_checkpoint_is_one_line(tmp_path) -> None:

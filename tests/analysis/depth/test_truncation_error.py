@@ -10,13 +10,13 @@ import pytest
 import torch
 from checkpoint_for_tests import binarise, make_language_model
 from models_for_tests import PAD, batch, small_model, teacher_forced
+from observers_for_tests import FirstInputs
 from torch import nn
 
-from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals, steps_seen
+from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
 from ode_transformer.analysis.depth.truncation_error import measured_order, table
-from ode_transformer.analysis.linear_probe.layer_replacement import watched
 from ode_transformer.cli.command import main
-from ode_transformer.nn import Layer
+from ode_transformer.nn import Layer, LayerObserver, observing
 from ode_transformer.numerics import RECURRENCES, Block, get_tableau, runge_kutta_step, solve_to_tolerance
 
 A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
@@ -31,19 +31,29 @@ def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
 
 def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: Any) -> dict[str, BlockErrors]:
     options = {"tolerance": 1e-7, "max_steps": 1024} | more
-    blocks = block_errors(model, samples, PAD, {name: get_tableau(name) for name in NAMES}, counts, **options)
+    blocks = block_errors(model, samples, {name: get_tableau(name) for name in NAMES}, counts, **options)
     return {block.block: block for block in blocks}
+
+
+class StepRecorder(LayerObserver):
+    """Keeps the steps."""
+
+    def __init__(self, steps: list[tuple[Any, ...]]) -> None:
+        self.steps = steps
+
+    def see_step(self, *step: Any) -> None:
+        self.steps.append(step[:-1])
 
 
 def test_a_linear_field_against_the_matrix_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(arch="ode_transformer_lm_rk2", ode_coefficients="tableau", decoder_layers=1, **NO_HISTORY)
     tokens = batch([6, 3, 4])
-    read: list[torch.Tensor] = []
-    with watched(model, lambda place, given, made: read.append(given[0])), torch.no_grad():
+    inputs = FirstInputs("decoder")
+    with observing(model, inputs), torch.no_grad():
         model(tokens)
     monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
     (block,) = measured(model, [{"net_input": {"src_tokens": tokens}}], (1, 2)).values()
-    y0 = read[0][tokens.ne(PAD)]
+    y0 = inputs.tensors[0][tokens.ne(PAD)]
     exact = y0 @ torch.matrix_exp(A).T
     moved = (exact - y0).norm(dim=1)
     one, half = torch.eye(16, dtype=torch.float64), A / 2
@@ -70,9 +80,10 @@ def test_the_models_own_step_by_hand() -> None:
     tokens = sample["net_input"]["src_tokens"]
     steps: list[tuple[Any, ...]] = []
     with torch.no_grad():
-        with steps_seen(model.encoder, lambda *step: steps.append(step)):
+        with observing(model, StepRecorder(steps)):
             model(**sample["net_input"])
-        _, field, y0, stepped = steps[1]
+        block, field, y0, stepped = steps[1]
+        assert block == ("encoder", 2, "")
         exact = solve_to_tolerance(field, y0, 0.0, max_steps=64).y
         own = model.encoder.scheme.scheme.coefficients[1]
         y1 = runge_kutta_step(field, y0, get_tableau("rk2"), own)

@@ -1,4 +1,4 @@
-"""A layer as a function, watched and replaced, in every kind of stack."""
+"""A layer as a function, observed and replaced, in every kind of stack."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from torch import nn
 
 from ode_transformer.analysis.linear_probe.layer_replacement import (
     Distillation,
-    LayerPlace,
+    batch_sums,
     linear_layer,
     negative_log_likelihood,
     relative_change,
-    replaced,
-    sums_of_batch,
+    replace_layer,
 )
+from ode_transformer.nn.observers import LayerId, LayerObserver, observing
 from ode_transformer.numerics import RECURRENCES
 
 BOTH = ("encoder", "decoder")
@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 every_place = pytest.mark.parametrize(
-    "place", [LayerPlace(stack, number) for stack in BOTH for number in (1, 2, 3)], ids=str
+    "place", [LayerId(stack, number) for stack in BOTH for number in (1, 2, 3)], ids=str
 )
 
 SOURCE = batch([9, 6, 7, 8])
@@ -73,17 +73,17 @@ def output(model: Any) -> torch.Tensor:
 class Recording(nn.Module):
     """A layer as it has been seen: knows what to make of one argument."""
 
-    def __init__(self, model: Any, place: LayerPlace) -> None:
+    def __init__(self, model: Any, place: LayerId) -> None:
         super().__init__()
-        part = getattr(model, place.stack)
+        recording = self
 
-        def see(index: int, given: tuple[torch.Tensor, ...], made: tuple[torch.Tensor, ...]) -> None:
-            if index == place.number - 1:
-                self.given, self.made = torch.cat(given, dim=-1), torch.cat(made, dim=-1)
+        class Recorder(LayerObserver):
+            def see_layer(self, layer, inputs, outputs, padding) -> None:
+                if layer == place:
+                    recording.given, recording.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
 
-        part.watch = see
-        output(model)
-        part.watch = None
+        with observing(model, Recorder()):
+            output(model)
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         assert torch.equal(given, self.given)
@@ -92,12 +92,12 @@ class Recording(nn.Module):
 
 @every_place
 @every_kind
-def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], place: LayerPlace) -> None:
+def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], place: LayerId) -> None:
     """Later layers read what they read and keep coefficients of their own."""
     model = model_of(kind)
     expected = output(model)
     recording = Recording(model, place)
-    with replaced(model, place, recording):
+    with replace_layer(model, place, recording):
         assert torch.equal(output(model), expected)
         recording.made = recording.made + torch.randn_like(recording.made)
         assert not torch.allclose(output(model), expected)
@@ -110,7 +110,7 @@ def test_a_layer_is_given_what_it_reads(kind: dict[str, Any]) -> None:
     with torch.no_grad():
         read = model.encoder(SOURCE, None, return_all_hiddens=True)["encoder_states"]
     for number in (1, 2, 3):
-        recording = Recording(model, LayerPlace("encoder", number))
+        recording = Recording(model, LayerId("encoder", number))
         torch.testing.assert_close(recording.given[..., :16], read[number - 1].transpose(0, 1))
         if model.encoder.choice.history == "none" and model.encoder.choice.scheme != "dlcl-increments":
             torch.testing.assert_close(recording.made[..., :16], read[number].transpose(0, 1))
@@ -119,7 +119,7 @@ def test_a_layer_is_given_what_it_reads(kind: dict[str, Any]) -> None:
 @pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
 def test_a_layer_makes_increments_where_a_scheme_sums_them(scope: str) -> None:
     model = model_of({"ode_function_scope": scope} | both(ode_scheme="dlcl-increments", layer_history="none"))
-    first, second = (Recording(model, LayerPlace("encoder", number)) for number in (1, 2))
+    first, second = (Recording(model, LayerId("encoder", number)) for number in (1, 2))
     weight = model.encoder.scheme.weight
     with torch.no_grad():
         increments = first.made.split(16, dim=-1)
@@ -132,7 +132,7 @@ def test_a_layer_makes_increments_where_a_scheme_sums_them(scope: str) -> None:
 @pytest.mark.parametrize("history", ["dense", "dlcl"])
 def test_what_a_layer_makes_is_normalised_and_combined_afterwards(history: str) -> None:
     model = model_of({"encoder_layer_history": history})
-    first, second = (Recording(model, LayerPlace("encoder", number)) for number in (1, 2))
+    first, second = (Recording(model, LayerId("encoder", number)) for number in (1, 2))
     scheme = model.encoder.scheme
     with torch.no_grad():
         weights = scheme.weights(1)
@@ -142,14 +142,14 @@ def test_what_a_layer_makes_is_normalised_and_combined_afterwards(history: str) 
 
 @every_place
 @every_kind
-def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerPlace) -> None:
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerId) -> None:
     model = model_of(kind)
     recording = Recording(model, place)
     width, made = recording.given.size(-1), recording.made.size(-1)
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(made, width, generator=generator) / width**0.5
     layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
-    with torch.no_grad(), replaced(model, place, layer):
+    with torch.no_grad(), replace_layer(model, place, layer):
         encoder_out = model.encoder(SOURCE, None)
         tokens = torch.full((4, 1), EOS)
         incremental_state: dict[str, Any] = {}
@@ -163,7 +163,7 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[
             tokens = torch.cat([tokens[rows], torch.randint(4, 30, (4, 1), generator=generator)], dim=1)
 
 
-def make_affine(model: Any, place: LayerPlace) -> None:
+def make_affine(model: Any, place: LayerId) -> None:
     """Lets every sub-layer of a layer add a constant: the layer is y + b."""
     with torch.no_grad():
         for name, parameter in getattr(model, place.stack).layers[place.number - 1].named_parameters():
@@ -173,75 +173,74 @@ def make_affine(model: Any, place: LayerPlace) -> None:
 
 @every_place
 @pytest.mark.parametrize("kind", ["euler", "dlcl", "gate", "strang"])
-def test_a_linear_layer_is_recovered_exactly(kind: str, place: LayerPlace) -> None:
+def test_a_linear_layer_is_recovered_exactly(kind: str, place: LayerId) -> None:
     model = model_of(KINDS[kind])
     make_affine(model, place)
     expected = output(model)
-    fit = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    fit = batch_sums(model, INPUT, [place])[place].fit()
     assert fit.r_squared == pytest.approx(1, abs=1e-10)
     torch.testing.assert_close(fit.weight, torch.eye(16, dtype=torch.float64), atol=1e-6, rtol=0)
-    with replaced(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+    with replace_layer(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
         torch.testing.assert_close(output(model), expected)
-    other = LayerPlace(place.stack, place.number % 3 + 1)
-    assert sums_of_batch(model, INPUT, [other], PAD)[other].fit().r_squared < 0.9999
+    other = LayerId(place.stack, place.number % 3 + 1)
+    assert batch_sums(model, INPUT, [other])[other].fit().r_squared < 0.9999
 
 
 def test_cells_of_a_grid_are_positions() -> None:
     """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
     model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
-    place = LayerPlace("decoder", 1)
-    sums = sums_of_batch(model, INPUT, [place, LayerPlace("encoder", 1)], PAD)
+    place = LayerId("decoder", 1)
+    sums = batch_sums(model, INPUT, [place, LayerId("encoder", 1)])
     cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
     assert sums[place].count == cells
-    assert sums[LayerPlace("encoder", 1)].count == 9 + 6 + 7 + 8
+    assert sums[LayerId("encoder", 1)].count == 9 + 6 + 7 + 8
     fit = sums[place].fit()
-    with replaced(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
-        again = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    with replace_layer(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        again = batch_sums(model, INPUT, [place])[place].fit()
     assert again.r_squared == pytest.approx(1, abs=1e-9)
 
 
 @every_place
-def test_padding_is_not_counted(place: LayerPlace) -> None:
+def test_padding_is_not_counted(place: LayerId) -> None:
     model = model_of(KINDS["gate"])
-    together = sums_of_batch(model, INPUT, [place], PAD)[place]
+    together = batch_sums(model, INPUT, [place])[place]
     alone = None
     for source, previous in zip(SOURCE, INPUT["prev_output_tokens"], strict=True):
         single = {"src_tokens": source[source.ne(PAD)][None], "src_lengths": None}
         single["prev_output_tokens"] = previous[previous.ne(PAD)][None]
-        more = sums_of_batch(model, single, [place], PAD)[place]
+        more = batch_sums(model, single, [place])[place]
         alone = more if alone is None else alone + more
     assert together.count == alone.count == (30 if place.stack == "encoder" else 31)
     for name in ("x", "y", "xx", "yx", "yy"):
         torch.testing.assert_close(getattr(together, name), getattr(alone, name))
 
 
-def test_one_pass_serves_all_layers_and_leaves_no_watch_behind() -> None:
+def test_one_pass_serves_all_layers_and_leaves_no_observer_behind() -> None:
     model = model_of(KINDS["dlcl"])
-    places = [LayerPlace(stack, number) for stack in BOTH for number in (1, 2, 3)]
-    sums = sums_of_batch(model, INPUT, places, PAD)
+    places = [LayerId(stack, number) for stack in BOTH for number in (1, 2, 3)]
+    sums = batch_sums(model, INPUT, places)
     assert set(sums) == set(places)
     for place in places:
-        assert torch.equal(sums[place].yx, sums_of_batch(model, INPUT, [place], PAD)[place].yx)
-    assert model.encoder.watch is None
-    assert model.decoder.watch is None
+        assert torch.equal(sums[place].yx, batch_sums(model, INPUT, [place])[place].yx)
+    assert model.encoder.observers == model.decoder.observers == []
 
 
 @every_place
-def test_likelihood_trains_w_and_b_alone_and_gets_better(place: LayerPlace) -> None:
+def test_likelihood_trains_w_and_b_alone_and_gets_better(place: LayerId) -> None:
     model = model_of(KINDS["gate"])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    start = sums_of_batch(model, INPUT, [place], PAD)[place].fit()
+    start = batch_sums(model, INPUT, [place])[place].fit()
     training = Distillation(model, place, start, updates=30, lr=1e-2)
     losses = [training.step(SAMPLE, PAD) for _ in range(30)]
-    with torch.no_grad(), replaced(model, place, linear_layer(start.weight, start.bias, training.layer.weight)):
+    with torch.no_grad(), replace_layer(model, place, linear_layer(start.weight, start.bias, training.linear.weight)):
         assert losses[0] == pytest.approx(negative_log_likelihood(model, SAMPLE, PAD).item())
-    with torch.no_grad(), replaced(model, place, training.layer):
+    with torch.no_grad(), replace_layer(model, place, training.linear):
         assert negative_log_likelihood(model, SAMPLE, PAD).item() < losses[0] - 0.01
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert not torch.equal(training.layer.weight, start.weight)
-    assert not torch.equal(training.layer.bias, start.bias)
+    assert not torch.equal(training.linear.weight, start.weight)
+    assert not torch.equal(training.linear.bias, start.bias)
 
 
 def test_the_loss_is_that_of_the_definition() -> None:

@@ -20,11 +20,12 @@ from models_for_tests import small_model
 from test_layer_replacement import PRINTED
 
 from ode_transformer.analysis.linear_probe import layer_probe
-from ode_transformer.analysis.linear_probe.layer_replacement import Distillation, LayerPlace
+from ode_transformer.analysis.linear_probe.layer_replacement import Distillation
 from ode_transformer.analysis.linear_probe.probe_linear import table
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
+from ode_transformer.nn.observers import LayerId
 from ode_transformer.support import console
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.lines import read_lines
@@ -259,7 +260,7 @@ def test_the_table_of_the_paper() -> None:
     """Tables 6 and 7, from their scores alone."""
     for full, (encoder, decoder) in PRINTED.items():
         scores = {
-            LayerPlace(stack, number): score
+            LayerId(stack, number): score
             for stack, rows in (("encoder", encoder), ("decoder", decoder))
             for number, (score, _) in enumerate(rows, 1)
         }
@@ -271,12 +272,12 @@ def test_the_table_of_the_paper() -> None:
 
 
 def test_stacks_of_different_depth_and_a_score_of_zero() -> None:
-    scores = {LayerPlace("encoder", 1): 5.0, LayerPlace("encoder", 2): 10.0, LayerPlace("decoder", 1): 0.0}
+    scores = {LayerId("encoder", 1): 5.0, LayerId("encoder", 2): 10.0, LayerId("decoder", 1): 0.0}
     assert table("BLEU", 10.0, scores).splitlines()[3:] == [
         "| 1 | 5.00 | -50.00 | 0.00 | -100.00 |",
         "| 2 | 10.00 | 0.00 | – | – |",
     ]
-    assert table("BLEU", 0.0, {LayerPlace("decoder", 1): 1.0}).splitlines()[2:] == [
+    assert table("BLEU", 0.0, {LayerId("decoder", 1): 1.0}).splitlines()[2:] == [
         "| None | 0.00 | – |",
         "| 1 | 1.00 | – |",
     ]
