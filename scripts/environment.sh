@@ -216,7 +216,7 @@ install_torch() {
 # that comes as source (antlr4-python3-runtime, pure Python: no compiler is needed).
 install_rest() {
     step 5 "everything else, and ode_transformer itself"
-    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,plots]"
+    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots]"
 }
 
 check_imports() {
@@ -255,22 +255,27 @@ ensure_environment() {
     say "environment ready in .venv after $((SECONDS - begin)) s"
 }
 
-# run_module NAME WORD...: what a script does beside its help text, which its function "usage" prints. Help is given
-# without an environment; what follows -- belongs to fairseq-train, a --help there too.
-run_module() {
+# run_subcommand NAME WORD...: runs a subcommand of ode-transformer, which explains its options itself. Without an
+# environment --help says how to make it, instead of taking minutes; words after -- belong to fairseq-train.
+run_subcommand() {
     local name=$1 word
     shift
-    for word in "$@"; do
-        case $word in
-            --) break ;;
-            -h | --help)
-                usage
-                exit 0
-                ;;
-        esac
-    done
+    if ! environment_is_ready; then
+        for word in "$@"; do
+            case $word in
+                --) break ;;
+                -h | --help)
+                    say "usage: bash scripts/${0##*/} [OPTIONS]      runs: ode-transformer $name [OPTIONS]"
+                    say "The options are listed once the environment is ready: bash scripts/environment.sh makes it."
+                    say
+                    environment_help
+                    exit 0
+                    ;;
+            esac
+        done
+    fi
     ensure_environment
-    exec "$VENV/bin/python" -m "ode_transformer.$name" "$@"
+    exec "$VENV/bin/ode-transformer" "$name" "$@"
 }
 
 if [[ ${BASH_SOURCE[0]} == "$0" ]]; then

@@ -2,6 +2,8 @@
 
 A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and one
 line in ``COMMANDS``. Only the module of the subcommand in use is imported, so that ``--help`` stays quick.
+A subcommand that passes the words after ``--`` to fairseq-train declares it with
+``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
 """
 
 import argparse
@@ -14,6 +16,24 @@ from ode_transformer.support.errors import UserError
 
 # name: (module, what it does)
 COMMANDS = {
+    "quickstart": (
+        "ode_transformer.cli.quickstart",
+        "train an ODE Transformer on real text in minutes, translate with it and score the translations",
+    ),
+    "prepare": (
+        "ode_transformer.cli.prepare",
+        "prepare the data of a recipe: obtain raw files, clean, tokenise, divide and binarise them",
+    ),
+    "train": ("ode_transformer.cli.train", "train an architecture with a recipe, or resume a stopped training"),
+    "evaluate": (
+        "ode_transformer.cli.evaluate",
+        "average the checkpoints of a training, decode the test sets and score the output",
+    ),
+    "reproduce": (
+        "ode_transformer.cli.reproduce",
+        "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
+    ),
+    "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
     "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
     "score": (
         "ode_transformer.metrics.score_command",
@@ -52,8 +72,10 @@ COMMANDS = {
         "ode_transformer.analysis.comparison.examples",
         "what several systems make of chosen sentences, side by side",
     ),
-    "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
-    "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
+    "curves": (
+        "ode_transformer.analysis.curves.curves",
+        "training and validation curves of some runs, by their logs or TensorBoard files",
+    ),
     "scale": (
         "ode_transformer.analysis.scaling.scale",
         "a larger architecture by one step along two measured gradients",
@@ -74,10 +96,8 @@ COMMANDS = {
         "ode_transformer.glue.bert_demo",
         "pre-train a small encoder, fine-tune it, and compare with training from scratch",
     ),
-    "curves": (
-        "ode_transformer.analysis.curves.curves",
-        "training and validation curves of some runs, by their logs or TensorBoard files",
-    ),
+    "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
+    "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 
 
@@ -87,33 +107,55 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments without the program's name; ``sys.argv`` by default
     :return: exit status: the subcommand's own, 2 for a user's error, 130 when interrupted
     """
-    argv = sys.argv[1:] if argv is None else list(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="ode-transformer", description="Tools around ODE Transformer models.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    run = None
-    for name, (module_name, summary) in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
-        if argv[:1] == [name]:
-            module = importlib.import_module(module_name)
-            module.add_arguments(subparser)
-            run = module.run
-    logging.disable(logging.INFO)  # fairseq logs how it imports and loads
-    args = parser.parse_args(argv, argparse.Namespace(words=argv))  # for a record of the command
-    assert run is not None  # the parser accepts no command that is not in the table
+    for name, (_, summary) in COMMANDS.items():
+        subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    name = words[0] if words and words[0] in COMMANDS else ""
+    logging_level = logging.root.manager.disable
+    logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        status: int = run(args)
+        module = importlib.import_module(COMMANDS[name][0]) if name else None
+        if module is not None:
+            module.add_arguments(subparsers.choices[name])
+        args = parse(parser, subparsers.choices.get(name), words)
+        assert module is not None  # the parser accepts no other command
+        status: int = module.run(args)
         return status
     except UserError as error:
         message = str(error)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
+            raise
+        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots]'"
     except OSError as error:
         if error.strerror is None:
             raise
         message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     except KeyboardInterrupt:
+        print(f"ode-transformer {name}: interrupted", file=sys.stderr)
         return 130
-    print(f"ode-transformer {args.command}: error: {' '.join(message.split())}", file=sys.stderr)
+    finally:
+        logging.disable(logging_level)
+    print(f"ode-transformer {name}: error: {' '.join(message.split())}", file=sys.stderr)
     return 2
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def parse(
+    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser | None, words: Sequence[str]
+) -> argparse.Namespace:
+    """Parse a command line; ``words`` of the result records it.
+
+    :param subparser: of the subcommand
+    """
+    namespace = argparse.Namespace(words=words)
+    if subparser is None or subparser.get_default("train_flags") is None:
+        return parser.parse_args(words, namespace)
+    # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
+    end = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:end], namespace)
+    if args.train_flags:
+        subparser.error(f"unrecognized arguments: {' '.join(args.train_flags)}")
+    args.train_flags = tuple(words[end + 1 :])
+    return args

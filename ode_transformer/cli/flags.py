@@ -86,10 +86,10 @@ def architecture_options() -> dict[str, dict[str, Any]]:
 
 def added_actions(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Iterator[argparse.Action]:
     """Yield the options that fairseq-train has with the words ``ours`` and lacks with ``theirs``."""
-    from ode_transformer.recipes.fairseq_flags import parser_of
+    from ode_transformer.models.fairseq_parser import parser_for
 
-    names = set(parser_of("fairseq-train", theirs)._option_string_actions)
-    for action in parser_of("fairseq-train", ours)._actions:
+    names = set(parser_for("fairseq-train", theirs)._option_string_actions)
+    for action in parser_for("fairseq-train", ours)._actions:
         if action.option_strings and names.isdisjoint(action.option_strings):
             yield action
 

@@ -23,7 +23,7 @@ from ode_transformer.glue import finetuning, pretraining_text, sentence_data
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training
 from ode_transformer.recipes.machine import on_gpu
-from ode_transformer.recipes.progress import progress
+from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
@@ -192,7 +192,7 @@ def fine_tune(jobs: Jobs, name: str, command: list[Any], run_folder: Path) -> Pa
 
 def _train_anew(command: list[Any], checkpoints: Path, log: Path) -> None:
     shutil.rmtree(checkpoints, ignore_errors=True)
-    commands.run(command, log, progress)
+    commands.run(command, log, print_report)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

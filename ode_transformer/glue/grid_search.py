@@ -14,6 +14,7 @@ from ode_transformer.glue import finetuning
 from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
 from ode_transformer.glue.tasks import submission_text
+from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
@@ -112,12 +113,11 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
 
     def train_and_predict() -> None:
         # Interrupted, the same training goes on from its last checkpoint; another one begins anew.
-        digest_file = run.folder / "train.begun"
-        digest = jobs.digest_of(run.request)
-        resume = digest_file.exists() and digest_file.read_text() == digest
+        record, digest = TrainingRecord(run.folder), jobs.digest_of(run.request)
+        resume = record.matches(digest)
         if not resume:
             shutil.rmtree(checkpoints, ignore_errors=True)
-        write_files(run.folder, {digest_file.name: digest}, digest_file.name)
+        record.write(digest)
         commands.run(run.command, run.folder / "train.log", append=resume)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
         results = {}

@@ -1,10 +1,12 @@
-"""The architectures that fairseq knows once ours are registered."""
+"""The architectures that fairseq knows once those of this package are registered."""
 
 from __future__ import annotations
 
+from ode_transformer.support.errors import UserError
+
 
 def architectures(task: str) -> dict[str, bool]:
-    """Names of those for a task, and whether they are ours."""
+    """Return the names of the architectures for a task, each with whether this package registers it."""
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
 
     import ode_transformer.models  # noqa: F401
@@ -17,5 +19,17 @@ def architectures(task: str) -> dict[str, bool]:
     }
 
 
-def ours(task: str) -> list[str]:
-    return [name for name, own in architectures(task).items() if own]
+def package_architectures(task: str) -> list[str]:
+    """Return the names of this package's architectures for a task."""
+    return [name for name, in_package in architectures(task).items() if in_package]
+
+
+def check_architecture(arch: str, task: str, source: str) -> None:
+    """Refuse an architecture that is unknown or unsuitable for a task.
+
+    :param source: what names the architecture, for the error: a flag or a key
+    :raises UserError: it lists this package's architectures for the task
+    """
+    if arch not in architectures(task):
+        names = ", ".join(package_architectures(task))
+        raise UserError(f"{source}: no architecture for {task}; ours are {names}")

@@ -1,4 +1,4 @@
-"""What a training runs on, as flags of fairseq-train, and the batch that makes the recipe's out of it."""
+"""The machine of a training as flags of fairseq-train, and the division of a recipe's batch over it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ import torch
 from ode_transformer.support.errors import UserError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
-# NVIDIA's compute capabilities: the first with cores for a precision
+# The first of NVIDIA's compute capabilities with cores for a precision
 FP16_SINCE = (7, 0)
 BF16_SINCE = (8, 0)
 SLURM_PORT = 12355
-# Of a process at a time: longer sentences are left out of training.
-FEWEST_TOKENS = 250
+# Longer sentences than a process's batch are left out of training.
+MIN_TOKENS_PER_PROCESS = 250
 
 
 def on_gpu() -> bool:
+    """Return whether PyTorch sees a GPU."""
     return torch.cuda.is_available()
 
 
 @dataclass(frozen=True)
 class Machine:
-    """
-    :param gpus: of each node; 0: the processor
+    """The processors of a training.
+
+    :param gpus: of each node; 0 for the CPU
     :param precision: of the training's arithmetic
     :param nodes: machines that train together
-    :param rank: which of them this is, from 0 on
-    :param master: HOST:PORT of the first, where the nodes are started by hand
-    :param slurm_port: where Slurm starts them
+    :param rank: number of this machine among them, from 0
+    :param master: HOST:PORT of the first node, if the nodes are started by hand
+    :param slurm_port: port of the first node, if Slurm starts the nodes
     :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would take all its GPUs, and
         wait for tasks that Slurm has not started
     """
@@ -48,10 +50,11 @@ class Machine:
 
     @property
     def processes(self) -> int:
+        """Number of processes on all nodes."""
         return max(1, self.gpus) * self.nodes
 
     def flags(self) -> dict[str, Any]:
-        """Of fairseq-train; on several nodes started by hand each process is one of torchrun's."""
+        """Return flags of fairseq-train; on nodes started by hand, torchrun starts the processes."""
         return {
             "cpu": self.gpus == 0,
             "distributed-world-size": self.processes,
@@ -64,7 +67,7 @@ class Machine:
         return f"{self.precision} on {where}" + (f" of each of {self.nodes} machines" if self.nodes > 1 else "")
 
     def launcher(self) -> list[str]:
-        """The words before ``fairseq-train``."""
+        """Return the words of the command before ``fairseq-train``."""
         if self.standalone:
             return ["torchrun", "--standalone", f"--nproc-per-node={self.gpus}", "--no-python"]
         if self.master is None:
@@ -87,32 +90,37 @@ def detect(
     rank: int = 0,
     master: str | None = None,
     tokens: int | None = None,
-    longest: int = FEWEST_TOKENS,
+    longest: int = MIN_TOKENS_PER_PROCESS,
     pretend: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Machine:
-    """The machine as it is, apart from what is asked for.
+    """Return this machine, restricted to what the user chose.
 
-    :param gpus: fewer than there are, or 0
-    :param precision: instead of fp16 where all GPUs have cores for it, else fp32
-    :param tokens: of an update; so few are not divided over all the GPUs
-    :param longest: sentence or sample that has to fit into a process: fairseq leaves longer ones out
-    :param pretend: it need not be this machine: nothing will run
-    :param environment: in which Slurm says how many nodes it has started
-    :raises UserError: it does not have what is asked for
+    :param gpus: number of GPUs to use; 0 for the CPU, None for all
+    :param precision: None for fp16 where all GPUs have cores for it, else fp32
+    :param nodes: machines that train together
+    :param rank: number of this machine among them
+    :param master: HOST:PORT of the first machine
+    :param tokens: of an update; a small update is not divided over all GPUs
+    :param longest: longest sentence or sample that has to fit into a process: fairseq leaves longer ones out
+    :param pretend: describe a machine elsewhere: nothing will run
+    :param environment: variables in which Slurm gives the number of nodes that it has started
+    :raises UserError: the machine does not have what the user chose
     """
-    there = torch.cuda.device_count()
-    count = there if gpus is None else gpus
-    if count > there and not pretend:
-        raise UserError(f"--gpus {count}: this machine has {there}")
+    installed = torch.cuda.device_count()
+    count = installed if gpus is None else gpus
+    if count > installed and not pretend:
+        raise UserError(f"--gpus {count}: this machine has {installed}")
     slurm_nodes = int(environment.get("SLURM_NNODES", "1"))
     by_slurm = slurm_nodes > 1 and master is None
     if by_slurm:
         nodes, rank = slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
         if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != nodes:
             raise UserError(f"Slurm has started {tasks} tasks for {nodes} machines: srun has to start one on each")
-        if count != there and not pretend:
-            raise UserError(f"--gpus {count}: under Slurm fairseq takes all {there} of a machine; ask Slurm for fewer")
+        if count != installed and not pretend:
+            raise UserError(
+                f"--gpus {count}: under Slurm fairseq takes all {installed} of a machine; ask Slurm for fewer"
+            )
     if nodes > 1 and master is None and not by_slurm:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first, or start this by Slurm's srun")
     if master is not None and nodes == 1:
@@ -123,8 +131,8 @@ def detect(
         raise UserError(f"--nodes {nodes}: several machines train on GPUs only")
     if not 0 <= rank < nodes:
         raise UserError(f"--node-rank {rank}: with --nodes {nodes} it is from 0 to {nodes - 1}")
-    # In a rehearsal for a machine elsewhere its GPUs are taken for ones with all cores.
-    oldest = min((torch.cuda.get_device_capability(number) for number in range(min(count, there))), default=(9, 0))
+    # The GPUs of a machine elsewhere are assumed to have all cores.
+    oldest = min((torch.cuda.get_device_capability(number) for number in range(min(count, installed))), default=(9, 0))
     if precision is None:
         precision = "fp16" if count and oldest >= FP16_SINCE else "fp32"
         if count and precision == "fp32":
@@ -139,17 +147,17 @@ def detect(
         count = max(1, fitting // nodes)
         print(f"{count} of the GPUs: an update has {tokens:,} tokens, too few to divide further", flush=True)
     in_slurm = "SLURM_STEP_NODELIST" in environment or "SLURM_JOB_NODELIST" in environment  # what fairseq looks at
-    alone = in_slurm and nodes == 1 and count > 1
-    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, alone)
+    standalone = in_slurm and nodes == 1 and count > 1
+    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, standalone)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Tokens of an update, divided over processes and steps.
+    """Tokens of an update, divided over processes and over passes of each process.
 
-    :param max_tokens: that one process takes at a time
-    :param update_freq: how many times it does before an update
-    :param processes: that do so at once
+    :param max_tokens: of a pass
+    :param update_freq: passes of each process before an update
+    :param processes: that work at once
     """
 
     max_tokens: int
@@ -158,9 +166,11 @@ class Batch:
 
     @property
     def tokens(self) -> int:
+        """Tokens of an update."""
         return self.max_tokens * self.update_freq * self.processes
 
     def flags(self) -> dict[str, int]:
+        """Return flags of fairseq-train."""
         return {"max-tokens": self.max_tokens, "update-freq": self.update_freq}
 
     def __str__(self) -> str:
@@ -170,11 +180,11 @@ class Batch:
         )
 
 
-def divide(tokens: int, most: int, processes: int) -> Batch:
-    """The batch of so many tokens, up to rounding, in as few steps as it takes.
+def divide(tokens: int, max_tokens: int, processes: int) -> Batch:
+    """Return the batch with this number of tokens, up to rounding, in as few passes as possible.
 
     :param tokens: of an update, on all processes
-    :param most: that fit into one process at a time
+    :param max_tokens: that fit into one process at a time
     """
-    steps = math.ceil(tokens / (processes * most))
-    return Batch(round(tokens / (processes * steps)), steps, processes)
+    passes = math.ceil(tokens / (processes * max_tokens))
+    return Batch(round(tokens / (processes * passes)), passes, processes)

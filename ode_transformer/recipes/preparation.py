@@ -1,4 +1,4 @@
-"""A recipe's data, from raw files to what fairseq reads: obtain, corpus, pieces, binarise."""
+"""Preparation of a recipe's data, from raw files to fairseq's binary files: corpus, pieces, binarise."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ode_transformer.support.files import atomic_directory, lock_directory, writ
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import iterate_lines
 
-SPECIAL_SYMBOLS = 4  # of fairseq's dictionaries, which its files leave out
+SPECIAL_SYMBOLS = 4  # in fairseq's dictionaries, but not in their files
 
 
-class Data:
-    """A recipe's data in their folder.
+class RecipeData:
+    """The prepared data of a recipe in a folder.
 
-    :param recipe: of one data set
-    :param folder: for everything that is made
+    :param recipe: of the data set
+    :param folder: for all files of the data set
     """
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
@@ -34,60 +34,61 @@ class Data:
 
     @property
     def parallel(self) -> bool:
-        """Two sides, or plain text."""
+        """True for two languages, false for plain text."""
         return len(self.languages) == 2
 
     @property
     def text(self) -> Path:
-        """The folder with what fairseq-preprocess reads."""
-        return self.corpus if self.recipe.vocabulary.model_file is None and self._keep is None else self.pieces
+        """The input folder of fairseq-preprocess."""
+        return self.corpus if self.recipe.vocabulary.model_file is None and self._piece_filter is None else self.pieces
 
     @property
     def model_files(self) -> list[Path]:
-        """What a model needs beside itself to read and write text."""
+        """The files that a model needs beside its checkpoint to read and write text."""
         dictionaries = sorted(self.binary.glob("dict*.txt"))
         pieces = self.recipe.vocabulary.model_file
         return dictionaries + ([self.pieces / pieces] if pieces else [])
 
     @property
-    def _keep(self) -> Keep | None:
-        """Which pairs of pieces are kept, if lengths count pieces."""
+    def _piece_filter(self) -> Keep | None:
+        """The rule that leaves out pairs by their number of pieces, if the recipe has one."""
         keep = getattr(self.recipe.corpus, "keep", None)
         return keep if keep and keep.unit == "pieces" else None
 
     def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Jobs:
-        """Run all jobs; those that are done are skipped. Returns them, for those of a run to build on.
+        """Run the jobs of preparation and return them, for the jobs of a run to build on; completed ones are skipped.
 
-        :param raw: the user's folder with raw files; without it they are downloaded
-        :param downloads: where to
-        :param workers: processes for what is slow
+        :param raw: the user's folder with raw files; None to download them
+        :param downloads: folder for the downloads
+        :param workers: processes for the slow parts
         :raises UserError: a raw file is missing or wrong, or a command failed
         """
-        if raw is None and (done := self._all_done()):
-            return done  # even if the raw files are there no more
+        if raw is None and (jobs := self._completed_jobs()):
+            return jobs  # even if the raw files no longer exist
         files = self.recipe.corpus.obtain(raw, downloads)
         self.folder.mkdir(parents=True, exist_ok=True)
-        described = self.recipe.corpus.describe(files, downloads)
-        write_text(self._described, json.dumps(described))
-        make = {
-            "corpus": lambda: self._make_corpus(files, workers),
-            "pieces": lambda: self._make_pieces(workers),
+        description = self.recipe.corpus.describe(files, downloads)
+        write_text(self._description_path, json.dumps(description))
+        work = {
+            "corpus": lambda: self._build_corpus(files, workers),
+            "pieces": lambda: self._encode_pieces(workers),
             "binarise": lambda: self._binarise(workers),
         }
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
-            for name, request, result in self._requests(described):
-                jobs.run(name, request, result, make[name])
+            for name, request, result in self._requests(description):
+                jobs.run(name, request, result, work[name])
         return jobs
 
-    def prepared(self) -> Jobs:
-        """The steps as they have been done.
+    def prepared_jobs(self) -> Jobs:
+        """Return the completed jobs of preparation.
 
-        :raises UserError: some have not, or for a recipe that says something else
+        :raises UserError: a job is not complete, or was run for a recipe with other values
         """
         jobs = Jobs(self.folder)
-        described = json.loads(self._described.read_text()) if self._described.exists() else []
-        for name, request, result in self._requests(described):
+        path = self._description_path
+        description = json.loads(path.read_text()) if path.exists() else []
+        for name, request, result in self._requests(description):
             if not result.exists():
                 raise UserError(f"{result}: not there; scripts/prepare.sh makes it")
             if not jobs.is_done(name, request, result):
@@ -97,32 +98,35 @@ class Data:
             jobs.skip(name, request)
         return jobs
 
-    def _all_done(self) -> Jobs | None:
+    def _completed_jobs(self) -> Jobs | None:
         try:
-            done = self.prepared()
+            jobs = self.prepared_jobs()
         except UserError:
             return None
-        done.report(f"{self.folder}: prepared already")
-        return done
+        jobs.report(f"{self.folder}: prepared already")
+        return jobs
 
     @property
-    def _described(self) -> Path:
+    def _description_path(self) -> Path:
         return self.folder / "raw.json"
 
-    def _requests(self, described: list) -> Iterator[tuple[str, object, Path]]:
-        """Name of each step, what it is asked to do, and what it leaves."""
-        recipe = self.recipe
-        yield "corpus", [described, recipe.corpus.model_dump(exclude={"keep"} if self._keep else None)], self.corpus
+    def _requests(self, description: list) -> Iterator[tuple[str, object, Path]]:
+        """Yield the name, request and result of each job.
+
+        :param description: of the raw files
+        """
+        recipe, keep = self.recipe, self._piece_filter
+        yield "corpus", [description, recipe.corpus.model_dump(exclude={"keep"} if keep else None)], self.corpus
         if self.text == self.pieces:
-            yield "pieces", [recipe.vocabulary.model_dump(), self._keep and self._keep.model_dump()], self.pieces
+            yield "pieces", [recipe.vocabulary.model_dump(), keep and keep.model_dump()], self.pieces
         yield "binarise", [recipe.vocabulary.joined, recipe.vocabulary.min_count], self.binary
 
-    def _make_corpus(self, files: Mapping[str, Path], workers: int) -> None:
+    def _build_corpus(self, files: Mapping[str, Path], workers: int) -> None:
         counts = self.recipe.corpus.build(files, self.corpus, workers)
         write_text(self.folder / "counts.json", json.dumps(counts))
 
-    def _make_pieces(self, workers: int) -> None:
-        vocabulary, keep = self.recipe.vocabulary, self._keep
+    def _encode_pieces(self, workers: int) -> None:
+        vocabulary, keep = self.recipe.vocabulary, self._piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
         with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
             vocabulary.learn(texts, folder, workers)
@@ -137,11 +141,11 @@ class Data:
             write_text(self.folder / "counts.json", json.dumps(splits.counts))
 
     def splits(self) -> list[str]:
-        """train, valid, test, test1, ..., as far as they are there."""
+        """Return the splits that exist, of train, valid, test, test1, ..."""
         return [name for name in self.all_splits() if (self.corpus / f"{name}.{self.languages[0]}").exists()]
 
     def all_splits(self) -> list[str]:
-        """Those that the recipe names."""
+        """Return the splits that the recipe names."""
         return ["train", "valid", *(test_split_name(number) for number in range(len(self.recipe.corpus.tests)))]
 
     def _binarise(self, workers: int) -> None:
@@ -149,8 +153,8 @@ class Data:
         commands.run(self.preprocess_command(self.splits(), workers), self.folder / "preprocess.log")
 
     def preprocess_command(self, splits: Sequence[str], workers: int) -> list[str | Path]:
-        """The command that binarises these splits."""
-        # Of plain text fairseq-preprocess is told whole names, of two sides what comes before the language.
+        """Return the command that binarises some splits."""
+        # fairseq-preprocess takes whole file names for plain text, and names without the language for two sides.
         suffix = "" if self.parallel else f".{self.languages[0]}"
         paths = {split: f"{self.text / split}{suffix}" for split in splits}
         tests = [path for split, path in paths.items() if split.startswith("test")]
@@ -170,11 +174,11 @@ class Data:
         return ["fairseq-preprocess", *commands.flags(options)]
 
     def language_flags(self) -> dict[str, str]:
-        """Flags of fairseq's commands that name the languages."""
+        """Return the flags of fairseq's commands that name the languages."""
         return dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if self.parallel else {}
 
     def sizes(self) -> dict[str, int]:
-        """Lines of each split that fairseq reads, lines left out, and the length of the dictionaries."""
+        """Return the number of lines of each split, of lines left out, and of entries in the dictionaries."""
         counts = json.loads((self.folder / "counts.json").read_text())
         lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
@@ -182,12 +186,12 @@ class Data:
         return counts | {name: length + SPECIAL_SYMBOLS for name, length in lengths.items()}
 
     def report(self) -> str:
-        """Sizes beside the published ones."""
+        """Return the sizes beside the published ones, as text."""
         published = self.recipe.counts
         lines = []
         for name, count in self.sizes().items():
-            beside = ""
+            comparison = ""
             if name in published:
-                beside = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
-            lines.append(f"  {name:<12}{count:>12,}{beside}")
+                comparison = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
+            lines.append(f"  {name:<12}{count:>12,}{comparison}")
         return "\n".join([f"{self.folder}:", *lines])

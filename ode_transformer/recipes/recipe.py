@@ -1,8 +1,8 @@
-"""What a file of ``configs/`` says: a data set, and how it is prepared, trained on, decoded and scored."""
+"""Recipe file format: a data set and how it is prepared, trained on, decoded and scored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,19 +13,20 @@ from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.yaml_file import CONFIGS, YamlFile, YamlSection, find_config
+from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
 
-Flags = dict[str, bool | int | float | str]  # of one of fairseq's commands, without the dashes
+Flags = dict[str, bool | int | float | str]  # flags of a fairseq command, without the dashes
 Count = Annotated[int, Field(gt=0)]
-Numbers = dict[str, float]
+Problem = tuple[Key, str]  # the key in the file, and what is wrong there
 
 
 class Average(YamlSection):
-    """Which checkpoints make up the model that decodes: the last ones, or the best one.
+    """The checkpoints that make up the decoded model: the last ones, or the best one.
 
-    :param last: how many
-    :param by: what they were saved after: epochs, or so many updates as ``every`` says
-    :param best: the one with the lowest validation loss, instead
+    :param last: number of checkpoints
+    :param by: what the checkpoints are saved after: each epoch, or every ``every`` updates
+    :param every: updates between two checkpoints
+    :param best: take the checkpoint with the lowest validation loss instead
     """
 
     last: Count | None = None
@@ -34,7 +35,7 @@ class Average(YamlSection):
     best: Literal[True] | None = None
 
     @model_validator(mode="after")
-    def _one_way(self) -> Average:
+    def _check_alternatives(self) -> Average:
         if (self.last is None) == (self.best is None):
             raise ValueError("say either last: N or best: true")
         if (self.by == "update") != (self.every is not None):
@@ -42,21 +43,21 @@ class Average(YamlSection):
         return self
 
     def of_last(self, count: int) -> Average:
-        """The mean of so many of the last checkpoints instead."""
+        """Return a copy that averages this number of the last checkpoints."""
         return Average(last=count, by=self.by, every=self.every)
 
     def train_flags(self) -> Flags:
-        """Flags of fairseq-train that save and keep these."""
+        """Return the flags of fairseq-train that save and keep these checkpoints."""
         if self.by == "update":
-            saved = {"save-interval-updates": self.every, "keep-interval-updates": self.last}
-            return {"no-epoch-checkpoints": True, **saved}
+            intervals = {"save-interval-updates": self.every, "keep-interval-updates": self.last}
+            return {"no-epoch-checkpoints": True, **intervals}
         return {"no-epoch-checkpoints": True} if self.best else {"keep-last-epochs": self.last}
 
 
 class Scoring(YamlSection):
-    """One measure of the decoded test sets.
+    """A measure of the decoded test sets.
 
-    :param names: what tables call its scores
+    :param names: of its scores in tables
     :param metric: of ``ode-transformer score``
     :param against: the references: tokenised as the model's output is, the raw text, or corrections in an M2 file
     :param options: further flags of ``ode-transformer score``
@@ -68,13 +69,14 @@ class Scoring(YamlSection):
     options: Flags = {}
 
 
-class Expected(YamlSection):
+class PublishedResult(YamlSection):
     """A published result.
 
-    :param table: of which paper
+    :param table: paper and table
+    :param system: its name in the paper
     :param arch: the architecture that stands for the system
     :param variant: of the recipe
-    :param flags: of fairseq-train, where the system is not the architecture's default
+    :param flags: of fairseq-train, where the system differs from the architecture's default
     :param scores: by the names of the recipe's scores
     :param parameters: published count, in millions
     """
@@ -84,12 +86,12 @@ class Expected(YamlSection):
     arch: str
     variant: str | None = None
     flags: Flags = {}
-    scores: Numbers
+    scores: dict[str, float]
     parameters: int | None = None
 
 
 class Overrides(YamlSection):
-    """What is different for some architectures; see ``Recipe``."""
+    """Values that replace the recipe's for some architectures; see ``Recipe``."""
 
     tokens_per_update: Count | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
@@ -99,23 +101,23 @@ class Overrides(YamlSection):
 
 
 class Recipe(YamlSection):
-    """A data set and what is done with it.
+    """A data set and how it is prepared, trained on, decoded and scored.
 
     :param title: of the data set
-    :param corpus: how its text is made, see ``corpora``
+    :param corpus: how its text is built, see ``corpora``
     :param vocabulary: how the text is divided into the pieces that the model reads
     :param arch: the default architecture
-    :param task: fairseq's
-    :param tokens_per_update: on all GPUs together, however many there are; target tokens, or source if these are more
-    :param minutes: of training, where the recipe stops by the clock
-    :param average: checkpoints behind the model that decodes
-    :param train: flags of fairseq-train; ``max-tokens`` is what one GPU takes at a time
+    :param task: of fairseq
+    :param tokens_per_update: on all GPUs together, whatever their number; target tokens, or source if these are more
+    :param minutes: limit of the training time, for recipes that stop by the clock
+    :param average: checkpoints of the decoded model
+    :param train: flags of fairseq-train; ``max-tokens`` is the load of one GPU
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
-    :param score: what the output is measured by
+    :param score: measures of the output
     :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
-    :param architectures: pattern of names -> what differs for them; of several that match, the later ones win
-    :param variants: name of a variant -> the same once more, for ``--variant``: where a paper and its code differ,
-        where others are trained as one paper's are, or a small size
+    :param architectures: pattern of names -> values that differ for them; of several matches the last wins
+    :param variants: name -> another such table, for ``--variant``: where a paper and its code differ, where other
+        architectures are trained as in one paper, or a small size
     :param score_valid: whether the validation set is decoded and scored, too
     :param counts: published sizes: lines of the splits, and ``dictionary``
     :param expected: published results
@@ -137,43 +139,48 @@ class Recipe(YamlSection):
     variants: dict[str, dict[str, Overrides]] = {}
     score_valid: bool = False
     counts: dict[str, Count] = {}
-    expected: list[Expected] = []
+    expected: list[PublishedResult] = []
 
     @property
     def sets(self) -> dict[str, str]:
-        """fairseq's names of the sets that are decoded, and the recipe's."""
-        named = {"valid": "valid"} if self.score_valid else {}
-        return named | {test_split_name(number): name for number, name in enumerate(self.corpus.tests)}
+        """The decoded sets: fairseq's name of each -> the recipe's name."""
+        validation = {"valid": "valid"} if self.score_valid else {}
+        return validation | {test_split_name(number): name for number, name in enumerate(self.corpus.tests)}
 
     def score_title(self, score: str, split: str) -> str:
-        """What a score of a set is called in results."""
+        """Return the title of a set's score in results."""
         return score if len(self.sets) == 1 else f"{score} {self.sets[split]}"
 
     @property
+    def score_titles(self) -> list[str]:
+        """Titles of all scores of all sets."""
+        return [self.score_title(name, split) for entry in self.score for name in entry.names for split in self.sets]
+
+    @property
     def decoder(self) -> str:
-        """fairseq's command that uses what was trained."""
+        """The fairseq command that decodes with the trained model."""
         return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
 
     def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
-        """The recipe as it is for an architecture in its own size, with nothing left that depends on it.
+        """Return the recipe with an architecture's overrides applied and removed.
 
         :param arch: None for the default in the recipe's size
         :param variant: one of ``variants``
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
         chosen, size = arch or self.arch, {} if arch else self.size
-        applying = _matching(self.architectures, chosen)
+        overrides = _matching(self.architectures, chosen)
         if variant is not None:
-            applying += (named := _matching(self.variants.get(variant, {}), chosen))
-            if not named:
-                known = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
-                raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(known) or 'none'}")
+            overrides += (of_variant := _matching(self.variants.get(variant, {}), chosen))
+            if not of_variant:
+                names = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
+                raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(names) or 'none'}")
         flags = {"train": self.train | size, "generate": self.generate}
         changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}, "variants": {}}
-        for overrides in applying:
-            given = {name: getattr(overrides, name) for name in overrides.model_fields_set}
-            flags = {name: earlier | given.pop(name, {}) for name, earlier in flags.items()}
-            changes |= given
+        for section in overrides:
+            values = {name: getattr(section, name) for name in section.model_fields_set}
+            flags = {name: earlier | values.pop(name, {}) for name, earlier in flags.items()}
+            changes |= values
         return self.model_copy(update=changes | flags)
 
 
@@ -181,59 +188,29 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
     return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
 
 
-# Files of other kinds in the same folder, and what reads them.
-NOT_RECIPES = {
-    "sources": "the catalogue of raw files",
-    "glue": "the grid of scripts/glue.sh, which prepares and fine-tunes its eight tasks",
-    "bert_demo": "the recipe of scripts/bert_demo.sh",
-}
+def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
+    """Yield the parts of a recipe that contradict each other."""
+    titles = recipe.score_titles
+    if repeated := [title for title in titles if titles.count(title) > 1]:
+        yield ("score",), f"two scores are called {repeated[0]}"
+    for number, entry in enumerate(recipe.expected):
+        for name in sorted(set(entry.scores) - set(titles)):
+            yield ("expected", number, "scores", name), f"no score has this name; there are {', '.join(titles)}"
+    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in recipe.score):
+        yield ("score_valid",), "the references of the validation set are tokens: no score against others"
+    if "max-tokens" not in recipe.train:
+        yield ("train",), "max-tokens is missing: what one GPU takes at a time"
 
 
-def names() -> list[str]:
-    """Of all recipes."""
-    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in NOT_RECIPES)
+def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> Recipe:
+    """Read and check a recipe.
 
-
-def find(name: str) -> Path:
-    """The file of a recipe: one of ours by its name, or the path of a file.
-
-    :raises UserError: there is none
-    """
-    if name in NOT_RECIPES:
-        raise UserError(f"{name}: {NOT_RECIPES[name]}; recipes are {', '.join(names())}")
-    return find_config(name, CONFIGS, names(), "recipe")
-
-
-def read_recipe(path: Path) -> tuple[Recipe, YamlFile]:
-    """A recipe and where its values stand, for messages about what only fairseq can tell to be wrong.
-
-    :raises UserError: names the file, the line and the key that is unknown, missing or impossible
+    :param checks: further checks, such as ``flag_checks.fairseq_problems``
+    :raises UserError: names the file, the line and the key of the first problem
     """
     document = YamlFile(path)
     recipe = document.parse(Recipe)
-    titles = [
-        recipe.score_title(name, split) for entry in recipe.score for name in entry.names for split in recipe.sets
-    ]
-    if twice := [title for title in titles if titles.count(title) > 1]:
-        raise document.error(("score",), f"two scores are called {twice[0]}")
-    for number, entry in enumerate(recipe.expected):
-        if unknown := sorted(set(entry.scores) - set(titles)):
-            key = ("expected", number, "scores", unknown[0])
-            raise document.error(key, f"no score has this name; there are {', '.join(titles)}")
-    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in recipe.score):
-        raise document.error(
-            ("score_valid",), "the references of the validation set are tokens: no score against others"
-        )
-    if "max-tokens" not in recipe.train:
-        raise document.error(("train",), "max-tokens is missing: what one GPU takes at a time")
-    return recipe, document
-
-
-def flags_of(recipe: Recipe) -> Mapping[tuple[str, ...], Flags]:
-    """Every set of fairseq's flags in a recipe, by where it stands."""
-    parts: dict[tuple[str, ...], Recipe | Overrides] = {(): recipe}
-    parts |= {("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()}
-    for name, patterns in recipe.variants.items():
-        parts |= {("variants", name, pattern): overrides for pattern, overrides in patterns.items()}
-    found = {(*where, name): getattr(part, name) for where, part in parts.items() for name in ("train", "generate")}
-    return found | {("size",): recipe.size}
+    for check in (_inconsistencies, *checks):
+        for key, problem in check(recipe):
+            raise document.error(key, problem)
+    return recipe

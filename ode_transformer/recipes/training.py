@@ -1,4 +1,4 @@
-"""Trainings that can be stopped at any point and go on to the same end."""
+"""Trainings that can be stopped at any point and resumed to the same result."""
 
 from __future__ import annotations
 
@@ -14,77 +14,97 @@ from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, write_text
 
-# Flags of fairseq-train without which a training loses sentences, or goes on differently after a stop.
-STEADY: dict[str, Any] = {
+# Without these flags of fairseq-train a training loses sentences, or differs after it has been resumed.
+RESUMABLE_FLAGS: dict[str, Any] = {
     "num-workers": 0,
     "data-buffer-size": 0,  # fairseq's loading thread can abort the process when training stops within an epoch
     "required-batch-size-multiple": 1,  # with fairseq's 8, batches lose sentences
     "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
 }
 
-BEGUN = "train.begun"  # the digest of the training that checkpoints are of
-# Tokens of the longest sentence that fairseq's models take; validation refuses one that is longer than its batches.
-LONGEST = 1024
+# Longest sentence that fairseq's models accept, in tokens; validation refuses a sentence longer than its batches.
+MAX_SENTENCE_TOKENS = 1024
 
-MAX_NAME = 100  # characters of a run's folder
+MAX_NAME_LENGTH = 100  # characters of a run's folder
 
 
 def run_name(arch: str, flags: Sequence[str]) -> str:
-    """A folder's name that tells a run from runs with other flags."""
+    """Return a folder name that tells a run from runs with other flags."""
     name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in flags)]))
-    if len(name) > MAX_NAME:
-        name = f"{name[:MAX_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    if len(name) > MAX_NAME_LENGTH:
+        name = f"{name[:MAX_NAME_LENGTH]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
+
+
+class TrainingRecord:
+    """The record of which training a run's checkpoints belong to: a digest in ``train.begun``.
+
+    :param run: existing folder of the run
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.path = run / "train.begun"
+
+    def matches(self, digest: str) -> bool:
+        """Return whether the training with this digest has been started here."""
+        return self.path.exists() and self.path.read_text() == digest
+
+    def write(self, digest: str) -> None:
+        """Record that the training with this digest is started."""
+        write_text(self.path, digest)
+
+    def require(self, digest: str) -> None:
+        """Refuse checkpoints of another training, which may have taken days.
+
+        :raises UserError: the record is missing or has another digest
+        """
+        if not self.matches(digest):
+            raise UserError(
+                f"{self.run}: of a training with other flags or data, which is kept; move it away to train anew"
+            )
 
 
 def train(
     command: Sequence[str | Path],
     run: Path,
     checkpoints: Path,
-    same: str,
+    digest: str,
     progress: Callable[[str], None] | None = None,
-    updates: int | None = None,
+    max_update: int | None = None,
 ) -> None:
-    """Runs fairseq-train, which goes on from the last of ``checkpoints`` if they are of the same training.
+    """Run fairseq-train, which resumes from the last checkpoint if there is one of the same training.
 
-    :param run: existing folder for ``train.log`` and the record of what has begun
-    :param same: digest of all that makes it the same training
-    :param updates: where training ends; fairseq, when it goes on from there, would make one more
-    :raises UserError: there are checkpoints of another training, which may have taken days
+    :param run: existing folder for ``train.log`` and the record of the training
+    :param digest: of everything that identifies the training
+    :param progress: called with every line of the log
+    :param max_update: last update of the training, if updates end it; fairseq would make one more on resuming
+    :raises UserError: the checkpoints belong to another training
     """
-    resume = has_begun(checkpoints)
+    record, resume = TrainingRecord(run), has_checkpoints(checkpoints)
     if resume:
-        require_same(run, same)
-    write_text(run / BEGUN, same)
-    done = mended(checkpoints) if checkpoints.exists() else 0
-    if updates is None or done < updates:
+        record.require(digest)
+    record.write(digest)
+    updates = repair_last_checkpoint(checkpoints) if checkpoints.exists() else 0
+    if max_update is None or updates < max_update:
         commands.run(command, run / "train.log", progress, append=resume)
 
 
-def has_begun(checkpoints: Path) -> bool:
-    """Whether something has been saved; fairseq makes the folder before the first update."""
+def has_checkpoints(checkpoints: Path) -> bool:
+    """Return whether anything has been saved; fairseq makes the folder before the first update."""
     return any(checkpoints.glob("*.pt"))
 
 
-def require_same(run: Path, same: str) -> None:
-    """
-    :raises UserError: the checkpoints of a run are of another training
-    """
-    begun = run / BEGUN
-    if not begun.exists() or begun.read_text() != same:
-        raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
+def repair_last_checkpoint(checkpoints: Path) -> int:
+    """Replace ``checkpoint_last.pt`` if it is torn or missing by the newest whole checkpoint; return its updates.
 
-
-def mended(checkpoints: Path) -> int:
-    """Updates in ``checkpoint_last.pt``; one that is torn or missing is replaced by the newest other one, if any.
-
-    fairseq copies the last checkpoint from one that is whole, so that being stopped can leave half of it, or none.
+    fairseq copies the last checkpoint from another one, so that a stopped process can leave half of it, or none.
     """
     last = checkpoints / "checkpoint_last.pt"
-    if last.exists() and (done := _updates(last)) is not None:
-        return done
+    if last.exists() and (updates := _updates(last)) is not None:
+        return updates
     others = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
-    whole = {path: made for path, made in others.items() if made is not None}
+    whole = {path: updates for path, updates in others.items() if updates is not None}
     if not whole:
         last.unlink(missing_ok=True)
         return 0
@@ -96,7 +116,7 @@ def mended(checkpoints: Path) -> int:
 
 
 def _updates(path: Path) -> int | None:
-    """How many updates a checkpoint has behind it; None if it is torn."""
+    """Return the number of updates behind a checkpoint; None if the file is torn."""
     try:
         return int(load_checkpoint(path)["optimizer_history"][-1]["num_updates"])
     except UserError:

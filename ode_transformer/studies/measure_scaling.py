@@ -29,7 +29,8 @@ from ode_transformer.decoding.teacher_forcing import cross_entropy, teacher_forc
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.recipes import quickstart, training
 from ode_transformer.recipes.machine import on_gpu
-from ode_transformer.recipes.progress import progress
+from ode_transformer.recipes.quickstart import QuickstartOptions
+from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.commands import PACKAGE
@@ -80,11 +81,11 @@ def quickstart_data(folder: Path, arch: str, task: str | None, target: str | Non
 
     :param folder: folder of the quickstart
     """
-    options = {"task": task or "text", "target": target, "arch": arch, "output": folder, "wheels": wheels}
-    request = quickstart.parse(commands.flags(options))
-    request.prepare()
-    data = request.experiment.data
-    return TrainingData(data.binary, data.prepared().digest, data.language_flags() | request.experiment.recipe.train)
+    options = QuickstartOptions(task or "text", target, arch, output=folder, wheels=wheels)
+    experiment = quickstart.plan(options)
+    quickstart.prepare(experiment, options)
+    data = experiment.data
+    return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | experiment.recipe.train)
 
 
 def preprocessed_data(folder: Path) -> TrainingData:
@@ -122,7 +123,7 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
     jobs = Jobs(run_folder, data.digest)
 
     def work() -> None:
-        training.train(command, run_folder, checkpoints, jobs.digest_of(flags), progress, updates)
+        training.train(command, run_folder, checkpoints, jobs.digest_of(flags), print_report, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
@@ -186,7 +187,7 @@ def training_flags(options: ScalingOptions, data: TrainingData, size: ModelSize,
         "arch": options.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "cpu": not on_gpu(),
-        **training.STEADY,
+        **training.RESUMABLE_FLAGS,
         "no-epoch-checkpoints": True,
         "keep-interval-updates": 1,
         "log-format": "json",

@@ -1,4 +1,4 @@
-"""What a file of ``configs/studies/`` says: systems that are compared, on which data, with which seeds."""
+"""Study file format: the systems that are compared, the data sets and the seeds."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ode_transformer.recipes.recipe import Count, Flags
-from ode_transformer.support.yaml_file import CONFIGS, YamlFile, YamlSection, find_config
+from ode_transformer.recipes.recipe import Count, Flags, Problem
+from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
-STUDIES = CONFIGS / "studies"
-
-# What a model is made deeper by. Li et al. deepen the encoder of a translation model alone.
-DEEPENS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
+# Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
+DEPTH_FLAGS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
 
 
 class Place(YamlSection):
-    """One of the data sets of a study.
+    """A data set on which a study can be run.
 
-    :param recipe: a data set of ``configs/``
+    :param recipe: of the data set
     :param variant: of the recipe
-    :param size: what stands for ``{size}`` in names of architectures
-    :param flags: of fairseq-train, for all systems whose own flags do not say otherwise
-    :param sizes: the same size as flags of fairseq-train, for architectures that have no ``{size}`` in their names
-    :param values: of the axis here, each in the place of one of the study's
+    :param size: replaces ``{size}`` in names of architectures
+    :param flags: of fairseq-train, for all systems; a system's own flags override them
+    :param sizes: the size as flags of fairseq-train, for architectures without ``{size}`` in their names
+    :param values: of the axis here, each in the position of one of the study's
     """
 
     recipe: str
@@ -38,12 +36,12 @@ class Place(YamlSection):
 
 
 class Axis(YamlSection):
-    """What is varied for every system.
+    """A quantity that is varied for every system.
 
-    :param name: for tables and plots
+    :param name: in tables and plots
     :param flags: of fairseq-train that take the value
-    :param values: those of the paper
-    :param plot: what a plot has from left to right: the values, or the parameters that models of these values have
+    :param values: in the paper
+    :param plot: horizontal axis of the plot: the values, or the parameters of the models with these values
     """
 
     name: str
@@ -52,15 +50,15 @@ class Axis(YamlSection):
     plot: Literal["values", "parameters"] = "values"
 
 
-class System(YamlSection):
-    """What is compared.
+class StudySystem(YamlSection):
+    """A system that is compared with others.
 
-    :param name: for tables and plots
-    :param arch: registered architecture; ``{size}`` is filled in by the place
-    :param flags: of fairseq-train, where the system is not the architecture's default
-    :param depth: so many times the layers
+    :param name: in tables and plots
+    :param arch: registered architecture; the place replaces ``{size}``
+    :param flags: of fairseq-train, where the system differs from the architecture's default
+    :param depth: factor by which the number of layers is multiplied
     :param against: systems that it is compared with beside the baseline
-    :param control: what it shares with the systems that are compared with it: their compute or their parameters
+    :param control: quantity in which it equals the systems that are compared with it: their compute or parameters
     :param only: places where it is compared; everywhere by default
     """
 
@@ -74,16 +72,16 @@ class System(YamlSection):
 
 
 class Study(YamlSection):
-    """A question, and the runs that answer it.
+    """A question and the runs that answer it.
 
     :param title: of tables
-    :param source: what the question comes from
-    :param tables: of the published results, as recipes call them: those that come first are preferred
-    :param criterion: what will decide, where that was written down before the runs
-    :param places: name -> where; the first is the paper's
-    :param seeds: a training of each system for each
-    :param axis: what is varied beside the systems
-    :param deepens: flags that ``depth`` multiplies, instead of those of ``DEEPENS``
+    :param source: the paper and table that the question comes from
+    :param tables: of published results, by their names in recipes, the preferred one first
+    :param criterion: the rule that decides the question, if it was written down before the runs
+    :param places: name -> data set; the first is the paper's
+    :param seeds: of the trainings of each system
+    :param axis: quantity that is varied beside the systems
+    :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``
     :param systems: the first is the baseline that all are compared with
     """
 
@@ -95,97 +93,94 @@ class Study(YamlSection):
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     axis: Axis | None = None
     deepens: list[str] | None = None
-    systems: Annotated[list[System], Field(min_length=2)]
+    systems: Annotated[list[StudySystem], Field(min_length=2)]
 
     @property
-    def first(self) -> str:
-        """The paper's place."""
+    def first_place(self) -> str:
+        """The name of the paper's data set."""
         return next(iter(self.places))
 
     def cells(self, place: str) -> Iterator[Cell]:
-        """What is trained at a place with each seed, the values of the axis outermost."""
+        """Yield the systems at every value of the axis; the values are the outer loop."""
         values = self.axis and (self.places[place].values or self.axis.values)
-        for number, value in enumerate(values or [None]):
+        for position, value in enumerate(values or [None]):
             for system in self.systems:
                 if system.only is None or place in system.only:
-                    yield Cell(system, value, number)
+                    yield Cell(system, value, position)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A system at a value of the axis, if there is one.
+    """A cell of the study's table: a system at a value of the axis, if there is an axis.
 
-    :param number: of the value: at other places the same number stands for another value
+    :param position: of the value in the axis; at another place the same position has another value
     """
 
-    system: System
+    system: StudySystem
     value: int | None = None
-    number: int = 0
+    position: int = 0
 
     @property
     def key(self) -> tuple[str, int]:
-        """What it is called at every place."""
-        return self.system.name, self.number
+        """Name of the system and position of the value: the same at every place."""
+        return self.system.name, self.position
 
     def arch(self, place: Place) -> str:
+        """Return the architecture at a place."""
         return self.system.arch.replace("{size}", place.size)
 
-    def flags(self, place: Place, axis: Axis | None, deeper: Sequence[str], usual: Mapping[str, Any]) -> Flags:
-        """Flags of fairseq-train beside the architecture; one that says what is usual is left out.
+    def flags(self, place: Place, axis: Axis | None, depth_flags: Sequence[str], defaults: Mapping[str, Any]) -> Flags:
+        """Return the flags of fairseq-train beside the architecture, without those that equal the default.
 
-        :param deeper: the flags that make the model deeper
-        :param usual: what the flags of place, axis and depth are without being given
+        :param depth_flags: flags that make the model deeper
+        :param defaults: values of the flags of place, axis and depth where nothing sets them
         """
-        given = place.flags | ({} if "{size}" in self.system.arch else place.sizes)
+        flags = place.flags | ({} if "{size}" in self.system.arch else place.sizes)
         if axis and self.value is not None:
-            given |= dict.fromkeys(axis.flags, self.value)
+            flags |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:
-            given |= {flag: self.system.depth * int(given.get(flag, usual[flag])) for flag in deeper}
+            flags |= {flag: self.system.depth * int(flags.get(flag, defaults[flag])) for flag in depth_flags}
         own = self.system.flags
-        return own | {flag: value for flag, value in given.items() if flag not in own and value != usual[flag]}
+        return own | {flag: value for flag, value in flags.items() if flag not in own and value != defaults[flag]}
 
     def __str__(self) -> str:
         return self.system.name if self.value is None else f"{self.system.name}, {self.value}"
 
 
-def names() -> list[str]:
-    """Of all studies."""
-    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
-
-
-def find(name: str) -> Path:
-    """The file of a study: one of ours by its name, or the path of a file.
-
-    :raises UserError: there is none
-    """
-    return find_config(name, STUDIES, names(), "study")
-
-
 def read_study(path: Path) -> Study:
-    """A study.
+    """Read and check a study.
 
-    :raises UserError: names the file, the line and the key that is unknown, missing or impossible
+    :raises UserError: names the file, the line and the key of the first problem
     """
     document = YamlFile(path)
     study = document.parse(Study)
-    called = [system.name for system in study.systems]
-    along = study.axis.flags if study.axis else []
+    for check in (_system_problems, _place_problems):
+        for key, problem in check(study):
+            raise document.error(key, problem)
+    return study
+
+
+def _system_problems(study: Study) -> Iterator[Problem]:
+    names = [system.name for system in study.systems]
+    axis_flags = study.axis.flags if study.axis else []
     for number, system in enumerate(study.systems):
-        where = ("systems", number)
-        if called.index(system.name) < number:
-            raise document.error((*where, "name"), f"two systems are called {system.name}")
-        for key, known in (("only", list(study.places)), ("against", called)):
-            if unknown := sorted(set(getattr(system, key) or ()) - set(known)):
-                raise document.error((*where, key), f"{unknown[0]} is not there; there are {', '.join(known)}")
-        deeper = [flag for flag in system.flags if flag.endswith("-layers") and system.depth > 1]
-        if twice := [flag for flag in system.flags if flag in along] or deeper:
-            raise document.error((*where, "flags", twice[0]), "the study's axis or the system's depth says this")
+        key = ("systems", number)
+        if names.index(system.name) < number:
+            yield (*key, "name"), f"two systems are called {system.name}"
+        for part, known in (("only", list(study.places)), ("against", names)):
+            for name in sorted(set(getattr(system, part) or ()) - set(known)):
+                yield (*key, part), f"{name} is not there; there are {', '.join(known)}"
+        for flag in system.flags:
+            if flag in axis_flags or (system.depth > 1 and flag.endswith("-layers")):
+                yield (*key, "flags", flag), "the study's axis or the system's depth says this"
+    if study.systems[0].control or study.systems[0].only:
+        yield ("systems", 0), "the baseline is compared with everywhere, and is no control"
+
+
+def _place_problems(study: Study) -> Iterator[Problem]:
     for name, place in study.places.items():
         if place.values and (study.axis is None or len(place.values) > len(study.axis.values)):
-            few = f"{len(study.axis.values)} values" if study.axis else "none"
-            raise document.error(("places", name, "values"), f"each stands for one of the axis, which has {few}")
-    if study.systems[0].control or study.systems[0].only:
-        raise document.error(("systems", 0), "the baseline is compared with everywhere, and is no control")
+            values = f"{len(study.axis.values)} values" if study.axis else "none"
+            yield ("places", name, "values"), f"each stands for one of the axis, which has {values}"
     if len(set(study.seeds)) < len(study.seeds):
-        raise document.error(("seeds",), "a seed stands twice")
-    return study
+        yield ("seeds",), "a seed stands twice"

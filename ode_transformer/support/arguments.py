@@ -118,3 +118,10 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
+
+
+def add_train_flags(
+    parser: argparse.ArgumentParser, help_text: str = "flags of fairseq-train, which override all others"
+) -> None:
+    """Declare that a command passes the words after ``--`` to fairseq-train; ``args.train_flags`` holds them."""
+    parser.add_argument("train_flags", nargs="*", default=(), metavar="-- FLAGS", help=help_text)

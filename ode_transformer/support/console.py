@@ -1,14 +1,10 @@
-"""Command lines and the terminal: arguments, exit status, progress.
+"""Lines on the terminal: headings of jobs and progress.
 
 Progress goes to standard error, because standard output is for results.
 """
 
-import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
-
-from ode_transformer.support.errors import UserError
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
 SAVE_INTERVAL = 60.0  # seconds between two savings of unfinished work
@@ -48,30 +44,3 @@ class ProgressMeter:
             return False
         self.last_save = time.monotonic()
         return True
-
-
-def split_arguments(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Split a command line at the first ``--`` into our own arguments and those of fairseq-train.
-
-    :param argv: this process's arguments when None
-    """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return arguments[:end], arguments[end + 1 :]
-
-
-def exit_status(program: str, work: Callable[[], None]) -> int:
-    """Run ``work`` and return the exit status; an error of the user is printed in one line."""
-    logging.disable(logging.INFO)  # fairseq logs its imports
-    try:
-        work()
-    except (UserError, OSError) as error:
-        message = str(error)
-        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-            message = f"{error.filename}: {error.strerror}"
-        print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted; run the same command to resume", file=sys.stderr)
-        return 130
-    return 0

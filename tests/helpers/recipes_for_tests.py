@@ -14,20 +14,21 @@ import summarisation_stand_in
 import yaml
 from gec_stand_in import spoiled
 
+from ode_transformer.cli import main
 from ode_transformer.corpora import corpus, ptb_corpus
 from ode_transformer.corpora.sources import read_sources
-from ode_transformer.recipes import runner
-from ode_transformer.recipes.recipe import Recipe, find, names, read_recipe
+from ode_transformer.recipes.recipe import Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
 # Those whose raw files are published; those of the quickstart come out of packages, and have tests of their own.
-NAMES = [name for name in names() if not name.startswith("quickstart")]
+NAMES = [name for name in recipe_names() if not name.startswith("quickstart")]
 SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
 SHORT = {"max-len-a": 0, "max-len-b": 6}  # an untrained model does not find the end of a sentence
 
 
 def small(name: str, folder: Path) -> Path:
     """Writes a copy of a recipe whose numbers fit its stand-in; the rest is as it was."""
-    recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))
+    recipe = yaml.safe_load(find_recipe(name).read_text(encoding="utf-8"))
     stacks = ("encoder", "decoder") if "task" not in recipe else ("decoder",)
     recipe["train"] |= {f"{stack}-{size}": number for stack in stacks for size, number in SIZES.items()}
     recipe["train"] |= {"max-update": 3}
@@ -89,7 +90,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 class Runner:
-    """The scripts' command line for a small recipe and its raw files.
+    """The commands for a small recipe and its raw files.
 
     :param name: of the recipe
     :param folder: for everything
@@ -98,7 +99,7 @@ class Runner:
     def __init__(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.raw, self.output = folder, folder / "raw", folder / "output"
         self.path = small(name, folder)
-        self.recipe = read_recipe(self.path)[0]
+        self.recipe = read_recipe(self.path)
         self.files = write_raw(self.recipe, self.raw)
         self.data = self.output / name
         publish(self.files, monkeypatch)
@@ -114,4 +115,4 @@ class Runner:
         own = ["--output", self.output]
         own += ["--raw", self.raw, "--workers", 1] if action in ("prepare", "reproduce") else []
         own += ["--gpus", 0] if action != "prepare" else []
-        return runner.main(list(map(str, [action, self.path, *own, *words])))
+        return main(list(map(str, [action, self.path, *own, *words])))

@@ -12,9 +12,10 @@ from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import experiment as experiments
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
-from ode_transformer.recipes.preparation import Data
-from ode_transformer.recipes.recipe import find, read_recipe
-from ode_transformer.recipes.training import BEGUN
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
 
@@ -22,8 +23,8 @@ Words = list[str]
 
 
 def made(name: str, folder: Path = Path("data"), arch: str | None = None, **more: Any) -> Experiment:
-    recipe = read_recipe(find(name))[0].for_arch(arch, more.get("variant"))
-    return Experiment(recipe, Data(recipe, folder), **({"machine": Machine(1, "fp16")} | more))
+    recipe = read_recipe(find_recipe(name)).for_arch(arch, more.get("variant"))
+    return Experiment(recipe, RecipeData(recipe, folder), **({"machine": Machine(1, "fp16")} | more))
 
 
 def value(command: list[str | Path], flag: str) -> str:
@@ -70,7 +71,7 @@ def test_commands_of_a_language_model() -> None:
     assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
     assert valid[0] == "fairseq-eval-lm"
     assert not {"--remove-bpe", "--source-lang"} & set(valid)
-    assert value(score_valid, "--eval-lm-log") == str(run.log_of("valid"))
+    assert value(score_valid, "--eval-lm-log") == str(run.decode_log("valid"))
     assert value(score_test, "--references") == "data/corpus/test.txt"
 
 
@@ -118,11 +119,11 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
 
 def test_names_of_runs() -> None:
     names = [
-        made("iwslt14_de_en").run,
-        made("iwslt14_de_en", arch="macaron_iwslt_de_en").run,
-        made("iwslt14_de_en", variant="released").run,
-        made("iwslt14_de_en", seed=3).run,
-        made("iwslt14_de_en", extra=("--dropout", "0.2")).run,
+        made("iwslt14_de_en").folder,
+        made("iwslt14_de_en", arch="macaron_iwslt_de_en").folder,
+        made("iwslt14_de_en", variant="released").folder,
+        made("iwslt14_de_en", seed=3).folder,
+        made("iwslt14_de_en", train_flags=("--dropout", "0.2")).folder,
     ]
     assert [path.name for path in names] == [
         "reformer_fast_iwslt_de_en",
@@ -135,7 +136,7 @@ def test_names_of_runs() -> None:
 
 @pytest.mark.parametrize("more", [{"machine": Machine(8, "fp16")}, {"minutes": 5.0}, {"max_tokens": 1000}])
 def test_another_machine_or_more_minutes_are_the_same_run(more: dict[str, Any]) -> None:
-    assert made("iwslt14_de_en", **more).run == made("iwslt14_de_en").run
+    assert made("iwslt14_de_en", **more).folder == made("iwslt14_de_en").folder
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
             (checkpoints / "checkpoint1.pt").touch()
 
     monkeypatch.setattr(experiments.commands, "run", run)
-    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "prepared"))
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
 
     def start(**more: Any) -> Words:
         experiment = made("multi30k_en_de", tmp_path, **more)
@@ -191,17 +192,17 @@ def test_another_machine_or_more_minutes_go_on_from_the_checkpoints(
 
 def test_another_recipe_is_another_training(train, monkeypatch) -> None:
     train()
-    recipe = read_recipe(find("multi30k_en_de"))[0]
+    recipe = read_recipe(find_recipe("multi30k_en_de"))
     for change in ({"tokens_per_update": 4096}, {"train": recipe.train | {"dropout": 0.2}}):
         changed = recipe.model_copy(update=change)
-        monkeypatch.setattr("test_experiment.read_recipe", lambda path, changed=changed: (changed, None))
+        monkeypatch.setattr("test_experiment.read_recipe", lambda path, changed=changed: changed)
         with pytest.raises(UserError, match="of a training with other flags or data"):
             train()
 
 
 def test_other_data_are_another_training(train, monkeypatch) -> None:
     train()
-    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "other"))
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "other"))
     with pytest.raises(UserError, match="of a training with other flags or data"):
         train()
 
@@ -227,19 +228,19 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
 
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False) -> None:
         ran.append(str(command[0]))
-        (run.model if "average" in command else log).touch()
+        (run.model_path if "average" in command else log).touch()
         if "score" in command:
             score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
             progress(json.dumps(score))
 
     monkeypatch.setattr(experiments.commands, "run", stand_in)
-    monkeypatch.setattr(Data, "prepared", lambda data: Jobs(data.folder, "prepared"))
-    (run.run / BEGUN).write_text(run.identity(run.data.prepared()))
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
+    TrainingRecord(run.folder).write(run.digest(run.data.prepared_jobs()))
     scores = run.evaluate()
     assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}
-    written = json.loads((run.run / "scores.json").read_text())
+    written = json.loads((run.folder / "scores.json").read_text())
     assert {title: Score(**entry) for title, entry in written.items()} == scores
-    assert (run.model.parent / "bpecodes").is_file()  # beside the model, for translation
+    assert (run.model_path.parent / "bpecodes").is_file()  # beside the model, for translation
     assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
     assert run.evaluate() == scores
     assert len(ran) == 5  # nothing is done twice

@@ -16,8 +16,8 @@ from fairseq.distributed.utils import infer_init_method
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.recipes import fairseq_flags
-from ode_transformer.recipes.machine import FEWEST_TOKENS, SLURM_PORT, Machine, detect, divide
+from ode_transformer.models import fairseq_parser
+from ode_transformer.recipes.machine import MIN_TOKENS_PER_PROCESS, SLURM_PORT, Machine, detect, divide
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 
@@ -95,9 +95,9 @@ def test_a_rehearsal_may_be_for_another_machine(on) -> None:
 
 def test_few_tokens_take_fewer_gpus(on, capsys) -> None:
     found = on(*[A100] * 8)
-    assert found(tokens=8 * FEWEST_TOKENS).gpus == 8
+    assert found(tokens=8 * MIN_TOKENS_PER_PROCESS).gpus == 8
     assert not capsys.readouterr().out
-    assert found(tokens=1000).gpus == 1000 // FEWEST_TOKENS
+    assert found(tokens=1000).gpus == 1000 // MIN_TOKENS_PER_PROCESS
     assert capsys.readouterr().out == "4 of the GPUs: an update has 1,000 tokens, too few to divide further\n"
     assert found(tokens=10).gpus == 1
     assert found(nodes=2, master="a:1", tokens=1000).gpus == 2  # of each
@@ -151,7 +151,7 @@ def distributed(machine: Machine, on, environment: dict[str, str], monkeypatch: 
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     words = ["data", "--arch", "transformer", "--max-tokens", "1", *commands.flags(machine.flags())]
-    cfg = convert_namespace_to_omegaconf(fairseq_flags.parse("fairseq-train", words)).distributed_training
+    cfg = convert_namespace_to_omegaconf(fairseq_parser.parse("fairseq-train", words)).distributed_training
     infer_init_method(cfg)
     return cfg
 

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 from commands_for_tests import PAIRS
 
-from ode_transformer.recipes.preparation import Data
-from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
 
 
-def data(folder: Path, hold_out: bool) -> Data:
+def data(folder: Path, hold_out: bool) -> RecipeData:
     """WMT'14 En-De in small: 30 merges; pairs of 1 to 60 pieces are kept, unless one side is 1.2 times as long."""
-    recipe = read_recipe(find("wmt14_en_de"))[0]
+    recipe = read_recipe(find_recipe("wmt14_en_de"))
     keep = recipe.corpus.keep.model_copy(update={"ratio": 1.2, "max": 60})
     corpus = recipe.corpus.model_copy(update={"keep": keep} | ({"hold_out": 9, "valid": []} if hold_out else {}))
     vocabulary = recipe.vocabulary.model_copy(update={"merges": 30})
-    made = Data(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), folder)
+    made = RecipeData(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), folder)
     made.corpus.mkdir()
     for split in ("train", "valid", "test"):
         for side, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
@@ -26,7 +27,7 @@ def data(folder: Path, hold_out: bool) -> Data:
 @pytest.mark.parametrize("hold_out", [False, True])
 def test_pieces_choose_from_the_training_text(tmp_path: Path, hold_out: bool) -> None:
     made = data(tmp_path, hold_out)
-    made._make_pieces(1)
+    made._encode_pieces(1)
     lines = {path.name: path.read_text().splitlines() for path in made.pieces.glob("*.*")}
     both = zip(lines["test.en"], lines["test.de"], strict=True)
     lengths = [(len(one.split()), len(other.split())) for one, other in both]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.recipes.recipe import find, names, read_recipe
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 from ode_transformer.support.errors import UserError
 
 GOOD = """\
@@ -40,7 +41,7 @@ def recipe_of(tmp_path: Path):
     def write(text: str):
         path = tmp_path / "recipe.yaml"
         path.write_text(text)
-        return read_recipe(path)[0]
+        return read_recipe(path)
 
     return write
 
@@ -101,27 +102,27 @@ def test_what_is_wrong_is_named_with_its_line(recipe_of, tmp_path: Path, old: st
 
 
 def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
-    assert "multi30k_en_de" in names()
-    assert find("multi30k_en_de").is_file()
+    assert "multi30k_en_de" in recipe_names()
+    assert find_recipe("multi30k_en_de").is_file()
     own = tmp_path / "own.yaml"
     own.write_text(GOOD)
-    assert find(str(own)) == own
+    assert find_recipe(str(own)) == own
 
 
 def test_glue_has_a_script_of_its_own() -> None:
     with pytest.raises(UserError, match=r"glue: the grid of scripts/glue\.sh.*recipes are cnn_dm, gec"):
-        find("glue")
+        find_recipe("glue")
 
 
 @pytest.mark.parametrize("name", ["nothing", "none.yaml"])
 def test_a_recipe_that_is_not_there(name: str) -> None:
     with pytest.raises(UserError, match=f"{name}: no such recipe; there are cnn_dm, gec_conll14, .*, or the path"):
-        find(name)
+        find_recipe(name)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", recipe_names())
 def test_what_cuts_the_source_in_training_cuts_it_in_decoding(name: str) -> None:
     """fairseq reads these flags from each command line, not from a checkpoint, and refuses what is too long."""
-    recipe, _ = read_recipe(find(name))
+    recipe = read_recipe(find_recipe(name))
     for flag in ("truncate-source", "max-source-positions"):
         assert recipe.train.get(flag) == recipe.generate.get(flag)

@@ -22,16 +22,17 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 
+from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import numbered_dictionary
-from ode_transformer.recipes import fairseq_flags
-from ode_transformer.recipes.architectures import ours
+from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
-from ode_transformer.recipes.preparation import Data
-from ode_transformer.recipes.recipe import Expected, Recipe, find, names, read_recipe
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 from ode_transformer.support import commands
 
-RECIPES = names()
+RECIPES = recipe_names()
 BASELINES = {  # fairseq's own
     "translation": [
         *("transformer_tiny", "transformer_iwslt_de_en"),
@@ -45,12 +46,12 @@ MACHINES = [Machine(0), *(Machine(gpus, "fp16") for gpus in (1, 2, 3, 4, 8)), Ma
 
 @cache
 def recipe_of(name: str) -> Recipe:
-    return read_recipe(find(name))[0]
+    return read_recipe(find_recipe(name))
 
 
 @cache
 def suitable(task: str) -> list[str]:
-    return [*ours(task), *BASELINES[task]]
+    return [*package_architectures(task), *BASELINES[task]]
 
 
 def experiment(
@@ -58,17 +59,17 @@ def experiment(
     arch: str | None,
     machine: Machine = ONE_GPU,
     variant: str | None = None,
-    extra: Sequence[str] = (),
+    train_flags: Sequence[str] = (),
 ) -> Experiment:
     recipe = recipe_of(name).for_arch(arch, variant)
-    return Experiment(recipe, Data(recipe, Path(name)), machine, variant, extra=tuple(extra))
+    return Experiment(recipe, RecipeData(recipe, Path(name)), machine, variant, train_flags=tuple(train_flags))
 
 
 def read(made: Experiment) -> Namespace:
     """The command that trains, as fairseq understands it."""
     words = list(map(str, made.train_command()))
     assert words[: words.index("fairseq-train")] == made.machine.launcher()
-    return fairseq_flags.parse("fairseq-train", words[words.index("fairseq-train") + 1 :])
+    return fairseq_parser.parse("fairseq-train", words[words.index("fairseq-train") + 1 :])
 
 
 def test_all_recipes_and_all_architectures() -> None:
@@ -204,7 +205,7 @@ def test_variants_change_what_they_are_for() -> None:
                 arch = "ode_transformer_euler_iwslt_de_en"
             assert patterns
             both = [experiment(name, arch), experiment(name, arch, variant=variant)]
-            assert both[0].run != both[1].run
+            assert both[0].folder != both[1].folder
             plain, varied = (vars(read(made)) | made.recipe.generate for made in both)
             different = {key for key, value in varied.items() if value != plain[key]}
             assert different > {"save_dir", "tensorboard_logdir"}
@@ -286,16 +287,16 @@ DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (37_534, 37_533)}
 RESULTS = [(name, entry) for name in RECIPES for entry in recipe_of(name).expected]
 
 
-def published(name: str, entry: Expected) -> Experiment:
-    return experiment(name, entry.arch, variant=entry.variant, extra=commands.flags(entry.flags))
+def published(name: str, entry: PublishedResult) -> Experiment:
+    return experiment(name, entry.arch, variant=entry.variant, train_flags=commands.flags(entry.flags))
 
 
 def title(value: object) -> str:
-    return f"{value.system} {value.arch}" if isinstance(value, Expected) else str(value)
+    return f"{value.system} {value.arch}" if isinstance(value, PublishedResult) else str(value)
 
 
 @pytest.mark.parametrize(("name", "entry"), [(n, e) for n, e in RESULTS if e.parameters is not None], ids=title)
-def test_published_counts_of_parameters(name: str, entry: Expected) -> None:
+def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> None:
     """As the papers print them: whole millions, the rest cut off."""
     size = recipe_of(name).counts.get("dictionary", 0)
     model = build(published(name, entry), DICTIONARIES.get(name, (size, size)))
@@ -304,7 +305,7 @@ def test_published_counts_of_parameters(name: str, entry: Expected) -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_published_system_has_its_command(name: str) -> None:
-    rows = [(entry.table, published(name, entry).run) for entry in recipe_of(name).expected]
+    rows = [(entry.table, published(name, entry).folder) for entry in recipe_of(name).expected]
     assert len(set(rows)) == len(rows)  # a system can stand in several tables
     for entry in recipe_of(name).expected:
         args = read(published(name, entry))

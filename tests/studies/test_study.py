@@ -1,17 +1,18 @@
 """What a study's file may say, and what is trained for it."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 import yaml
 
+from ode_transformer.cli import main
+from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_forward_operations
-from ode_transformer.recipes import fairseq_flags, runner
-from ode_transformer.studies import study
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.studies.run_study import StudyRuns
 from ode_transformer.studies.study import read_study
-from ode_transformer.studies.study_runner import Trials, main, recipe_at
+from ode_transformer.studies.study_files import find_study, study_names
 from ode_transformer.support.errors import UserError
 
 SMALL = {
@@ -44,10 +45,8 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def trials(path: Path, place: str, folder: Path) -> Trials:
-    args = argparse.Namespace(output=folder, seeds=None, gpus=0, precision=None, max_tokens=None, dry_run=True)
-    chosen = read_study(path)
-    return Trials(args, chosen, place, recipe_at(chosen, place))
+def study_runs(path: Path, place: str, folder: Path) -> StudyRuns:
+    return StudyRuns(read_study(path), place, RunOptions(output=folder, gpus=0, dry_run=True))
 
 
 def test_what_is_trained(tmp_path: Path) -> None:
@@ -56,9 +55,9 @@ def test_what_is_trained(tmp_path: Path) -> None:
     Sizes of the place are for the architecture that has none of them in its name.
     """
     words = {
-        place: {str(cell): " ".join([cell.arch(made.place), *made.extra(cell)]) for cell in made.study.cells(place)}
+        place: {str(cell): " ".join([cell.arch(made.place), *made.train_flags(cell)]) for cell in made.cells}
         for place in ("paper", "here")
-        for made in [trials(written(tmp_path), place, tmp_path)]
+        for made in [study_runs(written(tmp_path), place, tmp_path)]
     }
     euler, rk2 = "ode_transformer_euler_wmt_en_de", "ode_transformer_rk2_wmt_en_de"
     assert words["paper"] == {
@@ -78,18 +77,18 @@ def test_what_is_trained(tmp_path: Path) -> None:
 
 
 def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:
-    made = trials(written(tmp_path), "here", tmp_path)
-    first, second = made.experiments(next(made.study.cells("here")), (1, 2))
-    assert first.run == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-lr-0.1-encoder-layers-2"
+    made = study_runs(written(tmp_path), "here", tmp_path)
+    first, second = made.experiments(made.cells[0], (1, 2))
+    assert first.folder == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-lr-0.1-encoder-layers-2"
     assert (first.seed, second.seed) == (1, 2)
 
 
 def test_published_scores_belong_to_the_same_place_on_the_axis(tmp_path: Path) -> None:
     systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
     for place, value in (("paper", 6), ("here", 2)):
-        made = trials(written(tmp_path, systems=systems), place, tmp_path)
-        found = made.published()
-        cells = {str(cell): found.get(cell.key) for cell in made.study.cells(place)}
+        made = study_runs(written(tmp_path, systems=systems), place, tmp_path)
+        found = made.published_scores()
+        cells = {str(cell): found.get(cell.key) for cell in made.cells}
         entry = cells[f"RK2, {value}"]
         assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
 
@@ -97,12 +96,12 @@ def test_published_scores_belong_to_the_same_place_on_the_axis(tmp_path: Path) -
 def test_published_scores_of_the_studys_tables_come_first(tmp_path: Path) -> None:
     systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
     path = written(tmp_path, systems=systems, tables=["Li et al. 2022, Table 10"])
-    assert trials(path, "here", tmp_path).published()["RK2", 0].scores == {"BLEU": 28.86}
+    assert study_runs(path, "here", tmp_path).published_scores()["RK2", 0].scores == {"BLEU": 28.86}
 
 
 def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Path) -> None:
     for place, score in (("wmt14_en_de", 27.55), ("wmt15_cs_en", 28.40), ("g2p", 27.55)):
-        entry = trials(study.find("dlstm_depth"), place, tmp_path).published()["Transformer", 0]
+        entry = study_runs(find_study("dlstm_depth"), place, tmp_path).published_scores()["Transformer", 0]
         assert entry.scores == {"BLEU": score}
 
 
@@ -160,7 +159,7 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
 )
 def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: Path, capsys) -> None:
     path = written(tmp_path, **changes)
-    command = [str(word or path) for word in words] + ["--output", str(tmp_path / "out"), "--gpus", "0"]
+    command = ["study", *(str(word or path) for word in words)] + ["--output", str(tmp_path / "out"), "--gpus", "0"]
     try:
         status = main(command)
     except SystemExit as exit:
@@ -172,24 +171,20 @@ def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: P
 
 # -- those of configs/studies -------------------------------------------------------------------------------------
 
-PLACES = [(name, place) for name in study.names() for place in read_study(study.find(name)).places]
+PLACES = [(name, place) for name in study_names() for place in read_study(find_study(name)).places]
 
 
 def test_those_that_are_there() -> None:
     wanted = {"truncation", "schemes", "coefficients", "depth", "size", "function_scope", "function"}
-    assert set(study.names()) == wanted | {"dlstm_parts", "dlstm_depth", "reformer"}
+    assert set(study_names()) == wanted | {"dlstm_parts", "dlstm_depth", "reformer"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "place"), PLACES)
 def test_fairseq_takes_every_command(name: str, place: str, tmp_path: Path) -> None:
     """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
-    made = trials(study.find(name), place, tmp_path)
-    runs = [
-        (cell.value, experiment.run)
-        for cell in made.study.cells(place)
-        for experiment in made.experiments(cell, (1, 2))
-    ]
+    made = study_runs(find_study(name), place, tmp_path)
+    runs = [(cell.value, experiment.folder) for cell in made.cells for experiment in made.experiments(cell, (1, 2))]
     assert len(set(runs)) == len(runs)
 
 
@@ -197,19 +192,19 @@ EVERY_VALUE = [pytest.param(False, id="first"), pytest.param(True, id="all", mar
 
 
 @pytest.mark.parametrize("every", EVERY_VALUE)
-@pytest.mark.parametrize("name", study.names())
+@pytest.mark.parametrize("name", study_names())
 def test_controls_cost_what_they_say(name: str, every: bool, tmp_path: Path) -> None:
     """Within 20% of the compute or parameters of all that are compared with them; every study but one has some.
 
     The last place is small; all of them, at their first value of the axis, take longer.
     """
-    chosen = read_study(study.find(name))
+    chosen = read_study(find_study(name))
     for place in list(chosen.places) if every else list(chosen.places)[-1:]:
-        made = trials(study.find(name), place, tmp_path)
+        made = study_runs(find_study(name), place, tmp_path)
         costs = {}
         for cell in chosen.cells(place):
-            if cell.number == 0:
-                args = fairseq_flags.parse("fairseq-train", runner.words_of(made.experiments(cell, (1,))[0]))
+            if cell.position == 0:
+                args = fairseq_parser.parse("fairseq-train", made.experiments(cell, (1,))[0].train_words())
                 model = build_from_options(args, 100)
                 parameters = sum(parameter.numel() for parameter in model.parameters())
                 costs[cell.system.name] = {"parameters": parameters, "compute": count_forward_operations(model)}

@@ -11,8 +11,10 @@ from forked_commands import run_quickly
 from parallel_stand_in import OTHERS, pairs_of
 from recipes_for_tests import NAMES, Runner, counts_of
 
-from ode_transformer.recipes import fairseq_flags, runner
-from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.cli import main
+from ode_transformer.models import fairseq_parser
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.lines import iterate_lines
 
@@ -78,7 +80,7 @@ def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, cap
     assert table.splitlines()[0] == f"| {recipe.title} | {' | '.join(titles)} |"
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if read_recipe(find(n))[0].corpus.kind == "parallel"])
+@pytest.mark.parametrize("name", [n for n in NAMES if read_recipe(find_recipe(n)).corpus.kind == "parallel"])
 def test_the_text_is_that_of_the_raw_files(name: str, tmp_path: Path, monkeypatch) -> None:
     run_quickly(monkeypatch)
     run = Runner(name, tmp_path, monkeypatch)
@@ -99,10 +101,10 @@ def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
 ) -> None:
     monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
     monkeypatch.setattr(commands, "subprocess", None)
-    assert runner.main(["reproduce", name, "--dry-run", "--gpus", "8", "--output", str(tmp_path / "out")]) == 0
+    assert main(["reproduce", name, "--dry-run", "--gpus", "8", "--output", str(tmp_path / "out")]) == 0
     assert list(tmp_path.iterdir()) == []
     output = capsys.readouterr().out
-    recipe = read_recipe(find(name))[0]
+    recipe = read_recipe(find_recipe(name))
     shown = commands_in(output)
     sets = len(recipe.sets)
     assert [" ".join(words[: 1 + (words[0] == "ode-transformer")]) for words in shown] == [
@@ -112,6 +114,6 @@ def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
     ]
     for words in shown:
         if words[0] in ("fairseq-train", recipe.decoder):
-            fairseq_flags.parse(words[0], words[1:])
+            fairseq_parser.parse(words[0], words[1:])
     for source in recipe.corpus.sources:
         assert source in output

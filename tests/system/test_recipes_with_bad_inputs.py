@@ -14,8 +14,8 @@ from forked_commands import run_quickly
 from recipes_for_tests import Runner, publish, tree
 from summarisation_stand_in import pack
 
+from ode_transformer.cli import main
 from ode_transformer.corpora.corpus import SplitWriter
-from ode_transformer.recipes import runner
 
 Spoil = Callable[[dict[str, Path]], object]
 
@@ -101,7 +101,7 @@ def test_another_file_of_the_same_name(tmp_path: Path, monkeypatch, refused) -> 
     path = run.files["multi30k_train_de"]
     rewritten(path, lambda text: text.replace("Zug", "Bus"))
     line = refused(run("prepare"))
-    assert line.startswith(f"prepare: error: {path}: sha256 ")
+    assert line.startswith(f"ode-transformer prepare: error: {path}: sha256 ")
     assert line.endswith("(from the test)")
     assert not run.data.exists()
 
@@ -109,8 +109,8 @@ def test_another_file_of_the_same_name(tmp_path: Path, monkeypatch, refused) -> 
 def test_too_little_room_for_downloads(tmp_path: Path, monkeypatch, refused) -> None:
     run = Runner("multi30k_en_de", tmp_path, monkeypatch)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-    line = refused(runner.main(["prepare", str(run.path), "--output", str(run.output)]))
-    assert line.startswith(f"prepare: error: {run.output / 'raw'}: 0.0 MB are to be downloaded, and ")
+    line = refused(main(["prepare", str(run.path), "--output", str(run.output)]))
+    assert line.startswith(f"ode-transformer prepare: error: {run.output / 'raw'}: 0.0 MB are to be downloaded, and ")
     assert tree(run.output) == {}
 
 
@@ -128,7 +128,8 @@ def test_a_disk_that_is_full_amid_a_step(tmp_path: Path, monkeypatch, refused) -
         with monkeypatch.context() as full:
             full.setattr(SplitWriter, "add", until_full)
             line = refused(run("prepare"))
-        assert line == f"prepare: error: {run.data / step}: could not be written ([Errno 28] No space left on device)"
+        reason = "could not be written ([Errno 28] No space left on device)"
+        assert line == f"ode-transformer prepare: error: {run.data / step}: {reason}"
         assert not [name for name in tree(run.data) if step in name]
     assert run("prepare") == 0
 
@@ -141,14 +142,16 @@ def test_data_of_another_vocabulary(tmp_path: Path, monkeypatch, refused) -> Non
     run.change("vocabulary", merges=100)
     for action in ("train", "evaluate"):
         line = refused(run(action))
-        assert line.startswith(f"{action}: error: {run.data / 'pieces'}: made for a recipe with another pieces than ")
+        assert line.startswith(
+            f"ode-transformer {action}: error: {run.data / 'pieces'}: made for a recipe with another pieces than "
+        )
         assert tree(run.output) == before
     assert run("prepare") == 0
     before = tree(run.output)
     folder = run.data / "ode_transformer_rk2_tiny"
     for action in ("train", "evaluate"):
         line = refused(run(action))
-        assert line.startswith(f"{action}: error: {folder}: of a training with other flags or data, ")
+        assert line.startswith(f"ode-transformer {action}: error: {folder}: of a training with other flags or data, ")
         assert tree(run.output) == before
     shutil.rmtree(folder)
     assert run("train") == run("evaluate") == 0

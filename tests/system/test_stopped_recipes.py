@@ -108,7 +108,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
     with monkeypatch.context() as patch:
         patch.setattr(SplitWriter, "add", interrupted)
         assert run("prepare") == 130
-    assert capsys.readouterr().err == "prepare: interrupted; run the same command to resume\n"
+    assert capsys.readouterr().err == "ode-transformer prepare: interrupted\n"
     assert set(made(run.data)) == {"raw.json"}
     assert run("prepare") == 0
 
@@ -209,7 +209,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
     """By the command line in processes of its own."""
     assert run("prepare") == 0
     run.change("train", max_update=40)
-    command = ["-m", "ode_transformer.recipes.runner", "train", run.path, "--output", run.output, "--gpus", 0]
+    command = ["-m", "ode_transformer.cli", "train", run.path, "--output", run.output, "--gpus", 0]
     here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
     folder = run.data / "ode_transformer_rk2_tiny"
 

@@ -15,7 +15,7 @@ from commands_for_tests import ENVIRONMENT
 from forked_commands import run_quickly
 from recipes_for_tests import Runner
 
-from ode_transformer.studies import study_runner
+from ode_transformer.cli import main
 
 SYSTEMS = [
     {"name": "Residual", "arch": "ode_transformer_euler_tiny"},
@@ -39,10 +39,10 @@ class StudyOf:
         self.path.write_text(yaml.safe_dump(study))
 
     def words(self, *more: object) -> list[str]:
-        return list(map(str, [self.path, "--output", self.run.output, "--workers", 1, "--gpus", 0, *more]))
+        return list(map(str, ["study", self.path, "--output", self.run.output, "--workers", 1, "--gpus", 0, *more]))
 
     def __call__(self, *more: object) -> int:
-        return study_runner.main(self.words("--raw", self.run.raw, *more))
+        return main(self.words("--raw", self.run.raw, *more))
 
     @property
     def results(self) -> Path:
@@ -67,7 +67,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyOf:
 def killed_when(study: StudyOf, there: Callable[[], bool]) -> None:
     """Starts the study, of data that are prepared, in a process of its own; kills it and all that it has started."""
     here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "ode_transformer.studies.study_runner", *study.words()]
+    command = [sys.executable, "-m", "ode_transformer.cli", *study.words()]
     process = subprocess.Popen(command, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
     while process.poll() is None and not there():
         time.sleep(0.01)
@@ -108,7 +108,7 @@ def test_what_fails_does_not_stop_the_others(study: StudyOf, capsys) -> None:
     assert study("--seeds", 1) == 2
     captured = capsys.readouterr()
     assert captured.err.splitlines()[-1].startswith(
-        "study: error: 1 runs failed; the first: RK2, seed 1: fairseq-train"
+        "ode-transformer study: error: 1 runs failed; the first: RK2, seed 1: fairseq-train"
     )
     assert [row["system"] for row in study.numbers()] == ["Residual", "twice"]
     assert "| RK2 |  |  | 0 |" in study.table()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,21 +15,18 @@ def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace
 
     :raises UserError: the architecture or a flag is unknown
     """
-    from fairseq import options
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     import ode_transformer.models  # noqa: F401  (registers the architectures)
+    from ode_transformer.models import fairseq_parser
 
     if arch not in ARCH_MODEL_REGISTRY:
         examples = ", ".join(sorted(name for name in ARCH_MODEL_REGISTRY if name.endswith("_tiny")))
         raise UserError(f"--arch {arch}: no architecture of this name; there are, for example, {examples}")
-    usage = io.StringIO()
     try:
-        with contextlib.redirect_stderr(usage):  # argparse would print the some 200 flags of fairseq-train
-            return options.parse_args_and_arch(options.get_training_parser(), ["DATA", "--arch", arch, *flags])
-    except SystemExit:
-        reason = usage.getvalue().strip().rpartition("error: ")[2]
-        raise UserError(f"flags of fairseq-train after --: {reason}") from None
+        return fairseq_parser.parse("fairseq-train", ["DATA", "--arch", arch, *flags])
+    except UserError as error:
+        raise UserError(f"flags of fairseq-train after --: {error}") from error
 
 
 def meta_model(

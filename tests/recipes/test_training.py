@@ -26,8 +26,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     trainer = Trainer()
     monkeypatch.setattr(training.commands, "run", trainer)
 
-    def train(same: str = "same", updates: int | None = None) -> list[bool]:
-        training.train(["fairseq-train"], tmp_path, tmp_path / "checkpoints", same, None, updates)
+    def train(digest: str = "same", updates: int | None = None) -> list[bool]:
+        training.train(["fairseq-train"], tmp_path, tmp_path / "checkpoints", digest, None, updates)
         return trainer.calls
 
     return train

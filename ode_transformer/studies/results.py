@@ -1,4 +1,4 @@
-"""What the runs of a study found: a line for each run as CSV, a line for each system as Markdown, and a plot."""
+"""Results of a study: a line for each run as CSV, a line for each system as Markdown, and a plot."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
@@ -16,19 +17,22 @@ from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training and what it scored.
+class StudyRun:
+    """The results of one training of a study.
 
     :param parameters: of the model
     :param operations: of a forward pass, see ``models.operation_count.count_forward_operations``
     :param updates: of the training
-    :param minutes: that it took
-    :param scores: by name
-    :param made_with: what the training ended with, see ``provenance``
+    :param minutes: of the training
+    :param scores: by title
+    :param origin: software, machine and command of the training, see ``provenance``
     """
 
     cell: Cell
@@ -38,15 +42,15 @@ class Run:
     updates: int
     minutes: float
     scores: Mapping[str, float]
-    made_with: Mapping[str, str] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Published:
-    """A paper's scores of a system.
+class PublishedScores:
+    """Published scores of a system.
 
-    :param recipe: the data set that they are of
-    :param scores: by name
+    :param recipe: of the data set
+    :param scores: by title
     :param value: of the axis in the paper
     """
 
@@ -54,60 +58,64 @@ class Published:
     scores: Mapping[str, float]
     value: int | None
 
-    def shown(self, title: str, value: int | None) -> str:
-        """A score, and which value of the axis it belongs to if that is another."""
+    def text(self, title: str, value: int | None) -> str:
+        """Return a score, with the paper's value of the axis if it is not ``value``."""
         if title not in self.scores:
             return ""
         return f"{self.scores[title]:.2f}" + (f" at {self.value}" if self.value != value else "")
 
 
 def half_interval(values: Sequence[float]) -> float | None:
-    """Half the width of the 95% confidence interval of the mean, by Student's t; None for a single value."""
+    """Return half the width of the 95% confidence interval of the mean, by Student's t; None for a single value."""
     if len(values) < 2:
         return None
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
 
 
 def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """How far the mean lies from the baseline's, and the 95% confidence interval of that, by Welch's t.
+    """Return the difference of the means and its 95% confidence interval, by Welch's t.
 
-    There is no interval where either has a single value, or neither varies.
+    The interval is None if either sample has a single value, or neither varies.
     """
-    between = mean(values) - mean(baseline)
+    shift = mean(values) - mean(baseline)
     if min(len(values), len(baseline)) < 2 or not (stdev(values) or stdev(baseline)):
-        return between, None
+        return shift, None
     interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
-    return between, (float(interval.low), float(interval.high))
+    return shift, (float(interval.low), float(interval.high))
 
 
 @dataclass(frozen=True)
-class Results:
-    """All runs of a study at one place that have ended.
+class StudyResults:
+    """The complete runs of a study at one place.
 
-    :param published: key of a cell -> what a paper has
+    :param place: name of the place
+    :param published: key of a cell -> published scores
     """
 
     study: Study
     place: str
-    runs: Sequence[Run]
-    published: Mapping[tuple[str, int], Published]
+    runs: Sequence[StudyRun]
+    published: Mapping[tuple[str, int], PublishedScores]
 
     @property
     def titles(self) -> list[str]:
-        """Of the scores."""
+        """Titles of the scores."""
         return list(dict.fromkeys(title for run in self.runs for title in run.scores))
 
-    def of(self, cell: Cell) -> list[Run]:
+    def runs_of(self, cell: Cell) -> list[StudyRun]:
+        """Return the runs of a cell."""
         return [run for run in self.runs if run.cell == cell]
 
     def scores(self, cell: Cell, title: str) -> list[float]:
-        return [run.scores[title] for run in self.of(cell) if title in run.scores]
+        """Return the scores of all runs of a cell."""
+        return [run.scores[title] for run in self.runs_of(cell) if title in run.scores]
 
     def baseline(self, cell: Cell) -> Cell:
-        """What a system is compared with."""
-        return Cell(self.study.systems[0], cell.value, cell.number)
+        """Return the cell that a cell is compared with."""
+        return Cell(self.study.systems[0], cell.value, cell.position)
 
     def csv(self) -> str:
+        """Return a line for each run."""
         axis = [self.study.axis.name] if self.study.axis else []
         names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
         rows: list[list[object]] = [["system", "control", *axis, *names]]
@@ -119,21 +127,22 @@ class Results:
 
     @property
     def cells(self) -> list[Cell]:
+        """Cells of the table."""
         return list(self.study.cells(self.place))
 
-    def markdown(self) -> str:
-        """Mean ± standard deviation over seeds, the difference to the baseline, and the published scores."""
+    def table(self) -> str:
+        """Return mean ± standard deviation over seeds, difference to the baseline and published scores of each cell."""
         axis = [self.study.axis.name] if self.study.axis else []
         titles = dict.fromkeys(title for entry in self.published.values() for title in entry.scores)
         recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
-        heads = ["parameters", "compute", "seeds"]
+        columns = ["parameters", "compute", "seeds"]
         for title in self.titles:
-            heads += [title, "difference [95%]"]
-        heads += [f"{title}, published for {recipes}" for title in titles]
-        first = self.of(self.cells[0])
+            columns += [title, "difference [95%]"]
+        columns += [f"{title}, published for {recipes}" for title in titles]
+        first = self.runs_of(self.cells[0])
         rows = []
         for cell in self.cells:
-            runs, control = self.of(cell), cell.system.control
+            runs, control = self.runs_of(cell), cell.system.control
             row = [cell.system.name + (f" (control: equal {control})" if control else "")]
             row += [str(cell.value)] if axis else []
             row.append(f"{runs[0].parameters:,}" if runs else "")
@@ -144,113 +153,114 @@ class Results:
                 spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
                 row += [
                     f"{mean(values):.2f}{spread}" if values else "",
-                    self.compared(cell, self.baseline(cell), title),
+                    self.difference_text(cell, self.baseline(cell), title),
                 ]
             entry = self.published.get(cell.key)
-            rows.append([*row, *(entry.shown(title, cell.value) if entry else "" for title in titles)])
-        return markdown_table(["system", *axis, *heads], rows)
+            rows.append([*row, *(entry.text(title, cell.value) if entry else "" for title in titles)])
+        return markdown_table(["system", *axis, *columns], rows)
 
-    def pairs(self) -> str:
-        """The differences that systems are asked for beside those to the baseline; empty if none are."""
+    def pair_table(self) -> str:
+        """Return the differences to the systems named in ``against``; empty if there are none."""
         axis = [self.study.axis.name] if self.study.axis else []
         rows = []
         for cell in self.cells:
             for other in self.cells:
-                if other.system.name in cell.system.against and other.number == cell.number:
+                if other.system.name in cell.system.against and other.position == cell.position:
                     row = [cell.system.name, other.system.name, *([str(cell.value)] if axis else [])]
-                    rows.append([*row, *(self.compared(cell, other, title) for title in self.titles)])
+                    rows.append([*row, *(self.difference_text(cell, other, title) for title in self.titles)])
         return markdown_table(["system", "against", *axis, *self.titles], rows) if rows and self.titles else ""
 
-    def compared(self, cell: Cell, other: Cell, title: str) -> str:
-        """The difference of the means, and its confidence interval."""
+    def difference_text(self, cell: Cell, other: Cell, title: str) -> str:
+        """Return the difference of the means and its confidence interval as text."""
         values, others = self.scores(cell, title), self.scores(other, title)
         if not values or not others or cell == other:
             return ""
-        between, interval = difference(values, others)
-        return f"{between:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
+        shift, interval = difference(values, others)
+        return f"{shift:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
 
     def plot(self, path: Path) -> None:
-        """A panel for each score: means and their 95% confidence intervals, as a PNG.
+        """Draw a panel for each score, with means and their 95% confidence intervals, as a PNG.
 
-        Along the axis of the study, if there are runs at several of its values; otherwise a line for each system.
+        The horizontal axis is that of the study if there are runs at several of its values; otherwise each system
+        has a row.
         """
-        along = len({run.cell.value for run in self.runs}) > 1
-        titles, cells = self.titles, [cell for cell in self.cells if self.of(cell)]
-        figure = new_figure(max(7.0, 4.5 * len(titles)), 4.0 if along else 1.2 + 0.3 * len(cells))
+        varied = len({run.cell.value for run in self.runs}) > 1
+        titles, cells = self.titles, [cell for cell in self.cells if self.runs_of(cell)]
+        figure = new_figure(max(7.0, 4.5 * len(titles)), 4.0 if varied else 1.2 + 0.3 * len(cells))
         panels = figure.subplots(1, len(titles), squeeze=False)[0]
         for axes, title in zip(panels, titles, strict=True):
-            (self._lines if along else self._dots)(axes, title)
+            (self._draw_lines if varied else self._draw_rows)(axes, title)
             axes.grid(alpha=0.3)
-        if along:
+        if varied:
             handles, labels = panels[0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside right upper", fontsize="small")
         save_figure(figure, path)
 
-    def _lines(self, axes, title: str) -> None:
-        """A line for each system, along the axis of the study; controls are hollow."""
+    def _draw_lines(self, axes: Axes, title: str) -> None:
+        """Draw a line for each system along the axis of the study; the markers of controls are hollow."""
         axis = self.study.axis
         assert axis is not None
-        sized = axis.plot == "parameters"
+        by_parameters = axis.plot == "parameters"
         for system in self.study.systems:
             cells = [cell for cell in self.cells if cell.system == system and self.scores(cell, title)]
             if not cells:
                 continue
-            across = [self.of(cell)[0].parameters if sized else cell.value for cell in cells]
-            found = [self.scores(cell, title) for cell in cells]
-            errors = [half_interval(values) or nan for values in found]
-            style = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
+            positions = [self.runs_of(cell)[0].parameters if by_parameters else cell.value or 0 for cell in cells]
+            scores = [self.scores(cell, title) for cell in cells]
+            means, errors = map(mean, scores), [half_interval(values) or nan for values in scores]
+            style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
             axes.errorbar(
-                across, list(map(mean, found)), errors, marker="o", capsize=3, label=plain_label(system.name), **style
+                positions, list(means), errors, marker="o", capsize=3, label=plain_label(system.name), **style
             )
-        if not sized:
-            axes.set_xticks(sorted({run.cell.value for run in self.runs}))
-        axes.set_xlabel("parameters" if sized else axis.name)
+        if not by_parameters:
+            axes.set_xticks(sorted({run.cell.value or 0 for run in self.runs}))
+        axes.set_xlabel("parameters" if by_parameters else axis.name)
         axes.set_ylabel(title)
 
-    def _dots(self, axes, title: str) -> None:
-        """A line of the plot for each system; controls are hollow."""
+    def _draw_rows(self, axes: Axes, title: str) -> None:
+        """Draw a row for each system; the markers of controls are hollow."""
         cells = [cell for cell in self.cells if self.scores(cell, title)]
         for height, cell in enumerate(reversed(cells)):
             values = self.scores(cell, title)
-            style = {"markerfacecolor": "none"} if cell.system.control else {}
+            style: dict[str, Any] = {"markerfacecolor": "none"} if cell.system.control else {}
             axes.errorbar(
                 mean(values), height, xerr=half_interval(values) or nan, marker="o", capsize=3, color="C0", **style
             )
         axes.set_yticks(range(len(cells)), [plain_label(cell.system.name) for cell in reversed(cells)])
         axes.set_xlabel(title)
 
-    def trained_with(self) -> str:
-        """On what the runs were trained, and by which commits."""
-        told = []
+    def training_origin(self) -> str:
+        """Return the software, machines and commits of the trainings as text."""
+        parts = []
         for name in ("torch", "device", "commit"):
-            values = sorted({run.made_with.get(name, "unknown") for run in self.runs})
-            told.append(f"{name}: {', '.join(values) or 'none'}")
-        return "Trained with: " + "; ".join(told)
+            values = sorted({run.origin.get(name, "unknown") for run in self.runs})
+            parts.append(f"{name}: {', '.join(values) or 'none'}")
+        return "Trained with: " + "; ".join(parts)
 
-    def write(self, folder: Path, ran: Mapping[str, str]) -> str:
-        """Writes ``results.md``, ``results.csv`` and ``results.png``; returns the first.
+    def write(self, folder: Path, origin: Mapping[str, str]) -> str:
+        """Write ``results.md``, ``results.csv`` and ``results.png``; return the text of the first.
 
-        :param ran: what the table was made with, see ``provenance``
+        :param origin: of the table, see ``provenance``
         """
         study, place = self.study, self.study.places[self.place]
         variant = f", variant {place.variant}" if place.variant else ""
         where = " ".join([f"{place.recipe}{variant}", *commands.flags(place.flags)])
-        about = [f"# {study.title}", f"{study.source}. Here: {where}."]
-        about += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
-        about.append(self.markdown())
-        about.append(
+        paragraphs = [f"# {study.title}", f"{study.source}. Here: {where}."]
+        paragraphs += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
+        paragraphs.append(self.table())
+        paragraphs.append(
             "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence "
             "interval; compute: operations of the matrix products in a forward pass over a sentence, the first "
             "system's being 1."
         )
-        if pairs := self.pairs():
-            about += ["Differences to other systems, with Welch's 95% confidence intervals:", pairs]
-        about.append(self.trained_with())
-        about.append("This table: " + "; ".join(f"{name}: {value}" for name, value in ran.items()))
+        if pairs := self.pair_table():
+            paragraphs += ["Differences to other systems, with Welch's 95% confidence intervals:", pairs]
+        paragraphs.append(self.training_origin())
+        paragraphs.append("This table: " + "; ".join(f"{name}: {value}" for name, value in origin.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:
             self.plot(folder / "results.png")
-        text = "\n\n".join(about) + "\n"
+        text = "\n\n".join(paragraphs) + "\n"
         write_text(folder / "results.md", text)
         return text

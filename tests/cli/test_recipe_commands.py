@@ -1,4 +1,4 @@
-"""Command lines of the scripts: what is wrong is said in one line, and a rehearsal prints what would be run."""
+"""Commands of recipes: an error takes one line, and --dry-run prints the commands that would run."""
 
 import re
 import shlex
@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.metrics.metric import Score
-from ode_transformer.recipes import recipe, runner
-from ode_transformer.recipes.recipe import find, read_recipe
+from ode_transformer.cli import main
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where all happens, on a machine without a GPU."""
+    """Work in an empty folder, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     return tmp_path
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The last line of a command that has to fail; nothing may have been made."""
+    """Return the last line of a command that has to fail and to leave no files."""
     try:
-        status = runner.main(words)
+        status = main(words)
     except SystemExit as error:  # argparse's
         status = error.code
     assert status == 2
@@ -31,9 +31,9 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[list[str]]:
-    """The commands that a rehearsal prints."""
+    """Return the commands that --dry-run prints."""
     capsys.readouterr()
-    assert runner.main([*words, "--dry-run"] if "--" not in words else words) == 0
+    assert main([*words, "--dry-run"] if "--" not in words else words) == 0
     assert not Path("experiments").exists()
     return [shlex.split(line[2:]) for line in capsys.readouterr().out.splitlines() if line.startswith("+ ")]
 
@@ -69,7 +69,7 @@ def value(command: list[str], flag: str) -> str:
         (["evaluate", "ptb", "--average", "0"], "argument --average: 0 is not a whole number from 1 on"),
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
         (["train", "ptb", "--precision", "fp16"], "train: error: --precision fp16: on the processor"),
-        (["prepare", "ptb", "--", "--lr", "1"], "prepare: error: -- --lr: preparation passes nothing on"),
+        (["prepare", "ptb", "--", "--lr", "1"], "ode-transformer: error: unrecognized arguments: --lr 1"),
         (["train", "ptb", "--", "--no-such-flag"], "train: error: unrecognized arguments: --no-such-flag"),
         (["train", "ptb", "--", "--lr-scheduler", "x"], "train: error: argument --lr-scheduler: invalid choice: 'x'"),
         (["train", "ptb", "--", "--save-dir", "x"], "train: error: -- --save-dir x: cannot be overridden"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
         ("  dropout: 0.3", "  fp16: true", "train.fp16: the runner sets this flag"),
         ("  beam: 5", "  beam: 0", "generate.beam: 0 is not a whole number from 1 on"),
         ("  beam: 5", "  lr: 0.1", "generate.lr: fairseq has no such flag here"),
-        ("arch: ode_transformer_rk2_tiny", "arch: ode_tiny", "arch ode_tiny: no architecture for translation"),
+        ("arch: ode_transformer_rk2_tiny", "arch: ode_tiny", "arch: ode_tiny: no architecture for translation"),
         ("arch: ode", "colour: red\narch: ode", "colour: unknown key; known are arch, architectures"),
         ('  "reformer*"', '  mac: {}\n  "reformer*"', "architectures.mac: no architecture for translation has such"),
         ('  "reformer*"', '  mac*: {train: {lr: 0}}\n  "reformer*"', "architectures.mac*.train.lr: 0 is not a posi"),
@@ -102,22 +102,21 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
     ],
 )
 def test_what_is_wrong_in_a_recipe_is_named_with_its_line(old: str, new: str, message: str, capsys) -> None:
-    text = find("multi30k_en_de").read_text()
+    text = find_recipe("multi30k_en_de").read_text()
     assert text.count(old) == 1
     changed = text.replace(old, new)
     Path("own.yaml").write_text(changed)
     line = refused(capsys, "train", "own.yaml", "--dry-run")
     assert message in line
-    if number := re.search(r"own\.yaml:(\d+):", line):
-        assert new.splitlines()[0].strip() == changed.splitlines()[int(number[1]) - 1].strip().split("  #")[0]
-    else:
-        assert "own.yaml: arch" in line
+    number = re.search(r"own\.yaml:(\d+):", line)
+    assert number
+    assert new.splitlines()[0].strip() == changed.splitlines()[int(number[1]) - 1].strip().split("  #")[0]
 
 
 def test_every_recipe_can_be_rehearsed(capsys) -> None:
-    for name in recipe.names():
+    for name in recipe_names():
         programs = [command[0] for command in printed(capsys, "reproduce", name)]
-        own, tests = read_recipe(find(name))[0], len(read_recipe(find(name))[0].sets)
+        own, tests = read_recipe(find_recipe(name)), len(read_recipe(find_recipe(name)).sets)
         assert programs[:3] == ["fairseq-preprocess", "fairseq-train", "ode-transformer"]
         assert programs[3:] == [own.decoder] * tests + ["ode-transformer"] * len(own.score) * tests
 
@@ -172,32 +171,4 @@ def test_slurms_machines_train_and_do_nothing_else(capsys, monkeypatch) -> None:
     (command,) = printed(capsys, "train", "wmt14_en_de", "--gpus", "8")
     assert value(command, "--distributed-port") == "12355"
     line = refused(capsys, "reproduce", "wmt14_en_de", "--gpus", "8", "--dry-run")
-    assert line == "reproduce: error: Slurm has started this on 2 machines: only training takes several"
-
-
-def bleu(value: float) -> dict[str, Score]:
-    return {"BLEU": Score("BLEU", value, "signature", "detail", 1000)}
-
-
-def test_flags_of_published_results_have_no_order() -> None:
-    own = read_recipe(find("ptb"))[0].for_arch("ode_transformer_lm_rk2")
-    titles = {f"Perplexity {split}": bleu(120.0)["BLEU"] for split in ("valid", "test")}
-    for extra in (
-        ["--decoder-layers", "2", "--ode-coefficients", "ones"],
-        ["--ode-coefficients", "ones", "--decoder-layers", "2"],
-    ):
-        assert "| 123.90 |" in runner.beside_published(own, None, extra, {None: titles})
-
-
-def test_results_beside_the_published_ones() -> None:
-    own = read_recipe(find("multi30k_en_de"))[0].for_arch("transformer_tiny")
-    table = runner.beside_published(own, None, [], {1: bleu(40.0), 2: bleu(42.0)})
-    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]] == [
-        ["seed 1", "40.00"],
-        ["seed 2", "42.00"],
-        ["mean", "41.00"],
-        ["standard deviation", "1.41"],
-        ["Wu et al. 2021: Transformer-Tiny, text only", "41.02"],
-    ]
-    # Other flags are not the published system.
-    assert "Wu et al." not in runner.beside_published(own, None, ["--dropout", "0.2"], {None: bleu(40.0)})
+    assert line == "ode-transformer reproduce: error: Slurm has started this on 2 machines: only training takes several"

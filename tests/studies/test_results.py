@@ -10,18 +10,18 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from ode_transformer.studies.study import Axis, Cell, Place, Study, System
-from ode_transformer.studies.study_results import Published, Results, Run, difference, half_interval
+from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun, difference, half_interval
+from ode_transformer.studies.study import Axis, Cell, Place, Study, StudySystem
 
 SYSTEMS = [
-    System(name="plain", arch="a"),
-    System(name="deep", arch="a", depth=2, control="compute"),
-    System(name="$new$", arch="b", against=["deep"]),
+    StudySystem(name="plain", arch="a"),
+    StudySystem(name="deep", arch="a", depth=2, control="compute"),
+    StudySystem(name="$new$", arch="b", against=["deep"]),
 ]
 VALUES = {"plain": [10.0, 11.0, 12.0], "deep": [9.0], "$new$": [20.0, 21.0, 22.0]}
 
 
-def made_up(axis: Axis | None = None) -> Results:
+def made_up(axis: Axis | None = None) -> StudyResults:
     study = Study(
         title="A question",
         source="A paper, Table 1",
@@ -32,11 +32,13 @@ def made_up(axis: Axis | None = None) -> Results:
         systems=SYSTEMS,
     )
     runs = [
-        Run(cell, seed, 1000 * (cell.value or 1), 50 if cell.system.name == "plain" else 75, 8, 1.25, {"PER": value})
+        StudyRun(
+            cell, seed, 1000 * (cell.value or 1), 50 if cell.system.name == "plain" else 75, 8, 1.25, {"PER": value}
+        )
         for cell in study.cells("here")
         for seed, value in enumerate(VALUES[cell.system.name], 1)
     ]
-    return Results(study, "here", runs, {("plain", 0): Published("a", {"BLEU": 27.0}, 6 if axis else None)})
+    return StudyResults(study, "here", runs, {("plain", 0): PublishedScores("a", {"BLEU": 27.0}, 6 if axis else None)})
 
 
 LAYERS = Axis(name="layers", flags=["encoder-layers"], values=[6, 12])
@@ -55,7 +57,7 @@ def test_intervals() -> None:
 
 
 def test_table() -> None:
-    lines = made_up().markdown().splitlines()
+    lines = made_up().table().splitlines()
     assert lines == [
         "| system | parameters | compute | seeds | PER | difference [95%] | BLEU, published for a |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -66,15 +68,15 @@ def test_table() -> None:
 
 
 def test_table_along_an_axis() -> None:
-    lines = made_up(LAYERS).markdown().splitlines()
+    lines = made_up(LAYERS).table().splitlines()
     assert lines[0].startswith("| system | layers | parameters |")
     assert lines[2] == "| plain | 1 | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 at 6 |"
     assert [line.split(" | ")[1] for line in lines[2:]] == ["1"] * 3 + ["2"] * 3
 
 
 def test_differences_that_are_asked_for() -> None:
-    assert made_up().pairs().splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
-    assert made_up(LAYERS).pairs().splitlines()[2:] == [
+    assert made_up().pair_table().splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
+    assert made_up(LAYERS).pair_table().splitlines()[2:] == [
         "| $new$ | deep | 1 | +12.00 |",
         "| $new$ | deep | 2 | +12.00 |",
     ]
@@ -82,20 +84,20 @@ def test_differences_that_are_asked_for() -> None:
 
 def test_compute_is_that_of_the_first_system_or_unknown() -> None:
     results = made_up()
-    without = Results(results.study, "here", results.runs[3:], {})
-    assert "| $new$ | 1,000 |  | 3 |" in without.markdown()
+    without = StudyResults(results.study, "here", results.runs[3:], {})
+    assert "| $new$ | 1,000 |  | 3 |" in without.table()
 
 
 def test_what_the_runs_were_trained_with() -> None:
     results = made_up()
-    runs = [replace(run, made_with={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
-    assert "device: x; commit: c1, c2, c3" in Results(results.study, "here", runs, {}).trained_with()
-    assert results.trained_with().endswith("commit: unknown")
+    runs = [replace(run, origin={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
+    assert "device: x; commit: c1, c2, c3" in StudyResults(results.study, "here", runs, {}).training_origin()
+    assert results.training_origin().endswith("commit: unknown")
 
 
 def test_a_study_of_which_nothing_has_run(tmp_path: Path) -> None:
     results = made_up()
-    nothing = Results(results.study, "here", [], {})
+    nothing = StudyResults(results.study, "here", [], {})
     assert "| plain |  |  | 0 |" in nothing.write(tmp_path / "new", {"commit": "abc"})
     assert not (tmp_path / "new" / "results.png").exists()
 

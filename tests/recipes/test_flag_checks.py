@@ -2,12 +2,13 @@
 
 import pytest
 
-from ode_transformer.recipes import fairseq_flags
+from ode_transformer.models import fairseq_parser
+from ode_transformer.recipes.flag_checks import deciding_words, flag_problem
 from ode_transformer.support.errors import UserError
 
 
 def problem(name: str, value: object, *words: str, program: str = "fairseq-train") -> str | None:
-    return fairseq_flags.problem(fairseq_flags.parser_of(program, words), name, value)
+    return flag_problem(fairseq_parser.parser_for(program, words), name, value)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,9 @@ def test_flags_of_decoding() -> None:
 
 
 def test_a_whole_command_line() -> None:
-    args = fairseq_flags.parse("fairseq-train", ["data", "--arch", "macaron_tiny", "--lr", "0.1", "--update-freq", "4"])
+    args = fairseq_parser.parse(
+        "fairseq-train", ["data", "--arch", "macaron_tiny", "--lr", "0.1", "--update-freq", "4"]
+    )
     assert (args.data, args.lr, args.update_freq, args.encoder_embed_dim) == ("data", [0.1], [4], 128)
 
 
@@ -82,11 +85,11 @@ def test_a_whole_command_line() -> None:
 )
 def test_what_fairseq_refuses_is_said_in_its_words_alone(words: list[str], message: str, capsys) -> None:
     with pytest.raises(UserError) as raised:
-        fairseq_flags.parse("fairseq-train", ["data", "--arch", "transformer", *words])
+        fairseq_parser.parse("fairseq-train", ["data", "--arch", "transformer", *words])
     assert str(raised.value).startswith(message)
     assert not capsys.readouterr().err
 
 
 def test_kinds_decide_which_flags_there_are() -> None:
     flags = {"lr": 0.1, "arch": "transformer", "optimizer": "adam", "dropout": 0.1}
-    assert fairseq_flags.essential(flags) == ("--arch", "transformer", "--optimizer", "adam")
+    assert deciding_words(flags) == ("--arch", "transformer", "--optimizer", "adam")

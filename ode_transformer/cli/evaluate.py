@@ -1,0 +1,32 @@
+"""``ode-transformer evaluate``: scores of a training."""
+
+import argparse
+
+from ode_transformer.cli import run_arguments
+from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.support.arguments import add_train_flags
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer evaluate``."""
+    run_arguments.add_recipe(parser)
+    run_arguments.add_system(parser)
+    run_arguments.add_seed(parser)
+    run_arguments.add_averaging(parser)
+    run_arguments.add_machine(parser)
+    run_arguments.add_output(parser)
+    add_train_flags(
+        parser, "the flags after -- of the training: with --arch, --variant and --seed they name its folder"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Average, decode and score."""
+    from ode_transformer.recipes import workflow
+
+    options = run_options(args)
+    recipe = workflow.load_recipe(args.recipe, options)
+    data = workflow.recipe_data(recipe, args.recipe, options)
+    (experiment,) = workflow.plan_experiments(recipe, data, options)
+    workflow.evaluate(experiment, options)
+    return 0

@@ -1,0 +1,24 @@
+"""``ode-transformer prepare``: the data of a recipe, from raw files to fairseq's binary files."""
+
+import argparse
+
+from ode_transformer.cli import run_arguments
+from ode_transformer.cli.run_arguments import run_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer prepare``."""
+    run_arguments.add_recipe(parser)
+    run_arguments.add_preparation(parser)
+    run_arguments.add_output(parser)
+    parser.epilog = f"{parser.epilog} A changed raw file or recipe prepares again what depends on it."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare the data of a recipe."""
+    from ode_transformer.recipes import workflow
+
+    options = run_options(args)
+    recipe = workflow.load_recipe(args.recipe, options)
+    workflow.prepare(workflow.recipe_data(recipe, args.recipe, options), options)
+    return 0

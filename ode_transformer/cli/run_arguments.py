@@ -1,0 +1,132 @@
+"""Command-line arguments that the commands of recipes and studies share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import fields
+from pathlib import Path
+
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.recipe_files import recipe_names
+from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int
+
+RESUMES = "Stopped at any point, the same command continues from there."
+
+
+def run_options(args: argparse.Namespace) -> RunOptions:
+    """Return the run options among parsed arguments; those that a command does not have keep their defaults."""
+    names = {field.name for field in fields(RunOptions)}
+    return RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    """Declare the recipe."""
+    parser.add_argument(
+        "recipe", metavar="RECIPE", help="a data set of configs/, such as multi30k_en_de, or the path of a .yaml file"
+    )
+    parser.epilog = f"{RESUMES} Recipes: {', '.join(recipe_names())}."
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Declare where results go and whether anything is run."""
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=RunOptions.output,
+        metavar="DIR",
+        help="folder for everything (default: %(default)s)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and run none")
+
+
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of preparation."""
+    parser.add_argument(
+        "--raw",
+        type=Path,
+        metavar="DIR",
+        help="folder with the raw files, instead of downloading them (docs/data.md lists them)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=positive_int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="processes for the slow parts of preparation (default: all cores)",
+    )
+
+
+def add_system(parser: argparse.ArgumentParser) -> None:
+    """Declare the architecture and the variant of the recipe."""
+    parser.add_argument("--arch", metavar="NAME", help="registered architecture (default: the recipe's)")
+    parser.add_argument("--variant", metavar="NAME", help="variant of the recipe, where a paper and its code differ")
+
+
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """Declare the seed of one training."""
+    parser.add_argument(
+        "--seed",
+        dest="seeds",
+        type=one_seed,
+        default=RunOptions.seeds,
+        metavar="S",
+        help="seed of the training (default: the recipe's)",
+    )
+
+
+def add_seeds(parser: argparse.ArgumentParser, help_text: str, default: tuple[int | None, ...] = ()) -> None:
+    """Declare the seeds of several trainings."""
+    parser.add_argument("--seeds", type=seed_list, default=default, metavar="S,S,...", help=help_text)
+
+
+def add_averaging(parser: argparse.ArgumentParser) -> None:
+    """Declare the number of averaged checkpoints."""
+    parser.add_argument(
+        "--average", type=positive_int, metavar="N", help="average the last N checkpoints, instead of the recipe's"
+    )
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Declare the processors of this machine."""
+    parser.add_argument(
+        "--gpus", type=non_negative_int, metavar="N", help="number of GPUs of this machine (default: all; 0: the CPU)"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "fp16", "bf16"),
+        help="of the arithmetic (default: fp16 where the GPUs have cores for it)",
+    )
+
+
+def add_max_tokens(parser: argparse.ArgumentParser) -> None:
+    """Declare the load of one process."""
+    parser.add_argument(
+        "--max-tokens",
+        type=positive_int,
+        metavar="N",
+        help="tokens that one GPU takes at a time, if the recipe's number does not fit; tokens of an update stay",
+    )
+
+
+def add_minutes(parser: argparse.ArgumentParser) -> None:
+    """Declare the limit of the training time."""
+    parser.add_argument(
+        "--minutes", type=positive_float, metavar="M", help="stop the training after M minutes; with more it resumes"
+    )
+
+
+def one_seed(text: str) -> tuple[int]:
+    """Parse a seed."""
+    return (non_negative_int(text),)
+
+
+def seed_list(text: str) -> tuple[int, ...]:
+    """Parse seeds such as ``1,2,3``."""
+    try:
+        seeds = tuple(non_negative_int(seed) for seed in text.split(","))
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers divided by commas") from error
+    if len(set(seeds)) < len(seeds):
+        raise argparse.ArgumentTypeError(f"{text}: a seed stands twice")
+    return seeds

@@ -1,0 +1,41 @@
+"""``ode-transformer study``: the systems of a study, trained, evaluated and compared."""
+
+import argparse
+
+from ode_transformer.cli import run_arguments
+from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.studies.study_files import study_names
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer study``."""
+    parser.add_argument(
+        "study", metavar="STUDY", help="a question of configs/studies/, or the path of a .yaml file of your own"
+    )
+    parser.add_argument(
+        "--at",
+        metavar="PLACE",
+        help="one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)",
+    )
+    run_arguments.add_seeds(parser, "some of the study's seeds (default: all)")
+    parser.add_argument("--systems", metavar="PATTERN,...", help="only the systems whose names match, such as 'RK2*'")
+    parser.add_argument("--table", action="store_true", help="train nothing: write the results of the existing runs")
+    run_arguments.add_preparation(parser)
+    run_arguments.add_machine(parser)
+    run_arguments.add_max_tokens(parser)
+    run_arguments.add_output(parser)
+    parser.epilog = (
+        f"Only missing runs are trained and evaluated; trainings of `ode-transformer train` with the same flags count, "
+        f"and those of other studies. results.md, .csv and .png go to the folder studies of --output. "
+        f"{run_arguments.RESUMES} Several processes can share a study: each with its own --seeds. "
+        f"Studies: {', '.join(study_names())}."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a study and write its results."""
+    from ode_transformer.studies.run_study import run_study
+
+    patterns = args.systems.split(",") if args.systems else ["*"]
+    run_study(args.study, args.at, patterns, run_options(args), args.table, ["ode-transformer", *args.words])
+    return 0

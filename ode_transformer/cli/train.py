@@ -1,0 +1,43 @@
+"""``ode-transformer train``: an architecture with a recipe."""
+
+import argparse
+
+from ode_transformer.cli import run_arguments
+from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.support.arguments import add_train_flags, non_negative_int, positive_int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer train``."""
+    run_arguments.add_recipe(parser)
+    run_arguments.add_system(parser)
+    run_arguments.add_seed(parser)
+    run_arguments.add_minutes(parser)
+    run_arguments.add_machine(parser)
+    run_arguments.add_max_tokens(parser)
+    parser.add_argument(
+        "--nodes",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="machines that train together, each started by hand with its --node-rank and one --output that all of "
+        "them see; under srun, with one task on each, the machines are those of Slurm",
+    )
+    parser.add_argument(
+        "--node-rank", type=non_negative_int, default=0, metavar="R", help="number of this machine among them, from 0"
+    )
+    parser.add_argument("--master", metavar="HOST:PORT", help="address of the first machine")
+    run_arguments.add_output(parser)
+    add_train_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, or resume a training."""
+    from ode_transformer.recipes import workflow
+
+    options = run_options(args)
+    recipe = workflow.load_recipe(args.recipe, options)
+    data = workflow.recipe_data(recipe, args.recipe, options)
+    (experiment,) = workflow.plan_experiments(recipe, data, options, several_machines=True)
+    workflow.train(experiment, options)
+    return 0

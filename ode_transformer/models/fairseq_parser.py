@@ -1,0 +1,58 @@
+"""fairseq's own command-line parsers, with the architectures and options of this package registered."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from fairseq import options
+
+from ode_transformer.support.errors import UserError
+
+_PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "fairseq-train": options.get_training_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-eval-lm": options.get_eval_lm_parser,
+}
+
+
+@lru_cache
+def parser_for(program: str, words: tuple[str, ...]) -> argparse.ArgumentParser:
+    """Return the parser of a fairseq command with the options that some words add, such as an architecture's.
+
+    :param program: fairseq-train, fairseq-generate or fairseq-eval-lm
+    :raises UserError: a word names an architecture, task, criterion or optimizer that does not exist
+    """
+    parser = _new_parser(program)
+    _catch_exit(lambda: options.parse_args_and_arch(parser, ["data", *words], parse_known=True))
+    return parser
+
+
+def parse(program: str, words: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line of fairseq.
+
+    :param words: the command line without the program's name
+    :raises UserError: fairseq rejects it; the message is fairseq's
+    """
+    return _catch_exit(lambda: options.parse_args_and_arch(_new_parser(program), list(words)))
+
+
+def _new_parser(program: str) -> argparse.ArgumentParser:
+    import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
+
+    return _PARSERS[program]()
+
+
+def _catch_exit(work: Callable[[], Any]) -> Any:
+    """Turn argparse's message and exit into an error of one line."""
+    stderr = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(stderr):
+            return work()
+    except SystemExit as error:
+        lines = [line for line in stderr.getvalue().splitlines() if line.strip()]
+        raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error

@@ -1,0 +1,46 @@
+"""Options of a run: what a user chooses beside the recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options that the commands of recipes and studies share; each command reads those that concern it.
+
+    :param output: folder for everything
+    :param dry_run: print the commands and run none
+    :param raw: folder with the raw files; None to download them
+    :param workers: processes for the slow parts of preparation
+    :param arch: registered architecture; None for the recipe's, in the recipe's size
+    :param variant: of the recipe
+    :param seeds: one training for each; a seed of None is the recipe's
+    :param minutes: limit of the training time instead of the recipe's
+    :param average: number of checkpoints to average instead of the recipe's
+    :param gpus: of this machine; None for all, 0 for the CPU
+    :param precision: one of ``machine.PRECISIONS``; None for the fastest that the GPUs support
+    :param max_tokens: tokens that one process takes at a time, instead of the recipe's
+    :param nodes: machines that train together
+    :param node_rank: number of this machine among them, from 0
+    :param master: HOST:PORT of the first machine
+    :param train_flags: words for fairseq-train, which override everything else
+    """
+
+    output: Path = Path("experiments")
+    dry_run: bool = False
+    raw: Path | None = None
+    workers: int = 1
+    arch: str | None = None
+    variant: str | None = None
+    seeds: tuple[int | None, ...] = (None,)
+    minutes: float | None = None
+    average: int | None = None
+    gpus: int | None = None
+    precision: str | None = None
+    max_tokens: int | None = None
+    nodes: int = 1
+    node_rank: int = 0
+    master: str | None = None
+    train_flags: tuple[str, ...] = ()

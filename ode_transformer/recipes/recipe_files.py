@@ -1,0 +1,30 @@
+"""The recipes of ``configs/``, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.yaml_file import CONFIGS, find_config
+
+# Files of other kinds in the same folder, and their readers.
+OTHER_FILES = {
+    "sources": "the catalogue of raw files",
+    "glue": "the grid of scripts/glue.sh, which prepares and fine-tunes its eight tasks",
+    "bert_demo": "the recipe of scripts/bert_demo.sh",
+}
+
+
+def recipe_names() -> list[str]:
+    """Return the names of all recipes."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in OTHER_FILES)
+
+
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file.
+
+    :raises UserError: there is no such recipe
+    """
+    if name in OTHER_FILES:
+        raise UserError(f"{name}: {OTHER_FILES[name]}; recipes are {', '.join(recipe_names())}")
+    return find_config(name, CONFIGS, recipe_names(), "recipe")

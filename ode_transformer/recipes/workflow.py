@@ -1,0 +1,138 @@
+"""The way of a recipe: read it, plan its experiments, prepare, train, evaluate, compare with published results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ode_transformer.metrics.metric import Score
+from ode_transformer.models import fairseq_parser
+from ode_transformer.recipes import machine
+from ode_transformer.recipes.architectures import check_architecture
+from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.flag_checks import fairseq_problems
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.published import comparison_table
+from ode_transformer.recipes.recipe import Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+
+# Flags that words after -- cannot override, because evaluation depends on them.
+FIXED_FLAGS = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
+
+
+def load_recipe(name: str, options: RunOptions) -> Recipe:
+    """Read and check a recipe, and apply the user's architecture, variant and number of averaged checkpoints.
+
+    :raises UserError: there is no such recipe or architecture, or something in the recipe is wrong
+    """
+    recipe = read_recipe(find_recipe(name), fairseq_problems)
+    if options.arch is not None:
+        check_architecture(options.arch, recipe.task, f"--arch {options.arch}")
+    recipe = recipe.for_arch(options.arch, options.variant)
+    if options.average is None:
+        return recipe
+    return recipe.model_copy(update={"average": recipe.average.of_last(options.average)})
+
+
+def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
+    """Return the data of a recipe in the user's output folder.
+
+    :param name: of the recipe, or the path of its file
+    """
+    return RecipeData(recipe, options.output / Path(name).stem)
+
+
+def plan_experiments(
+    recipe: Recipe, data: RecipeData, options: RunOptions, several_machines: bool = False
+) -> list[Experiment]:
+    """Return one experiment for each seed.
+
+    :param several_machines: whether the work can be shared by several machines, as only training can
+    :raises UserError: the machine lacks what the options demand, or fairseq-train rejects the flags
+    """
+    available = machine.detect(
+        options.gpus,
+        options.precision,
+        options.nodes,
+        options.node_rank,
+        options.master,
+        recipe.tokens_per_update,
+        max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0))),
+        options.dry_run,
+    )
+    if available.nodes > 1 and not several_machines:
+        raise UserError(f"Slurm has started this on {available.nodes} machines: only training takes several")
+    experiment = Experiment(
+        recipe,
+        data,
+        available,
+        options.variant,
+        minutes=options.minutes,
+        max_tokens=options.max_tokens,
+        train_flags=options.train_flags,
+    )
+    experiments = [replace(experiment, seed=seed) for seed in options.seeds]
+    check_train_command(experiments[0])
+    return experiments
+
+
+def check_train_command(experiment: Experiment) -> None:
+    """Check the words that the user passes to fairseq-train.
+
+    :raises UserError: fairseq-train rejects them, or they override a flag of ``FIXED_FLAGS``
+    """
+    words = experiment.train_words()
+    settings = fairseq_parser.parse("fairseq-train", words)
+    defaults = fairseq_parser.parse("fairseq-train", words[: len(words) - len(experiment.train_flags)])
+    for flag in FIXED_FLAGS:
+        value = getattr(settings, flag.replace("-", "_"), None)
+        if value != getattr(defaults, flag.replace("-", "_"), None):
+            raise UserError(f"-- --{flag} {value}: cannot be overridden")
+
+
+def prepare(data: RecipeData, options: RunOptions) -> None:
+    """Prepare the data and print their sizes, or print the command that binarises them."""
+    downloads = options.output / "raw"
+    if options.dry_run:
+        print(f"raw files, from {options.raw or downloads}: {', '.join(data.recipe.corpus.sources)}")
+        commands.print_command(data.preprocess_command(data.all_splits(), options.workers))
+        return
+    data.prepare(options.raw, downloads, options.workers)
+    print(data.report())
+
+
+def train(experiment: Experiment, options: RunOptions) -> None:
+    """Train, or print the command that trains."""
+    if options.dry_run:
+        print(f"{experiment.batch_description}; {experiment.machine}")
+        commands.print_command(experiment.train_command(), experiment.folder / "train.log")
+    else:
+        experiment.train(print_report)
+
+
+def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
+    """Evaluate and return the scores by title, or print the commands of the evaluation."""
+    if options.dry_run:
+        for command in experiment.evaluation_commands():
+            commands.print_command(command)
+        return {}
+    return experiment.evaluate()
+
+
+def reproduce(data: RecipeData, experiments: Sequence[Experiment], options: RunOptions) -> None:
+    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones."""
+    prepare(data, options)
+    scores: dict[int | None, Mapping[str, Score]] = {}
+    for experiment in experiments:
+        train(experiment, options)
+        scores[experiment.seed] = evaluate(experiment, options)
+    if not options.dry_run:
+        table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
+        write_text(experiments[0].table_path, table + "\n")
+        print(f"\n{table}")

@@ -1,0 +1,227 @@
+"""The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.metrics.metric import Score
+from ode_transformer.models import fairseq_parser
+from ode_transformer.recipes import workflow
+from ode_transformer.recipes.architectures import check_architecture
+from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.flag_checks import fairseq_problems
+from ode_transformer.recipes.machine import Machine
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.published import published_results
+from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
+from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study, read_study
+from ode_transformer.studies.study_files import find_study
+from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.provenance import provenance
+
+
+@dataclass(frozen=True)
+class StudyRuns:
+    """The runs of a study at one of its places.
+
+    :param place_name: of the place
+    :param options: of the user; variant, seeds and flags come from the study
+    """
+
+    study: Study
+    place_name: str
+    options: RunOptions
+
+    @property
+    def write_files(self) -> Place:
+        """The data set of the runs."""
+        return self.study.places[self.place_name]
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of the place.
+
+        :raises UserError: something in the recipe is wrong
+        """
+        return read_recipe(find_recipe(self.place.recipe), fairseq_problems)
+
+    @cached_property
+    def data(self) -> RecipeData:
+        """The data of the place."""
+        return workflow.recipe_data(self.recipe, self.place.recipe, self.options)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The systems at every value of the axis."""
+        return list(self.study.cells(self.place_name))
+
+    def cell_recipe(self, cell: Cell) -> Recipe:
+        """Return the recipe with the overrides of a system's architecture applied.
+
+        :raises UserError: the system's architecture does not exist, or is not for the task
+        """
+        arch = cell.arch(self.place)
+        check_architecture(arch, self.recipe.task, f"{cell}: arch {arch}")
+        return self.recipe.for_arch(arch, self.place.variant)
+
+    def train_flags(self, cell: Cell) -> tuple[str, ...]:
+        """Return the words for fairseq-train of a system.
+
+        :raises UserError: fairseq rejects its flags
+        """
+        words = tuple(commands.flags(cell.system.flags))
+        experiment = Experiment(self.cell_recipe(cell), self.data, Machine(0), self.place.variant, train_flags=words)
+        try:
+            settings = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
+        except UserError as error:
+            raise UserError(f"{cell}: {error}") from error
+        axis = self.study.axis
+        depth_flags = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
+        names = {*depth_flags, *(axis.flags if axis else ()), *self.place.flags, *self.place.sizes}
+        defaults = {name: settings.get(name.replace("-", "_")) for name in names}
+        return tuple(commands.flags(cell.flags(self.place, axis, depth_flags, defaults)))
+
+    def experiments(self, cell: Cell, seeds: Sequence[int]) -> list[Experiment]:
+        """Return one experiment of a system for each seed."""
+        options = replace(
+            self.options, variant=self.place.variant, seeds=tuple(seeds), train_flags=self.train_flags(cell)
+        )
+        return workflow.plan_experiments(self.cell_recipe(cell), self.data, options)
+
+    def model_size(self, experiment: Experiment) -> tuple[int, int]:
+        """Return the numbers of parameters and operations of an experiment's model."""
+        from fairseq.data import Dictionary
+
+        from ode_transformer.models.model_from_options import build_from_options
+        from ode_transformer.models.operation_count import count_forward_operations
+
+        args = fairseq_parser.parse("fairseq-train", experiment.train_words())
+        names = [f"dict.{language}.txt" for language in self.data.languages] if self.data.parallel else ["dict.txt"]
+        model = build_from_options(args, *(len(Dictionary.load(str(self.data.binary / name))) for name in names))
+        return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
+
+    def results(self) -> StudyResults:
+        """Collect the results of all complete runs of the study, whatever command trained them; nothing is run.
+
+        :raises UserError: the data are not prepared
+        """
+        seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
+        runs = []
+        for cell in self.cells:
+            size = None
+            for experiment in self.experiments(cell, seeds):
+                if (scores := experiment.existing_scores()) is not None:
+                    size = size or self.model_size(experiment)
+                    runs.append(self.run_results(cell, experiment, scores, *size))
+        return StudyResults(self.study, self.place_name, runs, self.published_scores())
+
+    def run_results(
+        self, cell: Cell, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
+    ) -> StudyRun:
+        """Return the results of one complete run."""
+        values = {title: score.value for title, score in scores.items()}
+        points = read_log(experiment.folder / "train.log")
+        losses = [point.nll_loss for point in points if point.split == "valid" and point.nll_loss is not None]
+        if self.data.parallel and losses:
+            values["perplexity valid"] = 2 ** losses[-1]
+        minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
+        path = experiment.provenance_path
+        origin = json.loads(path.read_text()) if path.exists() else {}
+        assert experiment.seed is not None
+        return StudyRun(cell, experiment.seed, parameters, operations, updates, minutes, values, origin)
+
+    def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
+        """Return the published scores of each cell, by its key: for this place, or else for the study's first."""
+        scores = dict(self._published_here())
+        if scores or self.place_name == self.study.first_place:
+            return scores
+        return dict(replace(self, place_name=self.study.first_place)._published_here())
+
+    def _published_here(self) -> Iterator[tuple[tuple[str, int], PublishedScores]]:
+        """Yield the key and the published scores of each cell that the recipe of the place has results for."""
+        preferred = {table: rank for rank, table in enumerate(self.study.tables)}
+
+        def rank(result: PublishedResult) -> int:
+            return preferred.get(result.table, len(preferred))
+
+        for cell in self.cells:
+            recipe, train_flags = self.cell_recipe(cell), self.train_flags(cell)
+            results = published_results(recipe, self.place.variant, train_flags)
+            # Architectures that a variant does not change have their results without it.
+            results = results or published_results(recipe, None, train_flags)
+            if results:
+                result = min(results, key=rank)
+                yield cell.key, PublishedScores(self.place.recipe, result.scores, cell.value)
+
+
+def train_and_evaluate(runs: StudyRuns, patterns: Sequence[str]) -> list[str]:
+    """Train and evaluate the missing runs: for each seed all systems; a failure does not stop the others.
+
+    :param patterns: of the names of systems
+    :return: a line for each failure
+    :raises UserError: an option is wrong
+    """
+    options = runs.options
+    seeds = [seed for seed in options.seeds if seed is not None] or runs.study.seeds
+    experiments = [
+        (cell, runs.experiments(cell, seeds))
+        for cell in runs.cells
+        if any(fnmatch.fnmatchcase(cell.system.name, pattern) for pattern in patterns)
+    ]
+    if not experiments:
+        names = ", ".join(system.name for system in runs.study.systems)
+        raise UserError(f"--systems {','.join(patterns)}: no name of a system matches; there are {names}")
+    workflow.prepare(runs.data, options)
+    failures = []
+    for number in range(len(seeds)):
+        for cell, of_cell in experiments:
+            experiment = of_cell[number]
+            print(f"\n=== {cell}, seed {experiment.seed}", flush=True)
+            try:
+                workflow.train(experiment, options)
+                workflow.evaluate(experiment, options)
+            except UserError as error:
+                failures.append(f"{cell}, seed {experiment.seed}: {error}")
+                print(failures[-1], file=sys.stderr, flush=True)
+    return failures
+
+
+def run_study(
+    name: str,
+    place_name: str | None,
+    patterns: Sequence[str],
+    options: RunOptions,
+    table_only: bool,
+    command: Sequence[str],
+) -> None:
+    """Run a study and write its results.
+
+    :param name: of the study, or the path of its file
+    :param place_name: one of its places; None for the first
+    :param patterns: of the names of the systems to train
+    :param table_only: train nothing
+    :param command: recorded in the results
+    :raises UserError: an option is wrong, or a run failed
+    """
+    study = read_study(find_study(name))
+    place_name = place_name or study.first_place
+    if place_name not in study.places:
+        raise UserError(f"--at {place_name}: the places of {name} are {', '.join(study.places)}")
+    runs = StudyRuns(study, place_name, options)
+    failures = [] if table_only else train_and_evaluate(runs, patterns)
+    if not options.dry_run:
+        folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
+        print(f"\n{runs.results().write(folder, provenance(command, on_gpu=False))}\n{folder}")
+    if failures:
+        raise UserError(f"{len(failures)} runs failed; the first: {failures[0]}")

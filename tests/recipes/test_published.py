@@ -1,0 +1,34 @@
+"""Scores beside the published ones."""
+
+from ode_transformer.metrics.metric import Score
+from ode_transformer.recipes.published import comparison_table
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
+
+
+def bleu(value: float) -> dict[str, Score]:
+    return {"BLEU": Score("BLEU", value, "signature", "detail", 1000)}
+
+
+def test_flags_of_published_results_have_no_order() -> None:
+    own = read_recipe(find_recipe("ptb")).for_arch("ode_transformer_lm_rk2")
+    titles = {f"Perplexity {split}": bleu(120.0)["BLEU"] for split in ("valid", "test")}
+    for extra in (
+        ["--decoder-layers", "2", "--ode-coefficients", "ones"],
+        ["--ode-coefficients", "ones", "--decoder-layers", "2"],
+    ):
+        assert "| 123.90 |" in comparison_table(own, None, extra, {None: titles})
+
+
+def test_results_beside_the_published_ones() -> None:
+    own = read_recipe(find_recipe("multi30k_en_de")).for_arch("transformer_tiny")
+    table = comparison_table(own, None, [], {1: bleu(40.0), 2: bleu(42.0)})
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]] == [
+        ["seed 1", "40.00"],
+        ["seed 2", "42.00"],
+        ["mean", "41.00"],
+        ["standard deviation", "1.41"],
+        ["Wu et al. 2021: Transformer-Tiny, text only", "41.02"],
+    ]
+    # Other flags are not the published system.
+    assert "Wu et al." not in comparison_table(own, None, ["--dropout", "0.2"], {None: bleu(40.0)})
