@@ -44,7 +44,7 @@ class StudyRuns:
     options: RunOptions
 
     @property
-    def write_files(self) -> Place:
+    def place(self) -> Place:
         """The data set of the runs."""
         return self.study.places[self.place_name]
 
