@@ -1,4 +1,4 @@
-"""The decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
+"""Decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ode_transformer.nn import (
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
-    """Embeds the target's prefix and moves it through the layers by the scheme of the options.
+    """Decoder that steps the embedded target prefix through its layers by the scheme of the options.
 
-    With ``no_encoder_attn`` it is a language model's: its layers read no encoder's output, and none is given.
-    Decoding step by step, each evaluation of a layer's self-attention has its own cache: the stages of a step look
-    back on stages of the same number.
+    With ``no_encoder_attn`` it is a language model, whose layers attend to no encoder output. In step-by-step decoding
+    each evaluation of a layer's self-attention has a cache of its own: a stage attends to earlier positions of the
+    same stage.
     """
 
     position_scale = 1.0
@@ -59,17 +59,17 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Any]]]:
-        """Features of the target positions, of the last one alone when decoding step by step.
+        """Compute the features of the target positions, only of the last one in step-by-step decoding.
 
         :param prev_output_tokens: [B, T]
-        :param encoder_out: what the encoder returned; None in a language model
+        :param encoder_out: result of the encoder; None in a language model
         :param incremental_state: fairseq's decoding cache, updated in place
-        :param full_context_alignment: let positions see later ones
-        :param alignment_layer: whose attention over the source is returned, the last by default
-        :param alignment_heads: average only so many heads
-        :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
+        :param full_context_alignment: let positions attend to later ones
+        :param alignment_layer: layer whose attention over the source is returned, the last by default
+        :param alignment_heads: number of heads to average, all by default
+        :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C] each
         """
-        y0 = self._embed(prev_output_tokens, incremental_state)
+        y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
         keys, queries = prev_output_tokens.size(1), y0.size(1)
         device = prev_output_tokens.device
         target_padding = prev_output_tokens.eq(self.padding_idx)
@@ -83,7 +83,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         )
         encoder_output = cross_mask = None
         if encoder_out is not None:
-            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # B x S x C
+            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
             source_padding = encoder_out["encoder_padding_mask"]
             cross_mask = attention_mask(
                 queries, encoder_output.size(1), device, padding_mask=source_padding[0] if source_padding else None
@@ -106,7 +106,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             y = self.layer_norm(y)
         attention = None
         for weights in alignment.weights.values():
-            attention = weights[:, :alignment_heads].mean(dim=1)
+            attention = weights[:, :alignment_heads].mean(dim=1)  # [B, T, S]
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in states]}
@@ -114,7 +114,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def get_normalized_probs(
         self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
     ) -> Tensor:
-        """fairseq's, [B, T, words]; what a criterion reads is where the loss begins."""
+        """Return the probabilities [B, T, words] from which a criterion computes the loss."""
         probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
         if log_probs:
             for observer in self.observers:
@@ -128,7 +128,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
             positions = positions if positions is None else positions[:, -1:]
-        x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens))
+        x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens))  # [B, T, C]
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:
@@ -144,5 +144,5 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
 
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
-        """Beam search has chosen rows ``new_order``: all caches follow, in place."""
+        """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
         reorder_all((self._caches(incremental_state) or {}).values(), new_order)

@@ -29,7 +29,7 @@ from ode_transformer.numerics import DepthState, RungeKutta
 
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
-    """What the options say about one stack, 'encoder' or 'decoder', whether it goes together or not."""
+    """Return the options of the stack 'encoder' or 'decoder', whether they go together or not."""
     options = getattr(cfg, stack)
     return DepthChoice(
         scheme=options.ode_scheme,
@@ -51,15 +51,15 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
 
 
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
-    """Activation and inner dropout of feed-forward networks."""
-    # relu_dropout is the name under which old configurations know activation_dropout.
+    """Return the activation and the inner dropout of feed-forward networks."""
+    # relu_dropout is the old name of activation_dropout.
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
 
 
 class DepthStack(nn.Module):
-    """What encoder and decoder have in common: ``layers``, and a scheme that moves a representation through them.
+    """Stack of layers that a depth scheme steps; base of encoder and decoder.
 
-    Mixed into a class of fairseq whose ``build_encoder_layer`` or ``build_decoder_layer`` has made the layers.
+    The other base is a class of fairseq whose ``build_encoder_layer`` or ``build_decoder_layer`` builds the layers.
     """
 
     layers: Sequence[Layer]
@@ -67,10 +67,10 @@ class DepthStack(nn.Module):
     def choose_depth(
         self, cfg: TransformerConfig, stack: str, dim: int | None = None, fixed: Mapping[str, str] | None = None
     ) -> None:
-        """Builds the scheme that the options of the stack 'encoder' or 'decoder' choose; its layers exist already.
+        """Build the scheme of the stack 'encoder' or 'decoder' after its layers.
 
-        :param dim: width of the representation; the stack's by default
-        :param fixed: more options that a checkpoint of the stack keeps
+        :param dim: width of the representation; that of the stack by default
+        :param fixed: further options that a checkpoint of the stack remembers
         """
         self.stack = stack
         self.choice, sizes = depth_choice(cfg, stack).without_unused_options(), getattr(cfg, stack)
@@ -84,7 +84,7 @@ class DepthStack(nn.Module):
         # Index of a layer -> a function that takes the layer's place, see step_layers.
         self.replacements: dict[int, nn.Module] = {}
         may_change = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
-        # fairseq does arithmetic with all that a checkpoint holds, but for names with "version" in them.
+        # fairseq does arithmetic with every tensor of a checkpoint, except for those with "version" in their names.
         self.trained_version = CheckpointSettings(stack, self.choice, may_change, fixed or {})
 
     @property
@@ -164,7 +164,7 @@ class DepthStack(nn.Module):
                 scheme.observer = None
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        """fairseq calls this before it loads parameters; those that were not trained here do not say for what."""
+        """Add the settings to parameters without any; fairseq calls this before it loads parameters."""
         key = f"{name}.trained_version._extra_state"
         state_dict.setdefault(key, self.trained_version.get_extra_state())
         return state_dict

@@ -1,4 +1,4 @@
-"""The encoder: fairseq's embedding and interface around a depth scheme."""
+"""Encoder: fairseq's embedding and interface around a depth scheme."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ode_transformer.nn import AttentionContext, Layer, SubLayerKind, WordDropou
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
-    """Embeds the source and moves it through the layers by the scheme of the options."""
+    """Encoder that steps the embedded source through its layers by the scheme of the options."""
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
@@ -30,16 +30,16 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encodes a batch; the result has the keys of fairseq's encoders.
+        """Encode a batch; the result has the keys of fairseq's encoders.
 
         :param src_tokens: [B, S]
-        :param return_all_hiddens: also return what each layer read, ``encoder_states``
-        :param token_embeddings: [B, S, C] in place of the lookup
+        :param return_all_hiddens: also return the input of each layer and the output of the last, ``encoder_states``
+        :param token_embeddings: [B, S, C] in place of those of ``src_tokens``
         """
         padding = src_tokens.eq(self.padding_idx)
         if token_embeddings is None:
             token_embeddings = self.word_dropout(self.embed_tokens(src_tokens))
-        y0, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        y0, embedding = self.forward_embedding(src_tokens, token_embeddings)  # [B, S, C] each
         y0 = y0.masked_fill(padding.unsqueeze(-1), 0)
         length = src_tokens.size(1)
         mask = attention_mask(
@@ -50,15 +50,15 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             choice=self.choice.attention,
         )
         context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
-        y, passed = self.step_layers(y0, [context] * len(self.layers), padding)
+        y, states = self.step_layers(y0, [context] * len(self.layers), padding)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {
-            "encoder_out": [y.transpose(0, 1)],  # S x B x C
-            "encoder_padding_mask": [padding],  # B x S
-            "encoder_embedding": [embedding],  # B x S x C
-            "encoder_states": [x.transpose(0, 1) for x in passed] if return_all_hiddens else [],
+            "encoder_out": [y.transpose(0, 1)],  # [S, B, C]
+            "encoder_padding_mask": [padding],  # [B, S]
+            "encoder_embedding": [embedding],  # [B, S, C]
+            "encoder_states": [x.transpose(0, 1) for x in states] if return_all_hiddens else [],
             "fc_results": [],
             "src_tokens": [],
-            "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # B x 1
+            "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # [B, 1]
         }

@@ -1,7 +1,7 @@
-"""Reformer (Li et al. 2020): the source alone, then a source × target grid in place of encoder–decoder attention.
+"""Reformer (Li et al. 2020): an encoder of the source, then a source × target grid in place of cross-attention.
 
-    source    h_s = embed_s (Reformer-base), or the PreNet's output for it (Reformer-fast)
-    grid      x_st = h_s + embed_t, with positions and √E as ``joint_input`` says          Eq. 4
+    source    h_s = embed_s (Reformer-base), or the PreNet's output (Reformer-fast)
+    grid      x_st = h_s + embed_t, positions and √E according to ``joint_input``          Eq. 4
     layer     target attention → FFN → source attention → FFN, each x + Block(LN(x))       Figure 2a
     output    Reduction over the source, layer normalisation, projection                   Eq. 6
 
@@ -38,13 +38,13 @@ from ode_transformer.nn import (
     parts_of_batch,
 )
 
-# What √E multiplies in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone,
-# √E·embed + pos; the PreNet's output then has its positions from its input.
+# Factor √E in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone, √E·embed + pos;
+# then the PreNet's output has positions only through its input.
 JOINT_INPUTS = ("paper", "released")
 
 
 class ReformerEncoder(ODETransformerEncoder):
-    """The source's part of every cell: its embeddings (no layers), or what the PreNet makes of them."""
+    """Encoder of the source part of every cell: embeddings (no layers), or the output of the PreNet."""
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
@@ -55,7 +55,7 @@ class ReformerEncoder(ODETransformerEncoder):
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None
     ) -> tuple[Tensor, torch.Tensor]:
-        """[B, S] -> [B, S, C] twice: with positions, and the embeddings alone."""
+        """Return the embeddings with positions, and the embeddings alone, [B, S] -> [B, S, C] each."""
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
         embedding = self.embed_scale * token_embedding
@@ -69,33 +69,33 @@ class ReformerEncoder(ODETransformerEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
-        """The keys of fairseq's encoders; ``encoder_out`` [S, B, C] is what the source adds to every cell (Eq. 4)."""
+        """Encode a batch; ``encoder_out`` [S, B, C] is the source part of every cell (Eq. 4)."""
         out = super().forward_scriptable(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
         if self.cfg.joint_input == "paper" and len(self.layers):
-            # The PreNet's output takes the place of embed_s; that of pos_s, and √E, are as they were.
+            # The PreNet's output replaces embed_s; pos_s and √E stay.
             positions = self._positions(src_tokens)
             out["encoder_out"] = [self.embed_scale * out["encoder_out"][0] + positions.transpose(0, 1)]
         return out
 
     def _positions(self, src_tokens: Tensor) -> Tensor:
-        """[B, S, C], or what broadcasts to it."""
+        """Return the positions [B, S, C], or zeros that broadcast to it."""
         if self.embed_positions is None:
             return self.embed_tokens.weight.new_zeros(1, 1, 1)
         return self.position_scale * self.embed_positions(src_tokens)
 
 
 def position_scale(cfg: TransformerConfig, dim: int) -> float:
-    """The factor of the positions in Eq. 4, √E in the paper and 1 in the released code."""
+    """Return the factor of the positions in Eq. 4, √E in the paper and 1 in the released code."""
     return math.sqrt(dim) if cfg.joint_input == "paper" and not cfg.no_scale_embedding else 1.0
 
 
 class Pairs(NamedTuple):
-    """Sentence pairs, the sides of grids.
+    """Batch of sentence pairs, the two sides of a grid.
 
     :param source: [B, S, C]
     :param source_padding: [B, S], True at padding
-    :param target: [B, T, C], the last positions of
-    :param target_padding: [B, T' ≥ T]
+    :param target: [B, T, C], the last T positions of the target
+    :param target_padding: [B, T'], T' ≥ T, True at padding
     """
 
     source: Tensor
@@ -105,38 +105,44 @@ class Pairs(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """How many the grids have, padding included."""
+        """Number of cells of the grid, padding included."""
         return len(self.source) * self.source.size(1) * self.target.size(1)
 
     def lengths(self) -> tuple[list[int], list[int]]:
-        """Of each source and each target, without padding."""
+        """Return the length of each source and of each target, without padding."""
         source, target = (x.logical_not().sum(dim=1).tolist() for x in (self.source_padding, self.target_padding))
         return source, target
 
     def rows(self, rows: slice) -> Pairs:
+        """Return some rows of the batch."""
         return Pairs(*(x[rows] for x in self))
 
-    def cut(self, columns: slice, lines: slice) -> Pairs:
-        """Some of the source positions and some of the target positions."""
+    def crop(self, source_range: slice, target_range: slice) -> Pairs:
+        """Return some of the source positions and some of the target positions."""
         source, source_padding, target, target_padding = self
-        return Pairs(source[:, columns], source_padding[:, columns], target[:, lines], target_padding[:, lines])
+        return Pairs(
+            source[:, source_range],
+            source_padding[:, source_range],
+            target[:, target_range],
+            target_padding[:, target_range],
+        )
 
 
-# Pairs and caches of decoding -> features [B, T, C] and, if wanted, attention [B, T, S]
-Span = Callable[[Pairs, dict[str, KeyValueCache] | None], tuple[Tensor, Tensor | None]]
+# Computes a grid: pairs and caches of decoding -> features [B, T, C] and, if reported, attention [B, T, S]
+ComputeGrid = Callable[[Pairs, dict[str, KeyValueCache] | None], tuple[Tensor, Tensor | None]]
 
 
 def real_range(padding: Tensor) -> slice:
-    """The positions [B, T] from the first to the last that is not padding in every row."""
-    real = padding.all(dim=0).logical_not().nonzero()
-    return slice(int(real[0]), int(real[-1]) + 1)
+    """Return the range of positions of [B, T] without those at both ends that are padding in every row."""
+    positions = padding.all(dim=0).logical_not().nonzero()
+    return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
 class ReformerDecoder(ODETransformerDecoder):
-    """Spans the grid over the encoder's output and the target's prefix, and reduces it to features of the target.
+    """Decoder that steps a grid of encoder output × target prefix through its layers and reduces it to the target.
 
-    Decoding step by step, each step adds one target position to every source position: attention over the target reads
-    caches [B, S, H, T, C/H], attention over the source and the reduction read the new line alone.
+    In step-by-step decoding each step adds one target position to every source position: attention over the target
+    reads caches [B, S, H, T, C/H]; attention over the source and the reduction read only the new line of cells.
     """
 
     def __init__(
@@ -158,7 +164,7 @@ class ReformerDecoder(ODETransformerDecoder):
             nn.init.xavier_uniform_(self.project_out_dim.weight)
 
     def choose_depth(self, cfg: TransformerConfig, stack: str, *_: Any) -> None:
-        """As for every stack, of the grid's width."""
+        """Build the scheme with the width of the grid."""
         width = joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
         super().choose_depth(cfg, stack, width, {"joint_input": cfg.joint_input})
 
@@ -174,61 +180,61 @@ class ReformerDecoder(ODETransformerDecoder):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Any]]]:
-        """Features of the target positions, of the last one alone when decoding step by step.
+        """Compute the features of the target positions, only of the last one in step-by-step decoding.
 
         :param prev_output_tokens: [B, T]
-        :param encoder_out: what the encoder returned
+        :param encoder_out: result of the encoder
         :param incremental_state: fairseq's decoding cache, updated in place
-        :param full_context_alignment: let positions see later ones
-        :param alignment_layer: none to choose from: the reduction tells how much each source position gives
-        :param alignment_heads: likewise
-        :returns: features [B, T, C]; ``attn`` [B, T, S] where asked for or not training, ``inner_states`` [T, B, C]
-        :raises ValueError: in training, if a pair by itself has more cells than are allowed
+        :param full_context_alignment: let positions attend to later ones
+        :param alignment_layer: any value requests ``attn``, the weights of the reduction
+        :param alignment_heads: ignored
+        :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C]
+        :raises ValueError: in training, if a single pair has more cells than ``--max-joint-cells``
         """
         pairs = Pairs(
-            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # as the grid is to lie in memory
+            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # the memory layout of the grid
             encoder_out["encoder_padding_mask"][0],
             self._embed(prev_output_tokens, incremental_state),
             prev_output_tokens.eq(self.padding_idx),
         )
-        wanted = alignment_layer is not None or not self.training
-        span = partial(self._span, causal=not full_context_alignment, wanted=wanted)
+        reported = alignment_layer is not None or not self.training
+        compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
         caches = self._caches(incremental_state)
-        # A step of decoding makes one line of cells, small beside its caches: there is nothing to divide.
+        # A decoding step computes one line of cells, small beside its caches: there is no need to divide the batch.
         whole = caches is not None or self.needs_whole_batch
         if whole or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
-            y, attention = span(pairs, caches)
+            y, attention = compute(pairs, caches)
         else:
-            y, attention = self._by_parts(span, pairs)
+            y, attention = self._compute_by_parts(compute, pairs)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [y.transpose(0, 1)]}
 
-    def _by_parts(self, span: Span, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
-        """Spans the grids of some rows after those of others; training computes each again in the backward pass.
+    def _compute_by_parts(self, compute: ComputeGrid, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
+        """Compute the grids of a few rows at a time; training recomputes each part in the backward pass.
 
-        What is alive at one time is the grids of one part, cut to its longest sentences. The rows do not know of one
-        another, so that only the order of sums changes.
+        Only the grids of one part are in memory, cropped to its longest sentences. Rows are independent of each other,
+        so that only the order of sums changes.
         """
         lengths = pairs.lengths()
         self._refuse_large_pairs(*lengths)
-        made = []
+        results = []
         for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
             part = pairs.rows(rows)
-            columns, lines = real_range(part.source_padding), real_range(part.target_padding)
-            part = part.cut(columns, lines)
+            source_range, target_range = real_range(part.source_padding), real_range(part.target_padding)
+            part = part.crop(source_range, target_range)
             if torch.is_grad_enabled():
-                y, attention = checkpoint(span, part, None, use_reentrant=False)
+                y, attention = checkpoint(compute, part, None, use_reentrant=False)
             else:
-                y, attention = span(part, None)
-            after = pairs.target.size(1) - lines.stop
+                y, attention = compute(part, None)
+            right = pairs.target.size(1) - target_range.stop
             if attention is not None:
-                sides = columns.start, pairs.source.size(1) - columns.stop
-                attention = pad(attention, (*sides, lines.start, after))
-            made.append((pad(y, (0, 0, lines.start, after)), attention))
-        return _joined(made)
+                source_sides = source_range.start, pairs.source.size(1) - source_range.stop
+                attention = pad(attention, (*source_sides, target_range.start, right))  # [rows, T, S]
+            results.append((pad(y, (0, 0, target_range.start, right)), attention))
+        return _join(results)
 
     def _refuse_large_pairs(self, source: list[int], target: list[int]) -> None:
         largest = max(s * t for s, t in zip(source, target, strict=True))
@@ -238,19 +244,19 @@ class ReformerDecoder(ODETransformerDecoder):
                 f"it, or leave such pairs out by --task joint_translation --joint-cells-overflow skip"
             )
 
-    def _span(
-        self, pairs: Pairs, caches: dict[str, KeyValueCache] | None, causal: bool, wanted: bool
+    def _compute_grid(
+        self, pairs: Pairs, caches: dict[str, KeyValueCache] | None, causal: bool, reported: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """From the two sequences through their grid to one: features [B, T, C] and, if wanted, attention [B, T, S]."""
+        """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs
         device, choice = source.device, self.choice.attention
-        # To the right of a position, causality hides padding already.
-        hides = target_padding[:, 0] if causal else target_padding
+        # The causal mask already covers padding to the right of a position.
+        visible_padding = target_padding[:, 0] if causal else target_padding
         target_mask = attention_mask(
             target.size(1),
             target_padding.size(1),
             device,
-            padding_mask=target_padding[:, None] if hides.any() else None,
+            padding_mask=target_padding[:, None] if visible_padding.any() else None,
             causal=causal,
             choice=choice,
         )
@@ -270,15 +276,15 @@ class ReformerDecoder(ODETransformerDecoder):
                 SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask),
             }
 
-        grid = joint_representation(source, target, self.cfg.joint_combination)
-        padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]
+        grid = joint_representation(source, target, self.cfg.joint_combination)  # [B, S, T, C]
+        padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]  # [B, S, T]
         y, _ = self.step_layers(grid, [context(layer) for layer in range(self.num_layers)], padding)
         weights: list[Tensor] = []
-        y = self.reduction(y, source_padding, weights if wanted else None)
-        return y, weights[0] if wanted else None
+        y = self.reduction(y, source_padding, weights if reported else None)  # [B, T, C]
+        return y, weights[0] if reported else None
 
 
-def _joined(parts: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
-    """Features and attention of all rows."""
+def _join(parts: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
+    """Join the features and the attention of all parts."""
     attention = [weights for _, weights in parts if weights is not None]
     return torch.cat([features for features, _ in parts]), torch.cat(attention) if attention else None

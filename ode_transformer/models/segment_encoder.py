@@ -1,4 +1,4 @@
-"""An encoder of one or two texts, told apart by segment embeddings."""
+"""Encoder of one or two texts with segment embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEGMENTS = 2
 
 
 def segments(tokens: Tensor, separator: int) -> Tensor:
-    """The segment of each position: how many separators stand before it, and at most 1.
+    """Return the segment of each position: the number of separators before it, at most 1.
 
     ``<s> A </s> B </s>`` is 0 0 0 1 1, and so is RoBERTa's ``<s> A </s> </s> B </s>`` from its second separator on.
 
@@ -22,12 +22,12 @@ def segments(tokens: Tensor, separator: int) -> Tensor:
     :param separator: index of ``</s>``
     :returns: [B, S]
     """
-    ends = tokens.eq(separator).long()
-    return (ends.cumsum(dim=1) - ends).clamp(max=SEGMENTS - 1)
+    separators = tokens.eq(separator).long()
+    return (separators.cumsum(dim=1) - separators).clamp(max=SEGMENTS - 1)
 
 
 class SegmentEncoder(ODETransformerEncoder):
-    """Adds to each word's embedding that of its segment, as BERT does.
+    """Encoder that adds the embedding of its segment to each word's embedding, as BERT does.
 
     :param cfg: with ``layer_norm_without_affine``, no layer normalisation scales and shifts, as in the released Macaron
     """
@@ -45,7 +45,7 @@ class SegmentEncoder(ODETransformerEncoder):
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None
     ) -> tuple[Tensor, torch.Tensor]:
-        """[B, S] -> [B, S, C] twice: what the layers read, and the embeddings of words and segments alone."""
+        """Return the input of the layers, and the embeddings of words and segments alone, [B, S] -> [B, S, C] each."""
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
         segment_embedding = self.embed_segments(segments(src_tokens, self.separator))
