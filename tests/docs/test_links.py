@@ -63,3 +63,11 @@ def test_the_front_of_the_readme_is_short() -> None:
     front = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Reference")[0]
     words = [word for word in front.split() if re.search(r"\w", word)]  # bars of tables are none
     assert len(words) <= 700
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page: Path) -> None:
+    named = re.findall(
+        r"`((?:ode_transformer|tests|configs|scripts|benchmarks|docs|examples)/[\w./-]*)`", text_without_code(page)
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
