@@ -2,11 +2,12 @@
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
+import platform
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -27,7 +28,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))
     # In the target's own directory, because a rename is atomic only within one file system.
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_path(target)
     try:
         with open(temporary, "wb") as file:
             yield file
@@ -43,6 +44,31 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         os.fsync(directory)  # makes the rename itself survive a power cut
     finally:
         os.close(directory)
+
+
+def temporary_path(target: Path) -> Path:
+    """Return where this process may write before it renames to ``target``; remove what killed processes left there."""
+    start = f".{target.name}.{platform.node()}-"
+    for leftover in target.parent.glob(f"{glob.escape(start)}*.tmp"):
+        process = leftover.name[len(start) : -len(".tmp")]
+        if process.isdigit() and int(process) != os.getpid() and not _runs(int(process)):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+    return target.with_name(f"{start}{os.getpid()}.tmp")
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OverflowError:  # no number of a process
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -100,7 +126,8 @@ def write_files(directory: Path, files: dict[str, str], last: str) -> None:
     :param files: text of each file by its name
     """
     directory.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".partial-", dir=directory))
+    staging = temporary_path(directory / last)
+    staging.mkdir()
     try:
         for name, text in files.items():
             (staging / name).write_text(text, encoding="utf-8", newline="\n")

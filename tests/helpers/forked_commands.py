@@ -5,6 +5,7 @@ This module imports nothing of the package: ``--user-dir`` has to.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import sys
@@ -27,11 +28,13 @@ IMPORTED = [
 class Forked:
     """Popen for fairseq's commands, as ``commands.run`` uses it, by a process that has imported everything already."""
 
+    start_method = "forkserver"
+
     def __init__(self, words: list[str], **others: Any) -> None:
         self.words, self.returncode = words, -1
 
     def __enter__(self) -> Forked:
-        context = multiprocessing.get_context("forkserver")
+        context: Any = multiprocessing.get_context(self.start_method)
         context.set_forkserver_preload(IMPORTED)
         with tempfile.NamedTemporaryFile() as file:
             process = context.Process(target=carry_out, args=(self.words, file.name))
@@ -51,7 +54,9 @@ def inherit() -> None:
 
 
 def carry_out(words: list[str], output: str) -> None:
-    """Runs a command of this Python environment, its output going to a file."""
+    """Run a command of this Python environment, its output going to a file."""
+    logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
+    logging.root.handlers.clear()  # and handlers that write elsewhere
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(file, stream.fileno())

@@ -1,0 +1,42 @@
+"""Work that is interrupted at any change of the file system goes on with the same command to the same bytes.
+
+Here a few points of each kind; ``python tests/faults/strike_everywhere.py`` takes them all and counts the outcomes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from interrupted_work import WORKS, Interruptible, points_of
+from interruptions import KINDS, Fault
+
+# (work, fault, points)
+SAMPLE = [(name, kind, 3) for name in ("average", "translate", "prepare") for kind in KINDS]
+LONG = [("train", kind, 2) for kind in ("kill", "interrupt", "too long")] + [("study", "kill", 1)]
+
+
+@pytest.fixture(scope="module")
+def works(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Interruptible]:
+    folder = tmp_path_factory.mktemp("interrupted")
+    made: dict[str, Interruptible] = {}
+
+    class OnDemand(dict[str, Interruptible]):
+        def __missing__(self, name: str) -> Interruptible:
+            return self.setdefault(name, WORKS[name](folder / name))
+
+    return OnDemand(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "most"), [*SAMPLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG)]
+)
+def test_the_same_command_goes_on(works: dict[str, Interruptible], name: str, kind: str, most: int) -> None:
+    points = points_of(works[name], kind, most)
+    if not points:
+        pytest.skip("the work leaves no file that is large enough")
+    for point in points:
+        works[name].check(Fault(kind, point))
+
+
+@pytest.mark.parametrize("name", ["average", "translate", "prepare", pytest.param("train", marks=pytest.mark.slow)])
+def test_two_processes_at_one_folder(works: dict[str, Interruptible], name: str) -> None:
+    works[name].check_two_at_once()
