@@ -46,6 +46,7 @@ setup(
         "sacremoses",
         "rouge-score",
         "rapidfuzz",
+        "polib",  # text of gettext catalogues
         "tensorboard",  # for fairseq's --tensorboard-logdir
         "scikit-learn",  # the metrics of GLUE, as scipy
         "scipy",

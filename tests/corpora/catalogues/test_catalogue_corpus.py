@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogues.catalogue_corpus import agree, clean, main, usual_length
+from ode_transformer.corpora.catalogues.catalogue_corpus import choose_translations, clean_message, filter_lengths, main
 from ode_transformer.corpora.catalogues.catalogue_files import Message
 from ode_transformer.corpora.parallel_text import Pair, normalise
 
@@ -52,7 +52,7 @@ def lines(output: Path, language: str) -> list[str]:
     ],
 )
 def test_kept(source: str, target: str, expected: Pair) -> None:
-    assert clean(Message(source, target)) == expected
+    assert clean_message(Message(source, target)) == expected
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_kept(source: str, target: str, expected: Pair) -> None:
 )
 def test_dropped_on_either_side(phrase: str) -> None:
     plain = "fine words " * (40 if len(phrase) > 300 else 1)
-    assert clean(Message(plain, "gute Worte")) is not None
-    assert clean(Message(phrase, "gute Worte")) is None
-    assert clean(Message(plain, phrase)) is None
+    assert clean_message(Message(plain, "gute Worte")) is not None
+    assert clean_message(Message(phrase, "gute Worte")) is None
+    assert clean_message(Message(plain, phrase)) is None
 
 
 @pytest.mark.parametrize(
@@ -108,21 +108,21 @@ def test_dropped_on_either_side(phrase: str) -> None:
     ],
 )
 def test_not_worth_learning(source: str, target: str) -> None:
-    assert clean(Message(source, target)) is None
+    assert clean_message(Message(source, target)) is None
 
 
 @given(st.text(), st.text())
 def test_a_kept_pair_is_two_plain_lines(source: str, target: str) -> None:
-    pair = clean(Message(f"some words {source}", f"ein paar Worte {target}"))
+    pair = clean_message(Message(f"some words {source}", f"ein paar Worte {target}"))
     if pair:
         for text in (pair.source, pair.target):
             assert text == " ".join(text.split())
             assert not set(text) & set("{}<>`\\_\n")
-            assert clean(Message(pair.source, pair.target)) == pair
+            assert clean_message(Message(pair.source, pair.target)) == pair
 
 
 def test_most_packages_decide() -> None:
-    chosen = agree(
+    chosen = choose_translations(
         [("a", Pair("Log in", "Anmelden"))] * 3
         + [("b", Pair("log in!", "Einloggen")), ("c", Pair("Log in", "einloggen."))]
         + [("d", Pair("Log out", "Abmelden"))]
@@ -139,7 +139,7 @@ def test_most_messages_decide_between_equal_packages() -> None:
         ("b", Pair("Log in", "Einloggen")),
         ("b", Pair("Log in", "Einloggen")),
     ]
-    assert list(agree(pairs)) == [Pair("Log in", "Einloggen")]
+    assert list(choose_translations(pairs)) == [Pair("Log in", "Einloggen")]
 
 
 PHRASES = st.sampled_from(["Log in", "log in", "LOG IN!", "Log out", "log out."])
@@ -148,13 +148,13 @@ TRANSLATIONS = st.sampled_from(["Anmelden", "Anmelden.", "Einloggen", "Abmelden"
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.builds(Pair, PHRASES, TRANSLATIONS))), st.randoms())
 def test_choice_is_unique_real_and_independent_of_order(candidates: list[tuple[str, Pair]], random) -> None:
-    chosen = agree(candidates)
+    chosen = choose_translations(candidates)
     keys = [normalise(pair.source) for pair in chosen]
     assert sorted(keys) == sorted({normalise(pair.source) for _, pair in candidates})
     assert set(chosen) <= {pair for _, pair in candidates}
     shuffled = list(candidates)
     random.shuffle(shuffled)
-    assert agree(shuffled) == chosen
+    assert choose_translations(shuffled) == chosen
 
 
 def test_unusual_lengths_are_dropped() -> None:
@@ -163,7 +163,7 @@ def test_unusual_lengths_are_dropped() -> None:
         Pair("Are you really sure that you want this?", "Ja"): {"a"},
         Pair("Two words", "Zwei " * 20): {"a"},
     }
-    assert usual_length(fair | odd) == fair
+    assert filter_lengths(fair | odd) == fair
 
 
 def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
