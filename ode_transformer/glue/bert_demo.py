@@ -78,10 +78,10 @@ class DemoOptions:
 
 def shuffle(line: str, generator: random.Random) -> str:
     """Return the words of a line in another order; not all words may be equal."""
-    words = line.split()
-    while " ".join(words) == line:
-        generator.shuffle(words)
-    return " ".join(words)
+    shuffled = line.split()
+    while " ".join(shuffled) == line:
+        generator.shuffle(shuffled)
+    return " ".join(shuffled)
 
 
 def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict[str, list[LabelledText]]]:

@@ -14,7 +14,7 @@ from ode_transformer.glue import finetuning
 from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
 from ode_transformer.glue.tasks import submission_text
-from ode_transformer.recipes.training import TrainingRecord
+from ode_transformer.recipes.training import TrainingRecord, train
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
@@ -112,13 +112,10 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
     jobs, checkpoints, task = Jobs(run.folder), run.folder / "checkpoints", prepared.task
 
     def train_and_predict() -> None:
-        # Interrupted, the same training goes on from its last checkpoint; another one begins anew.
-        record, digest = TrainingRecord(run.folder), jobs.digest_of(run.request)
-        resume = record.matches(digest)
-        if not resume:
-            shutil.rmtree(checkpoints, ignore_errors=True)
-        record.write(digest)
-        commands.run(run.command, run.folder / "train.log", append=resume)
+        digest = jobs.digest_of(run.request)
+        if not TrainingRecord(run.folder).matches(digest):
+            shutil.rmtree(checkpoints, ignore_errors=True)  # a fine-tuning takes minutes: nobody wants the old one back
+        train(run.command, run.folder, checkpoints, digest)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
         results = {}
         for split, labels in prepared.labels.items():

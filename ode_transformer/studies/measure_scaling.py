@@ -122,12 +122,12 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
     command: list[str | Path] = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
     jobs = Jobs(run_folder, data.digest)
 
-    def work() -> None:
+    def train_and_evaluate() -> None:
         training.train(command, run_folder, checkpoints, jobs.digest_of(flags), print_report, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
-    jobs.run(run_folder.name, flags, result, work)
+    jobs.run(run_folder.name, flags, result, train_and_evaluate)
     return float(json.loads(result.read_text(encoding="utf-8"))["validation_loss"])
 
 

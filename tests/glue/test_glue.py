@@ -16,6 +16,7 @@ from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.glue.preparation import tables_folder
 from ode_transformer.glue.tasks import TASKS, read_table, submission_text
 from ode_transformer.support import commands
+from ode_transformer.support.checkpoint_file import save_checkpoint
 from ode_transformer.support.errors import UserError
 
 
@@ -199,15 +200,16 @@ class Pretended:
         examples = {"train": 8, "labels": {"valid": ["entailment"] * 4}, "indices": {"test": ["0"]}, "digest": digest}
         (self.output / "data-bin" / "RTE" / "examples.json").write_text(json.dumps(examples))
 
-    def train(self, command: list, log: Path, append: bool) -> None:
+    def train(self, command: list, log: Path, progress: None, append: bool) -> None:
         self.trained.append((log.parent.name, append))
         (log.parent / "checkpoints").mkdir(exist_ok=True)
-        (log.parent / "checkpoints" / "checkpoint_last.pt").write_text(log.parent.name)
+        checkpoint = {"optimizer_history": [{"num_updates": 1}], "model": {}}
+        save_checkpoint(checkpoint, log.parent / "checkpoints" / "checkpoint_last.pt")
         if f"seed={self.killed}" in log.parent.name:
             raise Killed
 
     def predict(self, checkpoint: Path, data: Path, splits: list[str]) -> dict[str, list[str]]:
-        right = self.right[int(checkpoint.read_text().rpartition("=")[2])]
+        right = self.right[int(checkpoint.parents[1].name.rpartition("=")[2])]
         return {"valid": ["entailment"] * right + ["not_entailment"] * (4 - right), "test": ["entailment"]}
 
     def finetune(self) -> list[int]:

@@ -105,10 +105,10 @@ def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]
 
 def mark_differences(hypothesis: str, reference: str) -> str:
     """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
-    words, reference_words = hypothesis.split(), reference.split()
+    hypothesis_words, reference_words = hypothesis.split(), reference.split()
     pieces = []
-    for kind, i, j, k, m in SequenceMatcher(None, reference_words, words, autojunk=False).get_opcodes():
-        added, missing = (escape_markdown(" ".join(chunk)) for chunk in (words[k:m], reference_words[i:j]))
+    for kind, i, j, k, m in SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes():
+        added, missing = (escape_markdown(" ".join(chunk)) for chunk in (hypothesis_words[k:m], reference_words[i:j]))
         if kind == "equal":
             pieces.append(added)
             continue

@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     names = args.names or run_names(args.logs)
     if len(names) != len(args.logs):
         raise UserError(f"--names: {len(names)} for {len(args.logs)} runs")
-    for what in args.what:
-        if what not in WHAT and not what.startswith(PREFIX):
-            raise UserError(f"--what {what}: expected {', '.join(WHAT)} or a name that begins with {PREFIX}")
+    for quantity in args.what:
+        if quantity not in WHAT and not quantity.startswith(PREFIX):
+            raise UserError(f"--what {quantity}: expected {', '.join(WHAT)} or a name that begins with {PREFIX}")
     for path in (args.output, args.csv):
         if path is not None:
             check_writable(path)

@@ -26,13 +26,13 @@ class Quantity(NamedTuple):
     """A quantity of a report, with the label of its axis.
 
     :param log: draw it on a logarithmic axis
-    :param whole: ticks only at whole numbers
+    :param whole_ticks: ticks only at whole numbers
     """
 
     label: str
     value: Value
     log: bool = False
-    whole: bool = False
+    whole_ticks: bool = False
 
 
 WHAT = {
@@ -41,9 +41,9 @@ WHAT = {
     "gradient-norm": Quantity("gradient norm", lambda point: point.gnorm),
 }
 BY = {
-    "updates": Quantity("updates", lambda point: point.updates, whole=True),
+    "updates": Quantity("updates", lambda point: point.updates, whole_ticks=True),
     "minutes": Quantity("minutes of training", lambda point: point.minutes),
-    "epochs": Quantity("epochs", lambda point: point.epochs, whole=True),
+    "epochs": Quantity("epochs", lambda point: point.epochs, whole_ticks=True),
 }
 _DASHES = ("-", "--", ":", "-.")
 
@@ -117,15 +117,15 @@ def layer_series(runs: Iterable[LoggedRun], pattern: str) -> list[str]:
     return matches
 
 
-def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], what: str, by: str) -> None:
+def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str, by: str) -> None:
     """Draw one panel.
 
     :param groups: runs of one name each
     :raises UserError: a group has nothing to draw
     """
     named = len(groups) > 1  # otherwise the title of the figure has the name
-    if what in WHAT:
-        label, value, log, _ = WHAT[what]
+    if quantity in WHAT:
+        label, value, log, _ = WHAT[quantity]
         for index, seeds in enumerate(groups):
             prefix = f"{seeds[0].name}, " if named else ""
             curves = [
@@ -133,13 +133,13 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], what: str, by:
                 for split in seeds[0].splits()
             ]
             if not any(curves):
-                missing = by if any(value(point) is not None for run in seeds for point in run.points) else what
-                raise UserError(f"{seeds[0].path}: no {missing} in its reports, so no --what {what} --by {by}")
+                missing = by if any(value(point) is not None for run in seeds for point in run.points) else quantity
+                raise UserError(f"{seeds[0].path}: no {missing} in its reports, so no --what {quantity} --by {by}")
     else:
         from matplotlib import colormaps
 
-        names = layer_series([run for seeds in groups for run in seeds], what)
-        label, log = what.removeprefix(PREFIX), what.endswith(GRADIENT_NORM)
+        names = layer_series([run for seeds in groups for run in seeds], quantity)
+        label, log = quantity.removeprefix(PREFIX), quantity.endswith(GRADIENT_NORM)
         for shade, name in enumerate(names):
             colour = colormaps["viridis"](0.9 * shade / max(1, len(names) - 1))
             for index, seeds in enumerate(groups):
@@ -150,7 +150,7 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], what: str, by:
     axes.set_ylabel(label)
     axes.set_yscale("log" if log else "linear")
     axes.grid(alpha=0.3)
-    if BY[by].whole:
+    if BY[by].whole_ticks:
         axes.locator_params(axis="x", integer=True)
 
 
@@ -175,15 +175,17 @@ def _draw_curve(
     return True
 
 
-def draw_figure(runs: Sequence[LoggedRun], what: Sequence[str], by: Sequence[str]) -> Figure:
+def draw_figure(runs: Sequence[LoggedRun], quantities: Sequence[str], by: Sequence[str]) -> Figure:
     """Return a figure with a panel for each quantity (rows) and axis (columns).
 
     :raises UserError: matplotlib is not installed, or a run has nothing to draw
     """
     names = list(dict.fromkeys(run.name for run in runs))
     groups = [[run for run in runs if run.name == name] for name in names]
-    figure = new_figure(5 * len(by), 4 * len(what))
-    for row, panels in zip(what, figure.subplots(len(what), len(by), sharey="row", squeeze=False), strict=True):
+    figure = new_figure(5 * len(by), 4 * len(quantities))
+    for row, panels in zip(
+        quantities, figure.subplots(len(quantities), len(by), sharey="row", squeeze=False), strict=True
+    ):
         for column, axes in zip(by, panels, strict=True):
             draw_panel(axes, groups, row, column)
         panels[0].legend(fontsize="small")
@@ -196,10 +198,13 @@ def draw_figure(runs: Sequence[LoggedRun], what: Sequence[str], by: Sequence[str
 
 
 def plot(
-    runs: Sequence[LoggedRun], path: Path, what: Sequence[str] = ("loss",), by: Sequence[str] = ("updates", "minutes")
+    runs: Sequence[LoggedRun],
+    path: Path,
+    quantities: Sequence[str] = ("loss",),
+    by: Sequence[str] = ("updates", "minutes"),
 ) -> None:
     """Write the figure of the runs as a PNG file.
 
     :raises UserError: matplotlib is not installed, or a run has nothing to draw
     """
-    save_figure(draw_figure(runs, what, by), path)
+    save_figure(draw_figure(runs, quantities, by), path)
