@@ -104,7 +104,7 @@ def flag_row(action: argparse.Action, architectures: Mapping[str, Mapping[str, A
         values = str(action.metavar or action.dest.upper())
     meaning = action.help or ""
     if action.choices is not None:
-        meaning = meaning.removesuffix(f": {', '.join(action.choices)}")  # they have a column of their own
+        meaning = meaning.replace(f": {', '.join(action.choices)}", "")  # they have a column of their own
     return f"`{action.option_strings[0]}`", values, default_of(action, architectures), meaning
 
 

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import re
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from recorded_commands import ROOT, Block, recorded_commands, shell_blocks
 
 from ode_transformer.cli import command
+from ode_transformer.models.fairseq_parser import parser_for
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCKS = [block for page in PAGES for block in shell_blocks(page)]
@@ -36,11 +38,15 @@ def check_command(words: list[str]) -> None:
     program, *arguments = words
     if program == "bash":
         script = (ROOT / arguments[0]).read_text(encoding="utf-8")
-        subcommand = re.search(r"^run_module cli ([a-z-]+)", script, re.MULTILINE)
-        if subcommand is not None and "--help" not in arguments:
-            command.main([subcommand[1], *arguments[1:]])
+        subcommand = re.search(r"^run_subcommand ([a-z-]+)", script, re.MULTILINE)
+        if subcommand is not None:
+            check_command(["ode-transformer", subcommand[1], *arguments[1:]])
+        else:
+            assert set(arguments[1:]) <= {"--help", "--fast"}
     elif program == "ode-transformer":
         command.main(arguments)
+        flags = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
+        assert {word for word in flags if word.startswith("--")} <= training_flags()
     elif program.startswith("fairseq-"):
         parse_fairseq(program, arguments)
     elif program == "python" and arguments[0] == "-m":
@@ -54,6 +60,14 @@ def check_command(words: list[str]) -> None:
         assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+@cache
+def training_flags() -> set[str]:
+    """Return the flags of fairseq-train for the models that have most of them."""
+    models = (("--arch", "reformer"), ("--arch", "macaron_bert_tiny", "--task", "masked_lm"))
+    fixed = ("--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam", "--lr-scheduler", "inverse_sqrt")
+    return {flag for words in models for flag in parser_for("fairseq-train", (*words, *fixed))._option_string_actions}
+
+
 def parse_fairseq(program: str, arguments: list[str]) -> None:
     from fairseq import options
 
@@ -64,6 +78,7 @@ def parse_fairseq(program: str, arguments: list[str]) -> None:
         "fairseq-generate": options.get_generation_parser,
         "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
         "fairseq-eval-lm": options.get_eval_lm_parser,
+        "fairseq-validate": options.get_validation_parser,
         "fairseq-preprocess": options.get_preprocessing_parser,
     }
     parser = makers[program]()
@@ -82,7 +97,9 @@ def test_commands_are_accepted(block: Block, tmp_path: Path) -> None:
         except RefusedArgumentsError as error:
             complaint = f"{block.name}: {error}"
             assert block.inline, complaint
-            assert "required" in complaint  # within a sentence, a command may lack arguments
+            assert re.search("required|expected", complaint), (
+                complaint
+            )  # within a sentence, a command may lack arguments
 
 
 def test_an_unknown_program_is_noticed(tmp_path: Path) -> None:

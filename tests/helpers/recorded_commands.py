@@ -11,7 +11,7 @@ INLINE = re.compile(r"`((?:ode-transformer|fairseq-[a-z-]+|bash|python|pytest) [
 # Programs that are replaced by one that writes down its arguments and does nothing else.
 PROGRAMS = (
     *("ode-transformer", "fairseq-preprocess", "fairseq-train", "fairseq-generate", "fairseq-interactive"),
-    *("fairseq-eval-lm", "subword-nmt", "python", "pytest", "pip", "bash"),
+    *("fairseq-eval-lm", "fairseq-validate", "subword-nmt", "python", "pytest", "pip", "bash"),
     *("cat", "cut", "grep", "mkdir", "srun", "git", "nvidia-smi", "zcat", "head"),
 )
 RECORD = """#!/bin/bash
