@@ -1,1 +1,1 @@
-"""Layers of a trained model replaced by linear maps (Xu et al. 2020)."""
+"""Linear probe: layers of a trained model are replaced by linear maps (Xu et al. 2020)."""

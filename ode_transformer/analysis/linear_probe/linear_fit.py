@@ -1,4 +1,4 @@
-"""The linear map that comes nearest to a function, by least squares in one pass over its arguments and values.
+"""Least-squares fit of a linear map to pairs of arguments and values, in one pass over them.
 
     minimise Σ_n ‖W x_n + b − y_n‖²        x_n in R^p, y_n in R^q, n = 1 … N
 
@@ -7,7 +7,7 @@ With the means x̄ and ȳ, S_xx = Σ (x_n − x̄)(x_n − x̄)ᵀ, S_yx = Σ (y
     W = S_yx S_xx⁺,   b = ȳ − W x̄,   R² = 1 − (S_yy − tr(W S_yxᵀ)) / S_yy
 
 S_xx⁺ is the inverse, or the pseudo-inverse where the arguments lie in a subspace, as behind a layer normalisation:
-then W is the smallest of the maps that fit equally well. All of it in double precision.
+then W is the smallest of the maps that fit equally well. Everything is computed in double precision.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Arguments in single precision: what varies by less than this, against the largest variation, is their rounding.
+# The arguments have single precision: a direction with relatively less variation than this is rounding noise.
 _PRECISION = torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True)
 class LinearFit:
-    """y ≈ W x + b.
+    """A linear map y ≈ W x + b and the quality of its fit.
 
     :param weight: W, [q, p]
     :param bias: b, [q]
     :param positions: N
-    :param rank: in how many directions the arguments vary, at most p
-    :param r_squared: share of the values' variation that the map explains, 1 for a linear function
+    :param rank: number of directions in which the arguments vary, at most p
+    :param r_squared: share of the values' variation that the map explains; 1 for a linear function
     """
 
     weight: Tensor
@@ -41,8 +41,9 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class LinearSums:
-    """All that the fit has to know about the pairs seen so far.
+    """Sums over pairs of arguments and values, from which the fit is computed.
 
+    :param count: number of pairs
     :param x: Σ x, [p]; likewise ``y`` [q]
     :param xx: Σ x xᵀ, [p, p]
     :param yx: Σ y xᵀ, [q, p]
@@ -58,7 +59,7 @@ class LinearSums:
 
     @classmethod
     def of_pairs(cls, x: Tensor, y: Tensor) -> LinearSums:
-        """The sums over N pairs, x [N, p] and y [N, q]."""
+        """Return the sums over N pairs, x [N, p] and y [N, q]."""
         x, y = x.double(), y.double()
         return cls(len(x), x.sum(0), y.sum(0), x.T @ x, y.T @ x, y.square().sum())
 
@@ -73,7 +74,7 @@ class LinearSums:
         )
 
     def fit(self) -> LinearFit:
-        """The nearest linear map.
+        """Return the linear map with the least squared error.
 
         :raises ValueError: fewer pairs than the p + 1 unknowns of each output
         """
@@ -86,8 +87,8 @@ class LinearSums:
         s_yy = self.yy - self.count * mean_y.square().sum()
         # S_xx = V diag(λ) Vᵀ, without the directions in which x does not vary
         values, vectors = torch.linalg.eigh(s_xx)
-        kept = values > len(values) * _PRECISION**2 * values.max()
-        values, vectors = values[kept], vectors[:, kept]
+        varies = values > len(values) * _PRECISION**2 * values.max()
+        values, vectors = values[varies], vectors[:, varies]
         weight = (s_yx @ vectors / values) @ vectors.T
         unexplained = (s_yy - (weight * s_yx).sum()).clamp(min=0)
         r_squared = 1 - (unexplained / s_yy).item() if s_yy > 0 else 1.0

@@ -1,9 +1,9 @@
-"""What the linear probe keeps on disk: fits, and the sums of a pass that is not over."""
+"""Files of the linear probe: fits, and the sums of a pass over the training data that may be unfinished."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -14,14 +14,14 @@ from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkp
 
 
 def save_fit(fit: LinearFit, path: Path) -> None:
-    """W and b as the parameters of a checkpoint, and what else is known of them."""
-    values = {field.name: getattr(fit, field.name) for field in fields(fit)}
+    """Write W and b as the parameters of a checkpoint, with the other numbers of the fit."""
+    values = {entry.name: getattr(fit, entry.name) for entry in fields(fit)}
     model = {name: values.pop(name).cpu() for name in ("weight", "bias")}
     save_checkpoint({"model": model, **values}, path)
 
 
 def load_fit(path: Path, device: torch.device) -> LinearFit:
-    """What :func:`save_fit` wrote.
+    """Read a file that :func:`save_fit` wrote.
 
     :raises UserError: the file is damaged
     """
@@ -29,34 +29,53 @@ def load_fit(path: Path, device: torch.device) -> LinearFit:
     return LinearFit(**{name: tensor.to(device) for name, tensor in state.pop("model").items()}, **state)
 
 
-def save_sums(
-    path: Path, request: str, places: Sequence[LayerId], position: int, sums: Mapping[LayerId, LinearSums]
-) -> None:
-    """The sums of ``places`` after so many batches of a pass.
+@dataclass
+class SavedSums:
+    """Sums of a pass over the training data.
 
-    :param request: a digest of what the pass is over
+    :param request: digest of everything on which the sums depend
+    :param layers: the layers that are fitted
+    :param batches: number of batches so far
+    :param sums: sums of each layer
     """
+
+    request: str
+    layers: list[LayerId]
+    batches: int = 0
+    sums: dict[LayerId, LinearSums] = field(default_factory=dict)
+
+    def add(self, batch_sums: Mapping[LayerId, LinearSums]) -> None:
+        """Add the sums of the next batch."""
+        for layer, sums in batch_sums.items():
+            self.sums[layer] = self.sums[layer] + sums if layer in self.sums else sums
+        self.batches += 1
+
+
+def save_sums(path: Path, state: SavedSums) -> None:
+    """Write the sums of a pass."""
     model = {
-        f"{place.stack}.{place.number}.{field.name}": torch.as_tensor(getattr(entry, field.name)).cpu()
-        for place, entry in sums.items()
-        for field in fields(entry)
+        _tensor_name(layer, entry.name): torch.as_tensor(getattr(sums, entry.name)).cpu()
+        for layer, sums in state.sums.items()
+        for entry in fields(sums)
     }
-    listed = [tuple(place) for place in places]
-    save_checkpoint({"request": request, "places": listed, "position": position, "model": model}, path)
+    layers = [tuple(layer) for layer in state.layers]
+    save_checkpoint({"request": state.request, "places": layers, "position": state.batches, "model": model}, path)
 
 
-def load_sums(path: Path, device: torch.device) -> tuple[str, list[LayerId], int, dict[LayerId, LinearSums]]:
-    """Request, places, position and sums that :func:`save_sums` wrote.
+def load_sums(path: Path, device: torch.device) -> SavedSums:
+    """Read a file that :func:`save_sums` wrote.
 
     :raises UserError: the file is damaged
     """
     state = load_checkpoint(path)
-    places = [LayerId(*place) for place in state["places"]]
+    layers = [LayerId(*layer) for layer in state["places"]]
     sums = {}
-    for place in places if state["position"] else []:
-        values = {
-            field.name: state["model"][f"{place.stack}.{place.number}.{field.name}"] for field in fields(LinearSums)
-        }
+    for layer in layers if state["position"] else []:
+        values = {entry.name: state["model"][_tensor_name(layer, entry.name)] for entry in fields(LinearSums)}
         count = int(values.pop("count"))
-        sums[place] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
-    return state["request"], places, state["position"], sums
+        sums[layer] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
+    return SavedSums(state["request"], layers, state["position"], sums)
+
+
+def _tensor_name(layer: LayerId, entry: str) -> str:
+    return f"{layer.stack}.{layer.number}.{entry}"

@@ -1,4 +1,4 @@
-"""``ode-transformer probe-linear``: its results, how it goes on after an interruption, and what it refuses."""
+"""``ode-transformer probe-linear``: results, resuming after an interruption, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fairseq import tasks
 from models_for_tests import small_model
 from test_layer_replacement import PRINTED
 
-from ode_transformer.analysis.linear_probe import layer_probe
+from ode_transformer.analysis.linear_probe import layer_fits, layer_probe
 from ode_transformer.analysis.linear_probe.layer_replacement import Distillation
 from ode_transformer.analysis.linear_probe.probe_linear import table
 from ode_transformer.cli.command import main
@@ -114,7 +114,7 @@ def test_other_metrics_score_the_same_translations(
     assert results(folder)["full"]["value"] == METRICS[metric](texts[0], Settings(texts[1]))[0].value
 
 
-def test_what_is_known_is_not_found_out_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_jobs_are_skipped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(folder, "--stack", "encoder", "--layer", 2) == 0
     assert command(folder) == 0
     printed, err = capsys.readouterr()
@@ -161,9 +161,9 @@ class Stop(BaseException):
     """As a signal would end the process."""
 
 
-def stop(place: object, name: str, call: int, *words: object) -> None:
+def stop(owner: object, name: str, call: int, *words: object) -> None:
     """Runs the command, which ends in the function ``name`` of a module or class after so many calls of it."""
-    function = getattr(place, name)
+    function = getattr(owner, name)
     calls = iter(range(call))
 
     def limited(*args, **kwargs):
@@ -172,7 +172,7 @@ def stop(place: object, name: str, call: int, *words: object) -> None:
         return function(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, name, limited)
+        patch.setattr(owner, name, limited)
         with pytest.raises(Stop):
             command(*words)
 
@@ -183,7 +183,7 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
 ) -> None:
     assert command(folder, output="whole") == 0
     monkeypatch.setattr(console, "SAVE_INTERVAL", 0.0)
-    stop(layer_probe, "sums_of_batch", batch, folder)
+    stop(layer_fits, "batch_sums", batch, folder)
     assert (folder / "out" / "solutions" / "sums.pt").exists()
     capsys.readouterr()
     assert command(folder) == 0
@@ -191,10 +191,10 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
     assert_the_same(folder)
 
 
-def test_an_interrupted_pass_of_another_request_is_not_gone_on_with(
+def test_an_interrupted_pass_of_another_request_is_not_resumed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop(layer_probe, "save_fit", 0, folder, "--max-train-sentences", 30)
+    stop(layer_fits, "save_fit", 0, folder, "--max-train-sentences", 30)
     assert (folder / "out" / "solutions" / "sums.pt").exists()
     capsys.readouterr()
     assert command(folder) == 0
@@ -206,7 +206,7 @@ def test_an_interrupted_pass_of_another_request_is_not_gone_on_with(
 def test_one_layer_of_an_interrupted_pass_over_all_is_not_the_end_of_the_others(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop(layer_probe, "save_fit", 0, folder)
+    stop(layer_fits, "save_fit", 0, folder)
     assert command(folder, "--stack", "decoder", "--layer", 1) == 0
     capsys.readouterr()
     assert command(folder) == 0
@@ -216,7 +216,7 @@ def test_one_layer_of_an_interrupted_pass_over_all_is_not_the_end_of_the_others(
 def test_an_interruption_between_layers(folder: Path) -> None:
     assert command(folder, output="whole") == 0
     for call in (1, 2):
-        stop(layer_probe, "save_fit", call, folder)
+        stop(layer_fits, "save_fit", call, folder)
     stop(layer_probe, "best", 2, folder)
     assert command(folder) == 0
     assert_the_same(folder)
