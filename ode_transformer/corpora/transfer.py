@@ -199,6 +199,8 @@ def _receive(
             raise TransferInterrupted("the server sent another range than the requested one")
     else:
         total = _content_length(answer)
+        if total is None and (stated := answer.headers.get("Content-Length")) is not None:
+            raise TransferError(_one_line(f"states an impossible length, {stated[:40]}"))
     if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
         raise TransferError("answers with a page")
     if size is not None and total is not None and total != size:
@@ -257,7 +259,7 @@ def _content_length(answer: http.client.HTTPResponse) -> int | None:
 
 def _content_range(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> tuple[int | None, int | None]:
     """Return the first byte of an answer's range, and the size of the whole file."""
-    match = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+    match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
     if match is None:
         return None, None
     start, total = match.groups()

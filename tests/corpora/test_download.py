@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -253,6 +254,74 @@ def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path
 def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
     with pytest.raises(UserError, match="x: no such source; there are a, n"):
         obtain_files(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+REDIRECT = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
+HOSTILE = {  # answer, what follows it for ever, error
+    "no range after nothing": (b"HTTP/1.1 416 Beyond\r\nContent-Range: bytes */0\r\n\r\n", b"", "416 Beyond"),
+    "redirect to half an address": (REDIRECT + b"http://[::1\r\n\r\n", b"", "Invalid IPv6 URL"),
+    "redirect to a port without number": (REDIRECT + b"http://localhost:x/\r\n\r\n", b"", "nonnumeric port: 'x'"),
+    "redirect to itself": (REDIRECT + b"/a.tgz\r\n\r\n", b"", "302 .*infinite loop"),
+    "redirect to a file": (REDIRECT + b"file:///etc/passwd\r\n\r\n", b"", "302 .*file:///etc/passwd' is not allowed"),
+    "length of 5,000 digits": (
+        OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
+        b"",
+        "an impossible length, 9{40}$",
+    ),
+    "negative length": (OK + b"Content-Length: -1\r\n\r\nabc", b"", "an impossible length, -1"),
+    "range of 5,000 digits": (
+        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n",
+        b"",
+        "another range than the requested one",
+    ),
+    "another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", b"", "SSH-2.0-OpenSSH_9.6"),
+    "endless headers": (OK, b"X: y\r\n", "fewer than 100,000 bytes came in 0.3 s"),
+    "endless beginnings": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "fewer than 100,000 bytes came in 0.3 s"),
+    "endless slow content": (OK + b"Content-Length: 1000000\r\n\r\n", b"x", "fewer than 100,000 bytes came in 0.3 s"),
+    "endless end": (
+        OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
+        b"X: y\r\n",
+        "fewer than 100,000 bytes came in 0.3 s",
+    ),
+}
+
+
+@pytest.mark.parametrize(("answer", "drip", "reason"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_answers_end_in_one_line(
+    tmp_path: Path, server: FileServer, monkeypatch, answer: bytes, drip: bytes, reason: str
+) -> None:
+    monkeypatch.setattr(transfer, "PROGRESS_WINDOW", 0.3)
+    monkeypatch.setattr(transfer, "RETRY_PAUSES", (0,))
+    server.raw_answers["a.tgz"], server.drip = answer, drip
+    with pytest.raises(UserError) as error:
+        fetch(source(server, checksum=False), tmp_path)
+    message = str(error.value).removesuffix("; --raw takes a folder that has it")
+    assert re.match(f"a.tgz: cannot be downloaded: {re.escape(server.url('a.tgz'))}: .*{reason}", message), message
+    assert "\n" not in message
+    assert not (tmp_path / "a.tgz").exists()
+    assert not (tmp_path / ".a.tgz.verified").exists()
+
+
+def test_an_absurd_length_is_said_before_the_download(tmp_path: Path, server: FileServer) -> None:
+    server.raw_answers["a.tgz"] = OK + b"Content-Length: 99999999999999999\r\n\r\n"
+    with pytest.raises(
+        UserError, match="100,000,000,000.0 MB are to be downloaded, and 268.4 MB more have to stay free"
+    ):
+        fetch(source(server, checksum=False), tmp_path)
+
+
+def test_an_empty_file_of_an_earlier_download_is_replaced(tmp_path: Path, server: FileServer, capsys) -> None:
+    (tmp_path / "a.tgz").touch()
+    assert fetch(source(server, checksum=False), tmp_path).read_bytes() == CONTENT
+    assert "a.tgz: empty; it is downloaded again" in capsys.readouterr().err
+
+
+def test_a_download_of_unknown_length_leaves_room_on_the_disk(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=transfer.MIN_FREE_BYTES - 1))
+    server.lengths = False
+    with pytest.raises(UserError, match="268.4 MB have to stay free, but 268.4 MB are"):
+        fetch(source(server, checksum=False), tmp_path)
 
 
 SCRIPT = """

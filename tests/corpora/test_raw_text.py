@@ -3,12 +3,14 @@
 import gzip
 import io
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ode_transformer.corpora import raw_text
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.errors import UserError
 
@@ -110,6 +112,29 @@ def test_a_segment_without_its_end(tmp_path: Path, tail: str) -> None:
         pairs(path, source="t.sgm", target="t.sgm", format="segments")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<seg id='1'>" + "a\n" * 2000 + "</seg>\n", "line 1: <seg> without its end"),
+        ("a\n" + "<seg " * 200_000 + "\n", "line 2: <seg> without its end"),
+        ("a\n" + "<seg>" * 200_000 + "\n", "line 2: <seg> without its end"),
+    ],
+    ids=["over many lines", "start tags without end", "segments without end"],
+)
+def test_endless_segments_end_soon(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "t.sgm").write_text(text)
+    start = time.monotonic()
+    with pytest.raises(UserError, match=f"t.sgm: {message}"):
+        list(read_pairs({"a": tmp_path / "t.sgm"}, PairLocation(source_file="a", target_file="a", format="segments")))
+    assert time.monotonic() - start < 5
+
+
+def test_entities_of_a_segment_make_no_second_line(tmp_path: Path) -> None:
+    (tmp_path / "t.sgm").write_text(f"<seg>a&#10;b &#x41;&#{'9' * 5000};</seg>")
+    location = PairLocation(source_file="a", target_file="a", format="segments")
+    assert list(read_pairs({"a": tmp_path / "t.sgm"}, location))[0][0] == f"a b A&#{'9' * 5000};"
+
+
 TRAIN = """<url>http://www.ted.com/{0}</url>
 <keywords>talks, {0}</keywords>
 <speaker>A. B.</speaker>
@@ -159,6 +184,7 @@ def test_tmx(tmp_path: Path) -> None:
         (("Doi", "&doi;"), "tmx: cannot be read as XML: undefined entity"),
         (('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>'), "&doi;"),
         (("și", "\ud800"), "tmx: cannot be read as XML: not well-formed"),
+        (('encoding="UTF-8"', 'encoding="no-such"'), "tmx: cannot be read as XML: unknown encoding"),
     ],
 )
 def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> None:
@@ -168,6 +194,14 @@ def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> N
     path = tmp_path / "tmx"
     path.write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(UserError, match=message):
+        pairs(path, format="tmx", languages=["en", "ro"])
+
+
+def test_a_unit_without_end(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(raw_text, "MAX_UNIT_BYTES", 1 << 18)
+    path = tmp_path / "tmx"
+    path.write_text(TMX.replace("</seg></tuv></tu>", " more" * 100_000, 1))
+    with pytest.raises(UserError, match=r"tmx: no end of a translation unit \(</tu>\) in 262,144 bytes"):
         pairs(path, format="tmx", languages=["en", "ro"])
 
 

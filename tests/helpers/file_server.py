@@ -1,5 +1,6 @@
-"""A server of files for tests of downloads, with the faults that servers have, and sources that name it."""
+"""File server for tests of downloads, with the faults that servers have, and sources that name it."""
 
+import contextlib
 import hashlib
 import random
 import re
@@ -19,16 +20,18 @@ LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https:/
 
 @dataclass
 class FileServer:
-    """What is answered, and what has been asked.
+    """Settings of the server, and its record of requests.
 
-    :param files: content by name; every other name is not found
-    :param ranges: whether a part may be asked for
-    :param version: the ETag; none if empty
-    :param cuts: bytes after which the connection of the next answers ends, one after the other; None lets it be whole
-    :param hangs: whether a connection stays open, without a byte, where it would be cut
+    :param files: content by name; every other name is answered by 404
+    :param ranges: answer requests for a range of bytes
+    :param version: ETag; none if empty
+    :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
+    :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
-    :param lengths: whether answers say how long they are
-    :param requests: method, name and the Range header of every request
+    :param lengths: state the Content-Length
+    :param raw_answers: complete answers, headers included, by name
+    :param drip: bytes sent again and again, at short intervals, after a raw answer
+    :param requests: method, name and Range header of every request
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -38,6 +41,8 @@ class FileServer:
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
     lengths: bool = True
+    raw_answers: dict[str, bytes] = field(default_factory=dict)
+    drip: bytes = b""
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -63,6 +68,9 @@ def serving() -> Iterator[FileServer]:
         def answer(self, body: bool) -> None:
             name, asked = self.path[1:], self.headers.get("Range", "")
             server.requests.append((self.command, name, asked))
+            if name in server.raw_answers:
+                self.answer_raw(server.raw_answers[name])
+                return
             if name not in server.files:
                 self.send_error(404)
                 return
@@ -94,6 +102,13 @@ def serving() -> Iterator[FileServer]:
                     ended.wait()
             self.close_connection = True
 
+        def answer_raw(self, answer: bytes) -> None:
+            self.close_connection = True
+            with contextlib.suppress(OSError):  # the client closes the connection
+                self.wfile.write(answer)
+                while server.drip and not ended.wait(0.01):
+                    self.wfile.write(server.drip)
+
         def log_message(self, *_: Any) -> None:
             pass
 
@@ -109,7 +124,7 @@ def serving() -> Iterator[FileServer]:
 
 
 def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
-    """An entry of the catalogue: ``CONTENT`` as a.tgz, at these names of the server."""
+    """Return a source, a.tgz with ``CONTENT``, at these names of the server."""
     known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
     urls = [server.url(name) for name in names or ("a.tgz",)]
     return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})
