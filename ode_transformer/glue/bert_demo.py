@@ -25,7 +25,7 @@ from ode_transformer.recipes import training
 from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_train_flags, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.jobs import Jobs
@@ -221,15 +221,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for everything (default: bert_demo)",
     )
-    parser.add_argument(
-        "train_flags",
-        nargs="*",
-        metavar="-- FLAGS",
-        help="flags of fairseq-train for pre-training, such as --encoder-ode-scheme rk2",
-    )
+    add_train_flags(parser, "flags of fairseq-train for pre-training, such as --encoder-ode-scheme rk2")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the demonstration; return the exit status."""
-    demonstrate(DemoOptions(args.arch, args.text, args.output, args.updates, tuple(args.train_flags)))
+    demonstrate(DemoOptions(args.arch, args.text, args.output, args.updates, args.train_flags))
     return 0

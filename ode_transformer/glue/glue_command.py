@@ -13,6 +13,7 @@ from ode_transformer.glue.grid import read_config
 from ode_transformer.glue.grid_search import fine_tune
 from ode_transformer.glue.preparation import prepare
 from ode_transformer.glue.tasks import TASKS
+from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS
@@ -23,6 +24,7 @@ CONFIG = CONFIGS / "glue.yaml"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer glue``."""
     parser.epilog = "After an interruption the same command continues with the first unfinished job."
+    parser.set_defaults(train_flags=())
     stages = parser.add_subparsers(dest="stage", metavar="prepare|finetune", required=True)
     preparation = stages.add_parser("prepare", help="encode the tables of the tasks and write binary data for fairseq")
     preparation.add_argument(
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)"
     )
     tuning.add_argument("--dry-run", action="store_true", help="print every command of the grid and run none")
-    tuning.add_argument("train_flags", nargs="*", metavar="-- FLAGS", help="flags of fairseq-train for every run")
+    add_train_flags(tuning, "flags of fairseq-train for every run")
     for stage in (preparation, tuning):
         stage.add_argument(
             "--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)"
@@ -69,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if unknown := [name for name in names if name not in TASKS]:
         raise UserError(f"--tasks {unknown[0]}: unknown; known are {', '.join(TASKS)}")
     if args.stage == "prepare":
+        if args.train_flags:
+            raise UserError("flags of fairseq-train go with finetune, not with prepare")
         prepare(names, args.pretraining, args.raw, args.output)
     else:
         fine_tune(names, args.model, args.output, read_config(args.config), args.train_flags, args.dry_run)

@@ -32,7 +32,7 @@ from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.quickstart import QuickstartOptions
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_train_flags, positive_int
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
@@ -246,12 +246,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("scaling"), metavar="DIR", help="folder for everything (default: scaling)"
     )
-    parser.add_argument(
-        "train_flags",
-        nargs="*",
-        metavar="-- FLAGS",
-        help="flags of fairseq-train; with --data these are optimizer, batches and everything else",
-    )
+    add_train_flags(parser, "flags of fairseq-train; with --data these are optimizer, batches and everything else")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -265,7 +260,7 @@ def run(args: argparse.Namespace) -> int:
         args.beta,
         parse_seeds(args.seeds),
         args.output,
-        tuple(args.train_flags),
+        args.train_flags,
     )
     size = model_size(training_options(options.arch, options.train_flags))
     check_beta(options.beta)

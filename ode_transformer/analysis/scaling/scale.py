@@ -7,7 +7,7 @@ import math
 
 from ode_transformer.analysis.scaling.architectures import count_parameters, meta_model, model_size, training_options
 from ode_transformer.analysis.scaling.equations import ModelSize, StackSize, growth, released_step, solve
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_train_flags, positive_int
 from ode_transformer.support.errors import UserError
 
 
@@ -76,9 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("SOURCE", "TARGET"),
         help="sizes of the dictionaries with their special symbols, to count with embeddings",
     )
-    parser.add_argument(
-        "flags", nargs="*", metavar="-- FLAGS", help="flags of fairseq-train that change the architecture"
-    )
+    add_train_flags(parser, "flags of fairseq-train that change the architecture")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if args.arch is None:
         if args.layers is None or args.ffn_ratio is None or not 0 < args.ffn_ratio < math.inf:
             raise UserError("say what to scale: --arch, or --layers and a positive --ffn-ratio")
-        if args.dictionaries or args.flags:
+        if args.dictionaries or args.train_flags:
             raise UserError("--dictionaries and flags of fairseq-train go with --arch")
         size = ModelSize({"decoder": StackSize(args.layers)}, 1, args.ffn_ratio)
         lines = solution_lines(size, gradients, args.beta)
@@ -95,6 +93,6 @@ def run(args: argparse.Namespace) -> int:
         if args.layers is not None or args.ffn_ratio is not None:
             raise UserError("--layers and --ffn-ratio are read from --arch: change them by flags after --")
         dictionaries = tuple(args.dictionaries) if args.dictionaries else None
-        lines = architecture_lines(training_options(args.arch, args.flags), gradients, args.beta, dictionaries)
+        lines = architecture_lines(training_options(args.arch, args.train_flags), gradients, args.beta, dictionaries)
     print("\n".join(lines))
     return 0
