@@ -32,26 +32,36 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     python_requires=">=3.11,<3.13",
-    packages=find_packages(include=["ode_transformer*"]),
+    packages=[
+        *find_packages(include=["ode_transformer*"]),
+        "ode_transformer.configs",
+        "ode_transformer.configs.studies",
+    ],
+    # An installed package has the recipes inside it; a checkout has them in configs/.
+    package_dir={"ode_transformer.configs": "configs", "ode_transformer.configs.studies": "configs/studies"},
+    package_data={"ode_transformer.configs": ["*.yaml", "*.txt"], "ode_transformer.configs.studies": ["*.yaml"]},
+    # What the models, checkpoints and decoding need; everything else is an extra.
     install_requires=[
         "torch>=2.6",  # older ones read checkpoints without a restriction
         "ve-fairseq==0.12.3",
         "sentencepiece",
         "sacrebleu",
         "subword-nmt",  # fairseq's --bpe subword_nmt, which the papers' data sets use
-        "PyYAML",
-        "joblib",
-        "regex",
-        "pydantic",  # recipes are checked as they are read
-        "sacremoses",
-        "rouge-score",
-        "rapidfuzz",
-        "polib",  # text of gettext catalogues
-        "tensorboard",  # for fairseq's --tensorboard-logdir
-        "scikit-learn",  # the metrics of GLUE, as scipy
-        "scipy",
     ],
     extras_require={
+        "experiments": [
+            "PyYAML",
+            "joblib",
+            "polib",  # text of gettext catalogues
+            "pydantic",  # recipes are checked as they are read
+            "rapidfuzz",
+            "regex",
+            "rouge-score",
+            "sacremoses",
+            "scikit-learn",  # the metrics of GLUE, as scipy
+            "scipy",
+            "tensorboard",  # for fairseq's --tensorboard-logdir
+        ],
         "dev": [
             "pytest",
             "pytest-xdist",
