@@ -12,6 +12,7 @@ from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.lines import read_lines
 from ode_transformer.support.yaml_file import CONFIGS
 
 
@@ -34,7 +35,7 @@ class WheelCorpus(CorpusKind):
         requirements = CONFIGS / self.packages
         wheels = folder / requirements.stem
         folder.mkdir(parents=True, exist_ok=True)
-        pins = requirements.read_text(encoding="utf-8")
+        pins = [line for line in read_lines(requirements) if not line.startswith("#")]
         Jobs(folder).run(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
         return {"wheels": wheels}
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-import zlib
 from pathlib import Path
 
 from ode_transformer.corpora.download import obtain_files, remove_download
+from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, CheckedStream
 from ode_transformer.corpora.sources import SOURCES_FILE, read_sources
 from ode_transformer.glue.tasks import GlueTask
 from ode_transformer.support.errors import UserError
@@ -32,9 +32,10 @@ def download(task: GlueTask, folder: Path) -> None:
         if path.suffix == ".zip":
             try:
                 unpack(task, path)
-            except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            except (UserError, *ARCHIVE_ERRORS) as error:
                 remove_download(sources[name], folder)
-                raise UserError(f"{path}: {error}; --raw takes a folder with the tasks' folders") from error
+                reason = str(error).removeprefix(f"{path}: ")
+                raise UserError(f"{path}: {reason}; --raw takes a folder with the tasks' folders") from error
     if task.name == "MRPC":
         divide_mrpc(folder, folder)
 
@@ -42,7 +43,8 @@ def download(task: GlueTask, folder: Path) -> None:
 def unpack(task: GlueTask, archive: Path) -> None:
     """Extract the tables of a task from an archive, and nothing else, into the archive's folder.
 
-    :raises zipfile.BadZipFile: the archive lacks a table
+    :raises ARCHIVE_ERRORS: the archive is broken or lacks a table
+    :raises UserError: a table decompresses to far more than the size of the archive
     """
     folder = archive.parent
     with zipfile.ZipFile(archive) as zip_file:
@@ -52,8 +54,8 @@ def unpack(task: GlueTask, archive: Path) -> None:
             raise zipfile.BadZipFile(f"no {absent[0]} in it")
         for table in reversed(task.tables.values()):  # the training table last
             partial = folder / f".{table}.partial"
-            with zip_file.open(members_by_table[table]) as source, open(partial, "wb") as file:
-                shutil.copyfileobj(source, file)
+            with zip_file.open(members_by_table[table]) as member, open(partial, "wb") as file:
+                shutil.copyfileobj(CheckedStream(member, archive), file)
             os.replace(partial, folder / table)
 
 

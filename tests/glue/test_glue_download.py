@@ -53,15 +53,24 @@ def flipped(data: bytes) -> bytes:
     return data[:start] + bytes([data[start] ^ 255]) * 8 + data[start + 8 :]
 
 
+def encrypted(data: bytes) -> bytes:
+    """The same archive with the mark of encryption on its first member."""
+    changed = bytearray(data)
+    changed[6] |= 1
+    changed[data.index(b"PK\1\2") + 8] |= 1
+    return bytes(changed)
+
+
 @pytest.mark.parametrize(
     ("answer", "cuts", "message"),
     [
+        (encrypted(archive(*reversed(TABLES))), [], "RTE.zip: .*is encrypted.*; --raw takes a folder"),
         (archive(*TABLES), [100], r"RTE.zip: 100 bytes came of"),
         (archive(*TABLES)[:-30], [], "RTE.zip: .*zip"),
         (flipped(archive(*TABLES)), [], "RTE.zip: .*; --raw takes a folder"),
         (archive(*TABLES[:2]), [], "RTE.zip: no test.tsv in it"),
     ],
-    ids=["cut off", "no archive", "spoilt", "a table too few"],
+    ids=["encrypted", "cut off", "no archive", "spoilt", "a table too few"],
 )
 def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: FileServer, answer, cuts, message) -> None:
     server.files["RTE.zip"], server.cuts = answer, cuts
