@@ -1,8 +1,8 @@
-"""``ode-transformer average``: the mean of several checkpoints, as one checkpoint that fairseq loads.
+"""``ode-transformer average``: average the parameters of several checkpoints into one that fairseq loads.
 
-fairseq names a checkpoint ``checkpointE.pt`` at the end of epoch E, ``checkpoint_E_U.pt`` after update U
-within epoch E, and with ``--keep-best-checkpoints`` also ``checkpoint.best_METRIC_VALUE.pt``, VALUE with
-three decimals and then digits that only keep names apart.
+fairseq names a checkpoint ``checkpointE.pt`` at the end of epoch E, ``checkpoint_E_U.pt`` after update U within
+epoch E, and with ``--keep-best-checkpoints`` also ``checkpoint.best_METRIC_VALUE.pt``, where VALUE has three decimals
+and then digits that only keep names apart.
 """
 
 import argparse
@@ -24,60 +24,62 @@ _BEST = re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<value>-?\d+\.\d{3})\d*\
 
 
 def numbered_checkpoints(directory: Path, by: str) -> dict[int, Path]:
-    """All checkpoints of a run by their epoch or update (``by``), in rising order."""
+    """Return all checkpoints of a run by their epoch or update (``by``), in rising order.
+
+    :raises UserError: two checkpoints have the same number
+    """
     pattern = {"epoch": _EPOCH, "update": _UPDATE}[by]
-    found = ((pattern.fullmatch(path.name), path) for path in directory.iterdir())
+    matches = ((pattern.fullmatch(path.name), path) for path in directory.iterdir())
     # The last group is the number to order by; as text "checkpoint10" would come before "checkpoint9".
-    numbered = [(int(match.groups()[-1]), path) for match, path in found if match]
+    numbered = [(int(match.groups()[-1]), path) for match, path in matches if match]
     if len({number for number, _ in numbered}) < len(numbered):
         raise UserError(f"{directory}: two checkpoints have the same {by}: is it one run's directory?")
     return dict(sorted(numbered))
 
 
 def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int | None = None) -> list[Path]:
-    """The ``count`` newest checkpoints of a run, oldest first.
+    """Return the ``count`` newest checkpoints of a run, oldest first.
 
-    :param by: ``epoch`` or ``update``: which kind of checkpoint, told by its name
-    :param until: leave out every checkpoint after this epoch or update
+    :param by: kind of checkpoint by its name, ``epoch`` or ``update``
+    :param until: leave out checkpoints after this epoch or update
     :raises UserError: there are fewer
     """
-    everything = numbered_checkpoints(directory, by)
-    paths = [path for number, path in everything.items() if until is None or number <= until]
+    paths = [path for number, path in numbered_checkpoints(directory, by).items() if until is None or number <= until]
     if len(paths) < count:
         limit = "" if until is None else f" up to {by} {until}"
-        raise UserError(f"{directory}: {count} {by} checkpoints asked for, {len(paths)} found{limit}")
+        raise UserError(f"{directory}: {count} {by} checkpoints requested, {len(paths)} found{limit}")
     return paths[-count:]
 
 
 def best_checkpoints(directory: Path, count: int) -> list[Path]:
-    """The ``count`` best of the checkpoints that ``--keep-best-checkpoints`` kept, worst first.
+    """Return the ``count`` best checkpoints of ``--keep-best-checkpoints``, worst first.
 
-    :raises UserError: there are fewer, or they were kept by different metrics
+    :raises UserError: there are fewer, or they belong to different metrics
     """
-    found = [(match, path) for path in directory.iterdir() if (match := _BEST.fullmatch(path.name))]
-    if len(found) < count:
-        raise UserError(f"{directory}: {count} best checkpoints asked for, {len(found)} found")
-    if len(metrics := sorted({match["metric"] for match, _ in found})) > 1:
-        raise UserError(f"{directory}: kept by different metrics ({', '.join(metrics)}): name the files instead")
-    rising = [path for _, path in sorted(found, key=lambda item: (float(item[0]["value"]), item[1].name))]
+    candidates = [(match, path) for path in directory.iterdir() if (match := _BEST.fullmatch(path.name))]
+    if len(candidates) < count:
+        raise UserError(f"{directory}: {count} best checkpoints requested, {len(candidates)} found")
+    if len(metrics := sorted({match["metric"] for match, _ in candidates})) > 1:
+        raise UserError(f"{directory}: best by different metrics ({', '.join(metrics)}): name the files instead")
+    rising = [path for _, path in sorted(candidates, key=lambda item: (float(item[0]["value"]), item[1].name))]
     return rising[-count:] if _larger_is_better(rising[0]) else rising[count - 1 :: -1]
 
 
 def _larger_is_better(path: Path) -> bool:
-    """Whether the run that wrote ``path`` maximised its metric: the saved options tell, the name does not."""
+    """Return whether the run that wrote ``path`` maximised its metric, by the options in the checkpoint."""
     state = load_checkpoint(path)
     option = "maximize_best_checkpoint_metric"
     options = (state.get("cfg") or {}).get("checkpoint") or vars(state.get("args") or argparse.Namespace())
     if option not in options:
-        raise UserError(f"{path}: does not say whether its metric is better high or low: name the files instead")
+        raise UserError(f"{path}: its options do not say whether a higher metric is better: name the files instead")
     return bool(options[option])
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The mean of the checkpoints' parameters, each in its own type; everything else is the last file's.
+    """Return a checkpoint with the mean of each parameter in its own type; everything else is from the last file.
 
-    One checkpoint is in memory at a time, beside a double-precision sum. Buffers that are not floating-point
-    (counters, masks) are the last file's. The optimizer's state is left out: it belongs to no averaged model.
+    One checkpoint is in memory at a time, besides a double-precision sum. Buffers that are not floating-point
+    (counters, masks) are from the last file. The optimizer's state is left out, because an average has none.
 
     :raises UserError: a file is broken, or differs from the first in a parameter's name, shape or type
     """
@@ -85,19 +87,19 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     expected: dict[str, str] = {}
     state: dict[str, Any] = {}
     for path in paths:
-        state = {}  # lets go of the previous checkpoint before the next one is read
+        state = {}  # frees the previous checkpoint before the next one is read
         state = load_checkpoint(path)
         state.pop("last_optimizer_state", None)
-        described = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
-        expected = expected or described
-        _require_same(expected, paths[0], described, path)
+        descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
+        expected = expected or descriptions
+        _check_same(expected, paths[0], descriptions, path)
         _add(sums, state["model"])
     model = state["model"]
     ties = _ties(model.items())
     for name in sums:
         model[name] = (sums[name] / len(paths)).to(model[name].dtype)
     for name, first in ties.items():
-        # Tied in the last file only, and the means of the two differ: then they are two parameters.
+        # If they are tied only in the last file, their means differ and they become two parameters.
         if torch.equal(model[name], model[first]):
             model[name] = model[first]
     state["averaged_from"] = [path.name for path in paths]
@@ -114,18 +116,21 @@ def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
 
 
 def _describe(name: str, tensor: torch.Tensor) -> str:
-    if name.endswith("_extra_state"):  # the bytes of a line that says what the parameters were trained for
+    if name.endswith("_extra_state"):  # a line of settings as bytes
         return bytes(tensor.tolist()).decode()
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
-def _require_same(expected: dict[str, str], first: Path, described: dict[str, str], path: Path) -> None:
-    """Raise a ``UserError`` naming a parameter in which ``path`` differs from the ``first`` checkpoint."""
-    if missing := sorted(expected.keys() - described.keys()):
+def _check_same(expected: dict[str, str], first: Path, descriptions: dict[str, str], path: Path) -> None:
+    """Check that a checkpoint has the names, shapes and types of the first one.
+
+    :raises UserError: names a parameter that differs
+    """
+    if missing := sorted(expected.keys() - descriptions.keys()):
         raise UserError(f"{path}: lacks the parameter {missing[0]!r} of {first}")
-    if extra := sorted(described.keys() - expected.keys()):
+    if extra := sorted(descriptions.keys() - expected.keys()):
         raise UserError(f"{path}: has a parameter {extra[0]!r} that {first} lacks")
-    for name, description in described.items():
+    for name, description in descriptions.items():
         if description != expected[name]:
             raise UserError(f"{path}: {name!r} is {description}, but {expected[name]} in {first}")
 
@@ -149,26 +154,30 @@ def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer average``."""
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="a run's directory, or checkpoints")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="where to write the average")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--last", type=positive_int, metavar="N", help="the newest N of the directory")
-    which.add_argument("--best", type=positive_int, metavar="N", help="the best N kept by --keep-best-checkpoints")
-    parser.add_argument("--by", choices=("epoch", "update"), help="what --last counts (default: epoch)")
-    parser.add_argument("--until", type=positive_int, metavar="K", help="--last: none after this epoch or update")
+    parser.add_argument(
+        "inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints"
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="FILE", help="the average (follows a symbolic link)"
+    )
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument("--last", type=positive_int, metavar="N", help="the newest N of the folder")
+    selection.add_argument("--best", type=positive_int, metavar="N", help="the best N of --keep-best-checkpoints")
+    parser.add_argument("--by", choices=("epoch", "update"), help="kind of checkpoints for --last (default: epoch)")
+    parser.add_argument("--until", type=positive_int, metavar="K", help="--last: ignore later epochs or updates")
 
 
-def select(args: argparse.Namespace) -> list[Path]:
-    """The checkpoints that the options name, in the order in which they are read."""
+def select_checkpoints(args: argparse.Namespace) -> list[Path]:
+    """Return the checkpoints of the command line, in the order in which they are read."""
     directories = [path for path in args.inputs if path.is_dir()]
     if args.last is None and (args.by or args.until):
         raise UserError("--by and --until go with --last")
     if args.last is None and args.best is None:
         if directories:
-            raise UserError(f"{directories[0]} is a directory: say --last N or --best N")
+            raise UserError(f"{directories[0]} is a directory: give --last N or --best N")
         resolved = [path.resolve() for path in args.inputs]
-        if twice := [str(path) for path in args.inputs if resolved.count(path.resolve()) > 1]:
-            raise UserError(f"{twice[0]} is named twice")
+        if repeated := [str(path) for path in args.inputs if resolved.count(path.resolve()) > 1]:
+            raise UserError(f"{repeated[0]} is named twice")
         return list(args.inputs)
     if len(args.inputs) > 1 or not directories:
         raise UserError(f"--last and --best take one directory, not {', '.join(map(str, args.inputs))}")
@@ -180,7 +189,7 @@ def select(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Average the selected checkpoints into ``args.output``."""
     check_writable(args.output)
-    paths = select(args)
+    paths = select_checkpoints(args)
     save_checkpoint(average_checkpoints(paths), args.output)
     print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")
     return 0

@@ -53,7 +53,7 @@ COMMANDS = {
         "how much of the loss's gradient reaches each layer",
     ),
     "convert": (
-        "ode_transformer.checkpoints.released",
+        "ode_transformer.checkpoints.conversion",
         "checkpoints of the authors' released code under the names of this package",
     ),
     "truncation-error": (

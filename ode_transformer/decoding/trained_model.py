@@ -16,16 +16,16 @@ _TRANSLATION = ("translation", "joint_translation")
 def load_trained_model(
     path: Path, data: Path, source: str | None = None, target: str | None = None, language_model: bool = False
 ) -> tuple[Any, Any, Any]:
-    """fairseq's model, in evaluation mode, its options and its task.
+    """Load fairseq's model, in evaluation mode, its options and its task.
 
-    :param data: folder with ``dict.<language>.txt`` of both languages; of a language model with ``dict.txt``
-    :param source: its language; by default what the checkpoint says, or the names of the files in ``data``
-    :param target: likewise
-    :param language_model: it may be a language model instead of a translation model
+    :param data: folder with ``dict.<language>.txt`` of both languages, or with ``dict.txt`` of a language model
+    :param source: source language; by default that of the checkpoint, or of the file names in ``data``
+    :param target: target language, likewise
+    :param language_model: accept a language model, too
     :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
     :raises OSError: the checkpoint or ``data`` cannot be opened
     """
-    # By name, because mypy would follow it to what stands on fairseq, which has no types.
+    # By name, because mypy would follow the import into modules built on fairseq, which has no types.
     saved_model = importlib.import_module("ode_transformer.models.saved_model")
     state = load_checkpoint(path)
     saved = _task_options(state)
@@ -44,23 +44,23 @@ def load_trained_model(
     overrides["data"] = str(data)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Hydra finds fault with how fairseq reads options of the older form
+            warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
             model, options, task = saved_model.build_saved_model(path, state, overrides)
     except (AssertionError, LookupError, RuntimeError, ValueError) as error:
-        reason = textwrap.shorten(str(error), 300)  # a line for each parameter of the wrong size
+        reason = textwrap.shorten(str(error), 300)  # it has a line for each parameter of the wrong size
         raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason}") from error
     return model.eval(), options, task
 
 
 def _languages(saved: dict[str, Any], data: Path, source: str | None, target: str | None) -> tuple[str, str]:
-    """What is asked for, what the checkpoint says, or what the files in ``data`` are called, in this order."""
+    """Return the languages of the arguments, else of the checkpoint, else of the file names in ``data``."""
     from fairseq.data import data_utils
 
-    named = data_utils.infer_language_pair(str(data)) or (None, None)
-    source = source or saved.get("source_lang") or named[0]
-    target = target or saved.get("target_lang") or named[1]
+    file_languages = data_utils.infer_language_pair(str(data)) or (None, None)
+    source = source or saved.get("source_lang") or file_languages[0]
+    target = target or saved.get("target_lang") or file_languages[1]
     if source is None or target is None:
-        raise UserError(f"{data}: no file there names the languages: say --source-lang and --target-lang")
+        raise UserError(f"{data}: no file names the languages: give --source-lang and --target-lang")
     return source, target
 
 
@@ -76,6 +76,6 @@ def _check_dictionary(dictionary: Path, model: Path) -> None:
 
 
 def _task_options(state: dict[str, Any]) -> dict[str, Any]:
-    """The task's options; the older form of checkpoints holds all options in one namespace."""
+    """Return the task's options; old checkpoints hold all options in one namespace."""
     options = (state.get("cfg") or {}).get("task") or state.get("args") or {}
     return vars(options) if isinstance(options, argparse.Namespace) else options

@@ -83,9 +83,9 @@ def test_until_is_inclusive(run_directory: Path):
 @pytest.mark.parametrize(
     ("count", "by", "until", "message"),
     [
-        (6, "epoch", None, "6 epoch checkpoints asked for, 5 found"),
-        (3, "epoch", 8, "3 epoch checkpoints asked for, 2 found up to epoch 8"),
-        (5, "update", None, "5 update checkpoints asked for, 4 found"),
+        (6, "epoch", None, "6 epoch checkpoints requested, 5 found"),
+        (3, "epoch", 8, "3 epoch checkpoints requested, 2 found up to epoch 8"),
+        (5, "update", None, "5 update checkpoints requested, 4 found"),
     ],
 )
 def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):
@@ -130,7 +130,7 @@ def test_best_from_old_checkpoints_with_args(tmp_path: Path):
 
 def test_best_of_unknown_direction(tmp_path: Path):
     write(tmp_path / "checkpoint.best_loss_1.0000.pt")
-    with pytest.raises(UserError, match="better high or low"):
+    with pytest.raises(UserError, match="higher metric is better"):
         best_checkpoints(tmp_path, 1)
 
 
@@ -142,7 +142,7 @@ def test_best_of_two_metrics(tmp_path: Path):
 
 
 def test_too_few_best(run_directory: Path):
-    with pytest.raises(UserError, match="1 best checkpoints asked for, 0 found"):
+    with pytest.raises(UserError, match="1 best checkpoints requested, 0 found"):
         best_checkpoints(run_directory, 1)
 
 
@@ -269,7 +269,7 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{dir}"], "is a directory: say --last N or --best N"),
+        (["{dir}"], "is a directory: give --last N or --best N"),
         (["{dir}/a.pt", "--last", "1"], "take one directory"),
         (["{dir}", "{dir}", "--last", "1"], "take one directory"),
         (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
-from ode_transformer.decoding.translate import build_bpe, plain, translate
+from ode_transformer.decoding.translate import build_bpe, normalize_spaces, translate
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 
 SHORT = ("--max-len-b", 12)
@@ -95,7 +95,7 @@ def test_a_translation_does_not_depend_on_the_other_lines(
     for options in (("--batch-size", 1), ("--batch-size", 5), ("--max-tokens", 40)):
         assert command("".join(texts), *options) == b"".join(alone)
     assert command("".join(reversed(texts))) == b"".join(reversed(alone))
-    monkeypatch.setattr(translation, "_AT_ONCE", 5)
+    monkeypatch.setattr(translation, "CHUNK_SIZE", 5)
     assert command("".join(texts)) == b"".join(alone)
 
 
@@ -126,12 +126,12 @@ def test_control_characters_are_spaces(command: Command) -> None:
     spaced = command("The dog sleeps.\n")
     for character in "\x00\x01\t\x0b\x0c\r\x1b\x1c\x1d\x1e\x1f\x7f\x85\x9f\u2028\u2029":
         assert command(f"{character}The{character}dog {character}sleeps.{character}\n") == spaced
-        assert plain(f"a{character}b") == "a b"
+        assert normalize_spaces(f"a{character}b") == "a b"
 
 
 def test_what_is_plain_is_one_line_to_every_reader() -> None:
     for character in map(chr, range(0x110000)):
-        assert len(plain(f"a{character}b").splitlines()) == 1
+        assert len(normalize_spaces(f"a{character}b").splitlines()) == 1
 
 
 @settings(deadline=None, max_examples=40)
@@ -186,7 +186,7 @@ def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Comm
     state = load_checkpoint(folder / "model.pt")
     state["cfg"]["task"] |= {"source_lang": None, "target_lang": None}
     save_checkpoint(state, folder / "model.pt")
-    assert "say --source-lang and --target-lang" in refused("a\n", path=folder / "model.pt")
+    assert "give --source-lang and --target-lang" in refused("a\n", path=folder / "model.pt")
     options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
     assert command("The dog sleeps.\n", *options) == expected
     (folder / "train.en-de.en.idx").touch()  # from which fairseq takes the languages
@@ -315,9 +315,9 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
     ("options", "message"),
     [
         (("--bpe", "gpt2"), "--bpe gpt2: unknown; known are sentencepiece, subword_nmt and none"),
-        (("--bpe", "subword_nmt"), "--bpe subword_nmt: say its file with --bpe-model, there is no .*bpecodes"),
-        (("--bpe-model", "x"), "--bpe-model x: say with --bpe what it is of"),
-        (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: say with --bpe what it is of"),
+        (("--bpe", "subword_nmt"), "--bpe subword_nmt: name its file with --bpe-model, there is no .*bpecodes"),
+        (("--bpe-model", "x"), "--bpe-model x: name its kind with --bpe"),
+        (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: name its kind with --bpe"),
         (("--bpe", "sentencepiece", "--bpe-model", "absent"), "absent: No such file"),
         (("--bpe", "sentencepiece", "--bpe-model", __file__), f"{__file__}: not a file of sentencepiece"),
         (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__}: not a file of subword_nmt: .*line 1"),

@@ -20,7 +20,7 @@ from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy
 from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import teacher_forced
-from ode_transformer.decoding.translate import best, load_hub, target_line
+from ode_transformer.decoding.translate import load_hub, search_best, target_line
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
@@ -105,7 +105,9 @@ class ComparedSystem:
             by_length = sorted(self.lines, key=lambda number: len(sources[number]))  # for little padding
             meter = ProgressMeter("sentences decoded", len(sources))
             lines = [""] * len(sources)
-            translations = best(self.hub, [sources[number] for number in by_length], 4 * options.batch_size, **search)
+            translations = search_best(
+                self.hub, [sources[number] for number in by_length], 4 * options.batch_size, **search
+            )
             for count, (number, tokens) in enumerate(zip(by_length, translations, strict=True), start=1):
                 lines[number] = f"{target_line(self.task, tokens, options.remove_bpe)}\n"
                 meter.update(count)

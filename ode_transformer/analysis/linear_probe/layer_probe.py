@@ -12,7 +12,7 @@ from ode_transformer.analysis.linear_probe.layer_fits import distil_layer, fit_l
 from ode_transformer.analysis.linear_probe.layer_replacement import linear_layer, relative_change, replace_layer
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit
 from ode_transformer.analysis.linear_probe.probe_setup import ProbeOptions, ProbeSetup
-from ode_transformer.decoding.translate import best, target_line
+from ode_transformer.decoding.translate import search_best, target_line
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.nn.observers import LayerId
@@ -95,7 +95,7 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
         sources = [row["source"] for row in setup.test.rows(range(len(setup.test.too_long)))]
         meter = ProgressMeter("sentences", len(sources))
         lines: list[str] = []
-        for tokens in best(setup.hub, sources, REPORTED_SENTENCES, **asdict(options.search)):
+        for tokens in search_best(setup.hub, sources, REPORTED_SENTENCES, **asdict(options.search)):
             lines.append(_text_line(setup, tokens))
             if len(lines) % REPORTED_SENTENCES == 0 or len(lines) == len(sources):
                 meter.update(len(lines))

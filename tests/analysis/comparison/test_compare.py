@@ -108,12 +108,12 @@ def test_a_system_is_decoded_again_only_if_it_changed(
 ) -> None:
     searched = []
 
-    def best(hub, sources, *at_once, **search):
+    def search_best(hub, sources, *chunk_size, **search):
         searched.append(len(sources))
-        return original(hub, sources, *at_once, **search)
+        return original(hub, sources, *chunk_size, **search)
 
-    original = system_results.best
-    monkeypatch.setattr(system_results, "best", best)
+    original = system_results.search_best
+    monkeypatch.setattr(system_results, "search_best", search_best)
     assert command(folder) == 0
     assert searched == [5, 5]
     expected = capsys.readouterr().out

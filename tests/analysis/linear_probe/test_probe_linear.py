@@ -217,7 +217,7 @@ def test_an_interruption_between_layers(folder: Path) -> None:
     assert command(folder, output="whole") == 0
     for call in (1, 2):
         stop(layer_fits, "save_fit", call, folder)
-    stop(layer_probe, "best", 2, folder)
+    stop(layer_probe, "search_best", 2, folder)
     assert command(folder) == 0
     assert_the_same(folder)
 

@@ -1,8 +1,8 @@
-"""``ode-transformer convert``: checkpoints of the authors' released code, under the names of this package.
+"""``ode-transformer convert``: convert checkpoints of the authors' released code to this package.
 
 The released codes (libeineu/ODE-Transformer, zhuohan123/macaron-net and lyy1994/reformer, all on fairseq 0.6) keep the
 three projections of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer
-shares one set of coefficients over the encoder. What they compute is chosen here by flags: F is the whole layer
+shares one set of coefficients over the encoder. Here, flags select what they compute: F is the whole layer
 (``--ode-function layer-output``), a Macaron layer is ``--layer-splitting strang``, Reformer adds its positions by
 ``--joint-input released``.
 """
@@ -21,8 +21,8 @@ from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkp
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
 
-# Released name -> ours, both after encoder. or decoder.; None where it is no parameter of ours.
-_RENAMED: tuple[tuple[str, str | None], ...] = (
+# Patterns of released names and our names, without encoder. or decoder.; None if we have no such parameter
+_NAMES: tuple[tuple[str, str | None], ...] = (
     (r"version|embed_positions\._float_tensor", None),
     (r"embed_out", r"output_projection.weight"),
     (r"gate_linear\.(weight|bias)", r"coefficients.0.projection.\1"),
@@ -43,11 +43,11 @@ _RENAMED: tuple[tuple[str, str | None], ...] = (
     (r"layers\.(\d+)\.final_layer_norm\.(\w+)", r"layers.\1.ffn.layer_norm.\2"),
     (r"(?:embed_tokens|embed_positions|layer_norm|project_(?:in|out)_dim)\.\w+", r"\g<0>"),
 )
-# Which sub-layer a numbered layer normalisation belongs to.
-_NUMBERED = {"encoder": ("self_attn", "ffn", "ffn_down"), "decoder": ("self_attn", "encoder_attn", "ffn")}
-# The sub-layers of a Reformer layer: the only chain that its published architectures have.
+# The sub-layers of the numbered layer normalisations
+_NUMBERED_NORMS = {"encoder": ("self_attn", "ffn", "ffn_down"), "decoder": ("self_attn", "encoder_attn", "ffn")}
+# The sub-layers of a Reformer layer: all published architectures have this chain.
 _CHAIN = "attn1d:dec+ffn2d:dec+attn1d:enc+ffn2d:enc"
-_CHAINED = ("self_attn_target", "ffn_target", "self_attn_source", "ffn_source")
+_CHAIN_SUBLAYERS = ("self_attn_target", "ffn_target", "self_attn_source", "ffn_source")
 _COMBINATIONS = {"add": "add", "cat": "concat"}
 _REDUCTIONS = {"attn": "softmax", "max": "max"}
 _SCHEMES = {1: "euler", 2: "rk2", 3: "rk3-released", 4: "rk4"}
@@ -55,8 +55,8 @@ _COEFFICIENTS = {"gate": "encoder.gate_linear.weight", "scalar": "encoder.alpha"
 _RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
-# Options that both codes have, under one name.
-_KEPT = (
+# Options that have the same name in both codes
+_COMMON_OPTIONS = (
     *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in
       ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "learned_pos", "normalize_before")),
     *("decoder_input_dim", "decoder_output_dim", "dropout", "attention_dropout", "max_source_positions"),
@@ -67,25 +67,25 @@ _KEPT = (
 
 
 def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters, or their gradients, under our names.
+    """Return parameters, or their gradients, under our names.
 
-    :raises UserError: if a name is none of the released models
+    :raises UserError: a name belongs to none of the released models
     """
     macaron = _is_macaron(released)
     ours: dict[str, Tensor] = {}
     for name, tensor in released.items():
-        stack, _, rest = name.partition(".")
-        renamed = _rename(stack, rest)
+        stack, _, parameter = name.partition(".")
+        renamed = _rename(stack, parameter)
         if renamed is None:
             continue
         if macaron:
             renamed = renamed.replace(".ffn.", ".ffn_up.")
-        if renamed.startswith("coefficients."):  # a layer history holds the scheme that steps the layers
-            inside = any(other.startswith(f"{stack}.history.") for other in released)
-            renamed = f"scheme.scheme.{renamed}" if inside else f"scheme.{renamed}"
+        if renamed.startswith("coefficients."):  # a layer history contains the scheme that steps the layers
+            has_history = any(released_name.startswith(f"{stack}.history.") for released_name in released)
+            renamed = f"scheme.scheme.{renamed}" if has_history else f"scheme.{renamed}"
         if match := re.search(r"\.in_proj_(weight|bias)$", renamed):
-            for part, block in zip("qkv", tensor.chunk(3), strict=True):
-                ours[f"{stack}.{renamed[: match.start()]}.{part}_proj.{match[1]}"] = block.clone()
+            for letter, block in zip("qkv", tensor.chunk(3), strict=True):
+                ours[f"{stack}.{renamed[: match.start()]}.{letter}_proj.{match[1]}"] = block.clone()
         else:
             ours[f"{stack}.{renamed}"] = tensor
     return ours
@@ -99,27 +99,28 @@ def _is_reformer(released: Mapping[str, Tensor]) -> bool:
     return "decoder.layers.0.sublayers.0.layer_norm.weight" in released
 
 
-def _rename(stack: str, rest: str) -> str | None:
-    if stack == "decoder" and (chained := re.fullmatch(r"layers\.(\d+)\.sublayers\.([0-3])\.(.+)", rest)):
-        layer, number, parameter = chained.groups()
+def _rename(stack: str, name: str) -> str | None:
+    """Return our name of a released parameter, both without the stack; None if we have no such parameter."""
+    if stack == "decoder" and (match := re.fullmatch(r"layers\.(\d+)\.sublayers\.([0-3])\.(.+)", name)):
+        layer, number, parameter = match.groups()
         function = "" if parameter.startswith("layer_norm.") else "function."
-        return f"layers.{layer}.{_CHAINED[int(number)]}.{function}{parameter.removeprefix('self_attn.')}"
-    if stack in _NUMBERED and (numbered := re.fullmatch(r"layers\.(\d+)\.layer_norms\.([012])\.(\w+)", rest)):
-        layer, number, kind = numbered.groups()
-        return f"layers.{layer}.{_NUMBERED[stack][int(number)]}.layer_norm.{kind}"
-    for pattern, ours in _RENAMED:
-        if stack in _NUMBERED and (match := re.fullmatch(pattern, rest)):
+        return f"layers.{layer}.{_CHAIN_SUBLAYERS[int(number)]}.{function}{parameter.removeprefix('self_attn.')}"
+    if stack in _NUMBERED_NORMS and (match := re.fullmatch(r"layers\.(\d+)\.layer_norms\.([012])\.(\w+)", name)):
+        layer, number, kind = match.groups()
+        return f"layers.{layer}.{_NUMBERED_NORMS[stack][int(number)]}.layer_norm.{kind}"
+    for pattern, ours in _NAMES:
+        if stack in _NUMBERED_NORMS and (match := re.fullmatch(pattern, name)):
             return None if ours is None else match.expand(ours)
-    raise UserError(f"parameter {stack}.{rest} is none of the released models")
+    raise UserError(f"parameter {stack}.{name} belongs to none of the released models")
 
 
-def _check_family(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
-    """Refuses released models that share our names and compute something else, which the names cannot tell.
+def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
+    """Check that a released model computes what our model with the same parameter names computes.
 
-    :raises UserError: PolyNet, weight sharing over sub-layers, a language model, Macaron as ODE Transformer's authors
-        copied it (only its first network is halved there), or any other architecture
+    :raises UserError: PolyNet, weight sharing over sub-layers, a language model, the variant of Macaron in the code of
+        ODE Transformer (which halves only the first network), or any other architecture
     """
-    arch = given.get("arch")
+    arch = options.get("arch")
     if "encoder.embed_tokens.weight" not in parameters or "decoder.embed_tokens.weight" not in parameters:
         raise UserError("has no encoder and decoder with embeddings; language models are not converted")
     families: tuple[str, ...] = ("ode_transformer", "dense_transformer", "transformer")
@@ -127,100 +128,101 @@ def _check_family(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) ->
         families = ("transformer",)
     if _is_reformer(parameters):
         families = ("reformer",)
-    steps = [name for name in ("enc_step", "enc_san_step", "enc_ffn_step") if name in given]
-    halved = not _is_macaron(parameters) or bool(given.get("macaron"))
-    if (arch is not None and not arch.startswith(families)) or steps or not halved:
+    steps = [name for name in ("enc_step", "enc_san_step", "enc_ffn_step") if name in options]
+    both_halved = not _is_macaron(parameters) or bool(options.get("macaron"))
+    if (arch is not None and not arch.startswith(families)) or steps or not both_halved:
         raise UserError(f"architecture {arch} is not converted; known are those of {', '.join(families)}")
 
 
 def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tensor]) -> argparse.Namespace:
-    """Our options for the model that the released options describe.
+    """Return our options for the model that the released options describe.
 
-    :param parameters: the released ones: they tell which coefficients the model has
-    :raises UserError: if a part of the model is none of ours
+    :param parameters: the released parameters, which show the model's coefficients
+    :raises UserError: a part of the model does not exist here
     """
-    given = vars(released)
-    _check_family(given, parameters)
-    if given.get("adaptive_softmax_cutoff") is not None:
+    options = vars(released)
+    _check_family(options, parameters)
+    if options.get("adaptive_softmax_cutoff") is not None:
         raise UserError("adaptive_softmax_cutoff is not supported")
-    ours = {name: given[name] for name in _KEPT if name in given}
+    ours = {name: options[name] for name in _COMMON_OPTIONS if name in options}
     for stack in ("encoder", "decoder"):
-        history = given.get(f"{stack}_history_type")
+        history = options.get(f"{stack}_history_type")
         if history not in _HISTORIES:
             raise UserError(f"{stack}_history_type {history!r} is not supported; known are dense, learnable_dense")
-        if history == "dense" and given.get(f"{stack}_integration_type", "avg") != "avg":
+        if history == "dense" and options.get(f"{stack}_integration_type", "avg") != "avg":
             raise UserError(
-                f"{stack}_integration_type {given[f'{stack}_integration_type']!r} is not supported, only avg"
+                f"{stack}_integration_type {options[f'{stack}_integration_type']!r} is not supported, only avg"
             )
         ours[f"{stack}_layer_history"] = _HISTORIES[history]
-    evaluations = given.get("enc_calculate_num", 1)
+    evaluations = options.get("enc_calculate_num", 1)
     if evaluations not in _SCHEMES:
         raise UserError(f"enc_calculate_num {evaluations} is not supported; known are {', '.join(map(str, _SCHEMES))}")
-    if given.get("dec_calculate_num", 1) != 1:
-        raise UserError(f"dec_calculate_num {given['dec_calculate_num']} is not supported, only 1")
+    if options.get("dec_calculate_num", 1) != 1:
+        raise UserError(f"dec_calculate_num {options['dec_calculate_num']} is not supported, only 1")
     learned = [name for name, key in _COEFFICIENTS.items() if key in parameters]
-    expected = _RK_TYPES.get(given.get("rk_type")) if evaluations == 2 else None
+    expected = _RK_TYPES.get(str(options.get("rk_type"))) if evaluations == 2 else None
     if learned != ([expected] if expected else []):
         raise UserError(
-            f"rk_type {given.get('rk_type')!r} does not fit its parameters: coefficients {learned or 'none'}"
+            f"rk_type {options.get('rk_type')!r} does not fit its parameters: coefficients {learned or 'none'}"
         )
-    more: dict[str, Any] = {"arch": "ode_transformer_euler"}
+    arch_options: dict[str, Any] = {"arch": "ode_transformer_euler"}
     if _is_reformer(parameters):
-        more = _reformer_options(given, parameters)
+        arch_options = _reformer_options(options, parameters)
     if macaron := _is_macaron(parameters):
         for stack in ("encoder", "decoder"):
-            ours[f"{stack}_ffn_embed_dim"] *= 2  # the released number is that of one of the two
+            ours[f"{stack}_ffn_embed_dim"] *= 2  # the released number is the size of one of the two networks
     return argparse.Namespace(
-        **(ours | more),
+        **(ours | arch_options),
         layer_splitting="strang" if macaron else "lie-trotter",
         encoder_ode_scheme=_SCHEMES[evaluations],
         decoder_ode_scheme="euler",
         ode_coefficients=learned[0] if learned else "tableau",
         ode_share_coefficients=bool(learned),
         ode_function="layer-output",
-        activation_dropout=given.get("relu_dropout", 0.0),
-        max_relative_positions=max(0, given.get("max_relative_length", -1)),
+        activation_dropout=options.get("relu_dropout", 0.0),
+        max_relative_positions=max(0, options.get("max_relative_length", -1)),
         relative_values=any(name.endswith("relative_position_values") for name in parameters),
-        # The released number is the share of words that are kept.
-        word_dropout_prob=1 - given["word_dropout"] if given.get("use_word_dropout") else 0.0,
+        # The released number is the share of words that are not zeroed.
+        word_dropout_prob=1 - options["word_dropout"] if options.get("use_word_dropout") else 0.0,
     )
 
 
-def _reformer_options(given: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Our options for the parts of Reformer that the other models do not have.
+def _reformer_options(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return our options for the parts of Reformer that the other models do not have.
 
-    :raises UserError: if a part is none of ours
+    :raises UserError: a part does not exist here
     """
-    for name, known in (
+    for name, supported in (
         ("layer_chain", {_CHAIN: None}),
         ("decoder_input_layer", _COMBINATIONS),
         ("decoder_output_layer", _REDUCTIONS),
         ("src_tgt_embed", {False: None}),
     ):
-        if given.get(name) not in known:
-            raise UserError(f"{name} {given.get(name)!r} is not supported; known are {', '.join(map(str, known))}")
+        if options.get(name) not in supported:
+            allowed = ", ".join(map(str, supported))
+            raise UserError(f"{name} {options.get(name)!r} is not supported; known are {allowed}")
     prenet = {name.split(".")[2] for name in parameters if name.startswith("encoder.layers.")}
     return {
         "arch": "reformer_fast" if prenet else "reformer_base",
         "encoder_layers": len(prenet),
         "joint_input": "released",
-        "joint_combination": _COMBINATIONS[given["decoder_input_layer"]],
-        "joint_reduction": _REDUCTIONS[given["decoder_output_layer"]],
+        "joint_combination": _COMBINATIONS[options["decoder_input_layer"]],
+        "joint_reduction": _REDUCTIONS[options["decoder_output_layer"]],
     }
 
 
 def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint of ours with the parameters and options of a released one; without its optimizer's state.
+    """Convert a released checkpoint to one of this package; the optimizer's state is left out.
 
-    :param released: what :func:`ode_transformer.support.checkpoint_file.load_checkpoint` returned
-    :raises UserError: if it is none of the released models
+    :param released: result of :func:`ode_transformer.support.checkpoint_file.load_checkpoint`
+    :raises UserError: it belongs to none of the released models
     """
     options = released.get("args")
     if not isinstance(options, argparse.Namespace):
         raise UserError("no options (args) of a released model; is it a checkpoint of another code?")
     parameters = convert_parameters(released["model"])
     ours = convert_options(options, released["model"])
-    _complete(parameters, ours)
+    _complete_parameters(parameters, ours)
     return {
         "args": ours,
         "model": parameters,
@@ -230,26 +232,29 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _complete(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
-    """Adds what our model has beside them, and makes sure that they fit: in number, names and shapes."""
+def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
+    """Add the tensors that only our model has, and check that all names and shapes fit it.
+
+    :raises UserError: they do not fit, or the model cannot be built
+    """
     import ode_transformer.models  # noqa: F401  (registers the architectures)
     from ode_transformer.models.model_from_options import build_from_options
 
-    options.ode_options_saved = True  # they come from a checkpoint: its model may be given another scheme
+    options.ode_options_saved = True  # marks options of a checkpoint, whose model may use another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
     try:
         model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     except ValueError as error:
-        raise UserError(f"describes a model that cannot be: {error}") from error
+        raise UserError(f"describes a model that cannot be built: {error}") from error
     if options.share_all_embeddings or options.share_decoder_input_output_embed:
         parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
     expected = model.state_dict()
     for name, tensor in expected.items():
         if name.endswith((".version", "._extra_state", "._float_tensor")):
             parameters[name] = tensor
-    if strays := sorted(expected.keys() ^ parameters.keys()):
-        which = "lacks" if strays[0] in expected else "has besides"
-        raise UserError(f"does not fit the model that its options describe: {which} {strays[0]}")
+    if differences := sorted(expected.keys() ^ parameters.keys()):
+        problem = "lacks" if differences[0] in expected else "has besides"
+        raise UserError(f"does not fit the model that its options describe: {problem} {differences[0]}")
     for name, tensor in expected.items():
         if parameters[name].shape != tensor.shape:
             shapes = f"{tuple(parameters[name].shape)}, not {tuple(tensor.shape)}"
@@ -258,12 +263,18 @@ def _complete(parameters: dict[str, Tensor], options: argparse.Namespace) -> Non
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer convert``."""
-    parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint that the authors' code wrote")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="where to write ours")
+    parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint of the authors' released code")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="our checkpoint (follows a symbolic link)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert one checkpoint and say what it is."""
+    """Convert one checkpoint and print its options."""
     check_writable(args.output)
     try:
         converted = convert_checkpoint(load_checkpoint(args.released))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, linear
 
-from ode_transformer.checkpoints.released import convert_checkpoint, convert_options, convert_parameters
+from ode_transformer.checkpoints.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.cli.command import main
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.checkpoint_file import load_checkpoint
@@ -279,7 +279,7 @@ def test_coefficients_have_to_be_those_that_the_options_say() -> None:
         (lambda model: model.pop("encoder.embed_tokens.weight"), "language models are not converted"),
         (
             lambda model: model.update({"encoder.layers.0.layer_norms.7.bias": torch.ones(8)}),
-            "layer_norms.7.bias is none",
+            "layer_norms.7.bias belongs to none",
         ),
         (lambda model: model.pop("encoder.layers.0.fc1.bias"), r"lacks encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
         (
@@ -292,7 +292,7 @@ def test_coefficients_have_to_be_those_that_the_options_say() -> None:
         ),
         (
             lambda model: model.update({"encoder.conv.weight": torch.ones(2)}),
-            "encoder.conv.weight is none of the released",
+            "encoder.conv.weight belongs to none of the released",
         ),
         (lambda model: model.update({"encoder.layers.2.fc1.bias": torch.ones(12)}), "has besides encoder.layers.2"),
     ],
