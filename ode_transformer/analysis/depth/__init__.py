@@ -1,1 +1,1 @@
-"""Stage weights, gradient norms and truncation errors by layer."""
+"""Measurements by layer: stage weights, gradient norms, truncation and splitting errors; the table of choices."""

@@ -1,16 +1,16 @@
-"""How far the steps of a trained model are from the flows of its own blocks.
+"""Truncation errors: the distance between a step of a trained model and the exact flow of the block that it steps.
 
-A block's F, with the parameters that were trained, and what the block reads on real data, y_0, make a problem
+A block's F, with the trained parameters, and its input y_0 on real data define a problem
 
     y' = F(y),   y(0) = y_0,   t from 0 to 1
 
-whose solution y(1) one step of size 1 is to meet with y_1. Averaged over the positions that are not padding:
+whose solution y(1) a step of size 1 approximates by y_1. The errors are means over positions that are not padding:
 
-    relative error   ‖y_1 − y(1)‖ / ‖y(1) − y_0‖,  the length of what the block adds being 1
+    relative error   ‖y_1 − y(1)‖ / ‖y(1) − y_0‖
     absolute error   ‖y_1 − y(1)‖
 
-By its attention F couples positions, so that a batch is one system of equations. y_0 is what the trained model's own
-steps lead to: errors of earlier layers are not in it.
+Attention couples positions, so that a batch is one system of equations. y_0 comes from the trained model's own steps in
+the layers below, so that their errors do not add up.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ode_transformer.numerics import (
     solve_to_tolerance,
 )
 
-TRAINED = "as trained"  # what the model's own step is called beside the schemes
+TRAINED = "as trained"  # label of the model's own step beside the schemes
 
 
 class Method(NamedTuple):
-    """A way from y_0 to y_1.
+    """A method that computes y_1 from y_0.
 
     :param scheme: name of a tableau, or ``TRAINED``
-    :param steps: of size 1 / steps each
+    :param steps: number of steps, of size 1 / steps each
     """
 
     scheme: str
@@ -47,57 +47,59 @@ class Method(NamedTuple):
 
 @dataclass
 class BlockErrors:
-    """Sums over positions, for one block.
+    """Errors of one block, as sums over positions.
 
     :param stack: ``encoder`` or ``decoder``
     :param block: such as ``encoder layer 1``
-    :param positions: how many
-    :param moved: Σ ‖y(1) − y_0‖
-    :param steps: the most that the solution took
-    :param bound: Σ of its relative error at most, see :class:`ode_transformer.numerics.Reference`
+    :param positions: number of positions
+    :param distance: Σ ‖y(1) − y_0‖
+    :param steps: largest number of steps that a solution took
+    :param bound: Σ of bounds of the solution's relative error, see :class:`ode_transformer.numerics.Reference`
+    :param sums: sums of the relative and the absolute errors of each method, [2]
     """
 
     stack: str
     block: str
     positions: int = 0
-    moved: float = 0.0
+    distance: float = 0.0
     steps: int = 0
     bound: float = 0.0
-    sums: dict[Method, Tensor] = field(default_factory=dict)  # of the relative and the absolute errors, [2]
+    sums: dict[Method, Tensor] = field(default_factory=dict)
 
-    def add(self, found: Mapping[Method, Tensor], moved: Tensor, steps: int, bound: float) -> None:
-        """One batch.
+    def add(self, errors: Mapping[Method, Tensor], distances: Tensor, steps: int, bound: float) -> None:
+        """Add the positions of one batch.
 
-        :param found: errors ‖y_1 − y(1)‖ of its real positions, [P]
-        :param moved: ‖y(1) − y_0‖, [P]
-        :param bound: of the mean relative error of y(1)
+        :param errors: ‖y_1 − y(1)‖ of each method, [P]
+        :param distances: ‖y(1) − y_0‖, [P]
+        :param steps: number of steps of the solution
+        :param bound: bound of the mean relative error of y(1)
         """
-        self.positions += len(moved)
-        self.moved += float(moved.sum())
+        self.positions += len(distances)
+        self.distance += float(distances.sum())
         self.steps = max(self.steps, steps)
-        self.bound += bound * len(moved)
-        for method, errors in found.items():
-            sums = torch.stack([relative(errors, moved).sum(), errors.sum()])
+        self.bound += bound * len(distances)
+        for method, absolute in errors.items():
+            sums = torch.stack([relative_errors(absolute, distances).sum(), absolute.sum()])
             self.sums[method] = self.sums.get(method, torch.zeros_like(sums)) + sums
 
     def mean(self, method: Method) -> tuple[float, float]:
-        """Relative and absolute error."""
-        of_the_way, absolute = (self.sums[method] / self.positions).tolist()
-        return of_the_way, absolute
+        """Return the mean relative and the mean absolute error."""
+        relative, absolute = (self.sums[method] / self.positions).tolist()
+        return relative, absolute
 
     @property
     def reference_bound(self) -> float:
-        """The relative error of the solution itself is at most this."""
+        """Bound of the relative error of the solution itself."""
         return self.bound / self.positions
 
 
-def relative(errors: Tensor, moved: Tensor) -> Tensor:
-    """Errors in units of the way; where nothing moves, no error is 0."""
-    return errors / moved.clamp_min(torch.finfo(moved.dtype).tiny)
+def relative_errors(errors: Tensor, distances: Tensor) -> Tensor:
+    """Divide errors by distances; an error of 0 over a distance of 0 is 0."""
+    return errors / distances.clamp_min(torch.finfo(distances.dtype).tiny)
 
 
 def refusal(stack: Any) -> str | None:
-    """Why the blocks of a stack have no flow; None if they have."""
+    """Return the reason why the blocks of a stack have no flow; None if they have one."""
     if stack.choice.is_lstm:
         return "a depth-wise LSTM steps no F"
     if isinstance(stack.choice.rule, Recurrence):
@@ -110,7 +112,7 @@ def refusal(stack: Any) -> str | None:
 
 
 def refusals(model: Any) -> dict[str, str | None]:
-    """:func:`refusal` of each stack of a model."""
+    """Return :func:`refusal` of each stack of a model."""
     return {name: refusal(stack) for name, stack in observable_stacks(model).items()}
 
 
@@ -142,7 +144,7 @@ class _FlowErrorsObserver(LayerObserver):
             return difference[real].norm(dim=-1)
 
         def distance(approximate: Tensor, better: Tensor) -> float:
-            return float(relative(lengths(approximate - better), lengths(better - y)).mean())
+            return float(relative_errors(lengths(approximate - better), lengths(better - y)).mean())
 
         solution = solve_to_tolerance(field, y, self.tolerance, distance=distance, max_steps=self.max_steps)
         ends = {Method(TRAINED, self.own_steps[block]): next_y} | {

@@ -1,13 +1,12 @@
-"""What the coefficients of a trained model are: the weights of each layer's stages, averaged over real positions.
+"""``ode-transformer coefficients``: the weights of a trained model's stages, averaged over positions.
 
-And, which depend on no position, those of schemes that combine earlier layers: k of ``multistep``, W of
+Schemes that combine earlier layers have weights that depend on no position: k of ``multistep``, W of
 ``dlcl-increments``.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,11 +26,11 @@ from ode_transformer.support.errors import UserError
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Mean and deviation over positions of γ_i in one block; over channels of what a recurrence weighs by.
+    """Mean and standard deviation of a block's weights: of γ_i over positions, of a recurrence's over channels.
 
-    :param block: such as ``encoder layer 1``; ``encoder layer 1 ffn`` where sub-layers are stepped one by one
-    :param mean: one number for each stage; for each weight of a recurrence's equation
-    :param deviation: likewise; 0 where all are equal
+    :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one
+    :param mean: one number for each stage, or for each weight of a recurrence's equation
+    :param deviation: likewise
     """
 
     block: str
@@ -84,7 +83,7 @@ def recurrence_weights(stack: Any, block: int) -> Tensor:
 
 
 def table(rows: list[StageWeights]) -> str:
-    """One line for each layer; a line that says so if no stack has weights."""
+    """Return one line for each block; one line that says so if no stack has weights."""
     if not rows:
         return "every layer has one stage, there is nothing to weigh"
     lines = []
@@ -95,18 +94,18 @@ def table(rows: list[StageWeights]) -> str:
 
 
 def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
-    """The stage weights of a checkpoint on the first sentences of a binarised data set.
+    """Compute the stage weights of a checkpoint on the first sentences of a binarised data set.
 
-    :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
+    :raises UserError: the checkpoint or the data cannot be read, or the model is not of this package
     """
     model, _, task = load_trained_model(path, data, language_model=True)
     if not observable_stacks(model):
         raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
-    part = Split(model, task, data, split, path)
-    numbers = part.numbers(sentences)
-    # The grid of a single pair is never divided (see ReformerDecoder), so that all of its cells are seen together.
+    samples = Split(model, task, data, split, path)
+    numbers = samples.numbers(sentences)
+    # Grids are large: a Reformer gets its sentence pairs one by one.
     size = 1 if hasattr(model.decoder, "reduction") else 64
-    batches = [part.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
+    batches = [samples.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
     return stage_weights(model, batches)
 
 
@@ -114,12 +113,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer coefficients``."""
     parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
     parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
-    parser.add_argument("--split", default="valid", help="part of the data (default: valid)")
-    parser.add_argument("--sentences", type=positive_int, default=512, help="how many at most (default: 512)")
+    parser.add_argument("--split", default="valid", help="split of the data (default: valid)")
+    parser.add_argument("--sentences", type=positive_int, default=512, help="sentences at most (default: 512)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print mean ± deviation of each weight, layer by layer."""
-    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for is the table
+    """Print mean ± standard deviation of each weight, block by block."""
     print(table(measure(args.path, args.data, args.split, args.sentences)))
     return 0

@@ -1,18 +1,17 @@
-"""``ode-transformer gradient-norms``: how much of the loss's gradient reaches each layer of a model, trained or not.
+"""``ode-transformer gradient-norms``: norm of the loss's gradient at the input of each layer, of any model.
 
-For a stack and a layer l it is the length of the gradient of the loss, per token, with respect to all that the layer is
-a function of, x_l at every position (see ``DepthScheme.layer_inputs``):
+For a stack and a layer l it is the norm of the gradient of the loss, per token, with respect to all that the layer
+reads, x_l at every position (see ``DepthScheme.layer_inputs``):
 
     ‖∂L/∂x_l‖₂,   L = −(1/N) Σ log p(y_t | y_<t, x)         without x in a language model
 
-Vanishing and exploding gradients show as a slope over l on a logarithmic axis. It does not depend on how a layer's
-parameters are divided or shared, so that models of different kinds can be compared.
+Vanishing and exploding gradients show as a slope over l on a logarithmic axis. The norm does not depend on how a
+layer's parameters are divided or shared, so that models of different kinds can be compared.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,7 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
 
 
 def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
-    """One line for each layer of each model."""
+    """Write one line for each layer of each model."""
     rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
     for name, norms in runs.items():
         for stack in norms:
@@ -72,7 +71,7 @@ def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
 
 
 def plot(runs: Mapping[str, Norms], path: Path) -> None:
-    """A panel for each stack, a line for each model: the norm against the layer's place, as a PNG."""
+    """Plot the norm against the number of the layer, with a panel for each stack and a line for each model."""
     stacks = side_by_side.stacks_among(runs.values())
     figure = new_figure(5 * len(stacks), 4)
     for axes, stack in zip(figure.subplots(1, len(stacks), sharey=True, squeeze=False)[0], stacks, strict=True):
@@ -94,10 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print, for each checkpoint and stack, the norms from the first layer to the last."""
-    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for are the norms
+    """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {
-        name: gradient_norms(*side_by_side.load(path, args)) for name, path in side_by_side.named_paths(args).items()
+        name: gradient_norms(*side_by_side.load_model_and_samples(path, args))
+        for name, path in side_by_side.named_paths(args).items()
     }
     for name, norms in runs.items():
         for stack in norms:

@@ -1,4 +1,4 @@
-"""What commands have in common that measure several checkpoints on one part of a binarised data set."""
+"""Options and data of commands that measure several checkpoints on the same split of a binarised data set."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from ode_transformer.support.files import check_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
-    """Declare which checkpoints, which data, how many ``sentences`` by default, and where to write."""
+    """Declare the options: checkpoints, data, and files to write.
+
+    :param sentences: default of ``--sentences``
+    """
     parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
     parser.add_argument("--path", type=Path, required=True, nargs="+", metavar="FILE", help="checkpoints")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="what to call them (default: their paths)")
-    parser.add_argument("--split", default="valid", help="part of the data (default: valid)")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="names of the checkpoints (default: their paths)")
+    parser.add_argument("--split", default="valid", help="split of the data (default: valid)")
     parser.add_argument(
         "--sentences",
         type=positive_int,
         default=sentences,
-        help=f"how many at most; of a language model, samples (default: {sentences})",
+        help=f"number of sentences at most; of a language model, samples (default: {sentences})",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="the plot")
-    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="the numbers")
+    parser.add_argument("--output", type=Path, metavar="FILE.png", help="write a plot")
+    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="write the numbers")
 
 
 def named_paths(args: argparse.Namespace) -> dict[str, Path]:
-    """The checkpoints by name, after it has been seen that names, plot and table can be had.
+    """Return the checkpoints by name; check first that all files can be read or written.
 
-    :raises UserError: one of them cannot
+    :raises UserError: the names do not fit the checkpoints, or the plot or the table cannot be written
     :raises OSError: a checkpoint cannot be opened
     """
     names = args.names or [str(path) for path in args.path]
@@ -44,29 +47,32 @@ def named_paths(args: argparse.Namespace) -> dict[str, Path]:
     if len(set(names)) != len(names):
         raise UserError(f"--names, --path: {next(n for n in names if names.count(n) > 1)} is named twice")
     for path in args.path:
-        path.open("rb").close()  # one that is missing should be known before others are measured
-    for place in (args.output, args.csv):
-        if place is not None:
-            check_writable(place)
+        path.open("rb").close()  # fails now, not after the others have been measured
+    for path in (args.output, args.csv):
+        if path is not None:
+            check_writable(path)
     if args.output is not None:
-        new_figure(1, 1)  # if there is no matplotlib, it should be known now
+        new_figure(1, 1)  # fails now, not after hours, where matplotlib is missing
     return dict(zip(names, args.path, strict=True))
 
 
-def load(path: Path, args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], int]:
-    """A model, fairseq's batches of the sentences to measure it on, and the number of the padding symbol.
+def load_model_and_samples(path: Path, args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], int]:
+    """Load a model and the sentences to measure it on; return it, fairseq's batches, and the padding index.
 
-    :raises UserError: the checkpoint or the data cannot be read, or the model has other layers than ours
+    :raises UserError: the checkpoint or the data cannot be read, or the model is not of this package
     """
     model, _, task = load_trained_model(path, args.data, language_model=True)
     if not observable_stacks(model):
         raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
-    part = Split(model, task, args.data, args.split, path)
-    samples = [part.sample(numbers) for numbers in part.batches(args.sentences, max_tokens=4096)]
+    split = Split(model, task, args.data, args.split, path)
+    samples = [split.sample(numbers) for numbers in split.batches(args.sentences, max_tokens=4096)]
     return model, samples, task.source_dictionary.pad()
 
 
 def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:
-    """The stacks that one of several models has, each given by its stacks, in the order of ``STACKS``."""
-    known = {stack for run in runs for stack in run}
-    return [stack for stack in STACKS if stack in known]
+    """Return the stacks that at least one model has, in the order of ``STACKS``.
+
+    :param runs: names of the stacks of each model
+    """
+    names = {stack for run in runs for stack in run}
+    return [stack for stack in STACKS if stack in names]

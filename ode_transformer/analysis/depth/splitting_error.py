@@ -1,4 +1,4 @@
-"""``ode-transformer splitting-error``: how exact one step of a splitting is, measured (Macaron Net, Theorem 1).
+"""``ode-transformer splitting-error``: measured error of one step of a splitting (Macaron Net, Theorem 1).
 
 The problem is y' = A y + G(y) with G(y) = −y³ for each entry. A mixes the entries and G does not, as attention mixes
 positions and a feed-forward network does not; they do not commute, and both have flows in closed form.
@@ -23,10 +23,12 @@ STEP_SIZES = tuple(2.0**-exponent for exponent in range(1, 9))
 
 
 def diffusion(y: Tensor) -> Tensor:
+    """Return A y."""
     return A @ y
 
 
 def convection(y: Tensor) -> Tensor:
+    """Return G(y) = −y³."""
     return -(y**3)
 
 
@@ -40,23 +42,23 @@ FLOWS: dict[str, Mapping[str, Flow]] = {
 
 
 def solution(h: float) -> Tensor:
-    """y(h) from y(0) = Y0, exact but for rounding."""
+    """Return y(h) from y(0) = Y0, exact up to rounding."""
     return solve_to_tolerance(lambda y: diffusion(y) + convection(y), Y0, tolerance=1e-13, duration=h).y
 
 
 def local_error(splitting: Splitting, flows: Mapping[str, Flow], h: float) -> float:
-    """Distance between one step of size h and the solution."""
+    """Return the distance between one step of size h and the solution."""
     return (split_step(flows, splitting, Y0, h) - solution(h)).norm().item()
 
 
 def slope(splitting: Splitting, flows: Mapping[str, Flow]) -> float:
-    """Order of the local error in h, read off the two smallest step sizes."""
+    """Return the order of the local error in h, from the two smallest step sizes."""
     coarse, fine = (local_error(splitting, flows, h) for h in STEP_SIZES[-2:])
     return math.log2(coarse / fine)
 
 
 def plot(path: Path) -> None:
-    """Local error against step size, for both splittings and both kinds of flow, as a PNG."""
+    """Plot the local error against the step size, for both splittings and both kinds of flow."""
     figure = new_figure(6, 4)
     axes = figure.subplots()
     for colour, splitting in enumerate(SPLITTINGS.values()):
@@ -74,11 +76,11 @@ def plot(path: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer splitting-error``."""
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="draw the errors, too")
+    parser.add_argument("--output", type=Path, metavar="FILE.png", help="plot the errors, too")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the slopes, and draw the errors on request."""
+    """Print the slopes, and plot the errors on request."""
     if args.output is not None:
         plot(args.output)
     for splitting in SPLITTINGS.values():

@@ -1,12 +1,11 @@
-"""``ode-transformer truncation-error``: how exact the steps of trained models are as solutions of y' = F(y).
+"""``ode-transformer truncation-error``: accuracy of the steps of trained models as solutions of y' = F(y).
 
-:mod:`ode_transformer.analysis.depth.block_flows` measures; this module reads the command line, prints and draws.
+:mod:`ode_transformer.analysis.depth.block_flows` measures; this module reads the command line, prints and plots.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,112 +19,117 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
-# Below so many times what the solution itself is known to, an error is not told from the solution's.
-_CLEAR = 10
+# An error below this multiple of the solution's own error bound cannot be distinguished from the solution's error.
+_DISTINGUISHABLE = 10
 
 
 def schemes(text: str) -> dict[str, ButcherTableau]:
-    """Names of tableaus that solve y' = f(y), divided by commas."""
-    found = {}
+    """Parse names of tableaus that solve y' = f(y), divided by commas."""
+    tableaus = {}
     for name in text.split(","):
         try:
-            found[name] = get_tableau(name)
+            tableaus[name] = get_tableau(name)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
-        if found[name].order < 1:
-            solving = ", ".join(tableau.name for tableau in TABLEAUS if tableau.order > 0)
-            raise argparse.ArgumentTypeError(f"{name} does not solve y' = f(y); these do: {solving}")
-    return found
+        if tableaus[name].order < 1:
+            solvers = ", ".join(tableau.name for tableau in TABLEAUS if tableau.order > 0)
+            raise argparse.ArgumentTypeError(f"{name} does not solve y' = f(y); these do: {solvers}")
+    return tableaus
 
 
 def step_counts(text: str) -> list[int]:
-    """Whole numbers from 1 on, divided by commas; in ascending order."""
+    """Parse whole numbers from 1 on, divided by commas; return them in ascending order."""
     return sorted({positive_int(number) for number in text.split(",")})
 
 
-def error_of(block: BlockErrors, method: Method) -> float | None:
-    """The relative error; None where it is too small to be told from the solution's own."""
+def relative_error(block: BlockErrors, method: Method) -> float | None:
+    """Return the mean relative error; None where it is too small to be distinguished from the solution's own."""
     error, _ = block.mean(method)
-    return error if error >= _CLEAR * block.reference_bound else None
+    return error if error >= _DISTINGUISHABLE * block.reference_bound else None
 
 
 def measured_order(block: BlockErrors, scheme: str, counts: Sequence[int]) -> float | None:
-    """By which power of the step size the error shrinks between the last two of several step counts."""
+    """Return the order of the error in the step size between the two largest step counts; None if it is unknown."""
     if len(counts) < 2:
         return None
-    coarse, fine = (error_of(block, Method(scheme, count)) for count in counts[-2:])
+    coarse, fine = (relative_error(block, Method(scheme, count)) for count in counts[-2:])
     return math.log(coarse / fine) / math.log(counts[-1] / counts[-2]) if coarse and fine else None
 
 
 def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> list[str]:
-    """Lines for one block: relative errors by scheme and number of steps."""
+    """Return the lines of one block: relative errors by scheme and number of steps."""
 
     def cell(method: Method) -> str:
-        error = error_of(block, method)
-        return f"{error:.2e}" if error is not None else f"<{_CLEAR * bound:.0e}" if bound < math.inf else "?"
+        error = relative_error(block, method)
+        return f"{error:.2e}" if error is not None else f"<{_DISTINGUISHABLE * bound:.0e}" if bound < math.inf else "?"
 
     bound = block.reference_bound
-    known = f"the solution is known to {bound:.0e} after {block.steps} steps"
+    accuracy = f"the solution is known to {bound:.0e} after {block.steps} steps"
     if bound == math.inf:
-        known = f"the solution is not known: {block.steps} steps do not settle it, see --max-steps and --tolerance"
+        accuracy = f"the solution is not known: {block.steps} steps do not settle it, see --max-steps and --tolerance"
     width = max(map(len, (*names, TRAINED)))
     lines = [
-        f"{block.block}: {block.positions} positions, each moved by {block.moved / block.positions:.3g}; {known}",
+        f"{block.block}: {block.positions} positions, each moved by {block.distance / block.positions:.3g}; {accuracy}",
         f"  {'steps':{width}}" + "".join(f"{count:>10}" for count in counts) + ("     order" if counts[1:] else ""),
     ]
     for name in names:
         order = measured_order(block, name, counts)
-        last = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
-        lines.append(f"  {name:{width}}" + "".join(f"{cell(Method(name, count)):>10}" for count in counts) + last)
+        order_cell = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
+        lines.append(f"  {name:{width}}" + "".join(f"{cell(Method(name, count)):>10}" for count in counts) + order_cell)
     for method in block.sums:
         if method.scheme == TRAINED:
-            own = f" (steps: {method.steps})" if method.steps > 1 else ""
-            lines.append(f"  {TRAINED:{width}}{cell(method):>10}{own}")
+            note = f" (steps: {method.steps})" if method.steps > 1 else ""
+            lines.append(f"  {TRAINED:{width}}{cell(method):>10}{note}")
     return lines
 
 
 def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
-    """One line for each model, block, scheme and number of steps."""
+    """Write one line for each model, block, scheme and number of steps."""
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
     rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
     for name, blocks in runs.items():
         for block in blocks:
-            moved = block.moved / block.positions
+            distance = block.distance / block.positions
             for method in block.sums:
-                row = [name, block.block, block.positions, *method, *block.mean(method), moved]
+                row = [name, block.block, block.positions, *method, *block.mean(method), distance]
                 rows.append([*row, block.steps, block.reference_bound])
     write_text(path, csv_text(rows))
 
 
 def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:
-    """A panel for each stack: the relative error block by block; a second row, by number of steps, where several are.
+    """Plot the relative error of each block, with a panel for each stack.
 
-    A colour is a model, a kind of line a scheme; a cross is a model's own step. The second row has means over blocks.
+    Several step counts add a second row of panels: means over blocks against the number of steps. A colour stands for a
+    model, a line style for a scheme, a cross for a model's own step.
     """
     stacks = side_by_side.stacks_among([block.stack for block in blocks] for blocks in runs.values())
     rows = 2 if len(counts) > 1 else 1
     figure = new_figure(6 * len(stacks), 4 * rows)
     panels = figure.subplots(rows, len(stacks), sharey="row", squeeze=False)
     for column, stack in enumerate(stacks):
-        for colour, (run, every) in enumerate(runs.items()):
-            blocks = [block for block in every if block.stack == stack]
+        for colour, (run, run_blocks) in enumerate(runs.items()):
+            blocks = [block for block in run_blocks if block.stack == stack]
             for scheme, style in zip(names, _styles(len(names)), strict=True):
-                look = {
+                appearance = {
                     "color": f"C{colour}",
                     "linestyle": style,
                     "marker": ".",
                     "label": plain_label(f"{run}: {scheme}"),
                 }
-                places = range(1, len(blocks) + 1)
-                panels[0, column].plot(places, [block.mean(Method(scheme, counts[0]))[0] for block in blocks], **look)
+                numbers = range(1, len(blocks) + 1)
+                panels[0, column].plot(
+                    numbers, [block.mean(Method(scheme, counts[0]))[0] for block in blocks], **appearance
+                )
                 if rows > 1 and blocks:
                     means = [sum(b.mean(Method(scheme, n))[0] for b in blocks) / len(blocks) for n in counts]
-                    panels[1, column].loglog(counts, means, **look)
-            own = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
+                    panels[1, column].loglog(counts, means, **appearance)
+            errors = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
             label = plain_label(f"{run}: {TRAINED}")
-            panels[0, column].plot(range(1, len(own) + 1), own, "x", color=f"C{colour}", markersize=9, label=label)
-        longest = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
-        panels[0, column].set(yscale="log", title=stack, xlabel="block", xlim=(0.5, longest + 0.5))
+            panels[0, column].plot(
+                range(1, len(errors) + 1), errors, "x", color=f"C{colour}", markersize=9, label=label
+            )
+        depth = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
+        panels[0, column].set(yscale="log", title=stack, xlabel="block", xlim=(0.5, depth + 0.5))
         panels[0, column].xaxis.get_major_locator().set_params(integer=True)
     for row, by in zip(panels, (f"{counts[0]} step" + "s" * (counts[0] > 1), "mean over blocks"), strict=False):
         row[0].set_ylabel(f"relative error, {by}")
@@ -141,7 +145,7 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
 
 
 def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:
-    """Kinds of line, as many as asked for: continuous, dashed, dotted, then with more and more dots."""
+    """Return ``count`` line styles: continuous, dashed, dotted, then dashes with more and more dots."""
     return ["-", "--", ":", *((0, (6, 2) + (1, 2) * dots) for dots in range(1, count))][:count]
 
 
@@ -159,23 +163,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="steps of size 1/N, such as 1,2,4,8 (default: 1)",
     )
     parser.add_argument(
-        "--tolerance", type=positive_float, default=1e-5, help="relative error of the solution at most (default: 1e-5)"
+        "--tolerance", type=positive_float, default=1e-5, help="largest relative error of the solution (default: 1e-5)"
     )
     parser.add_argument(
-        "--max-steps", type=positive_int, default=1024, help="of RK4 that the solution may take (default: 1024)"
+        "--max-steps", type=positive_int, default=1024, help="RK4 steps that the solution may take (default: 1024)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
-    logging.disable(logging.INFO)  # fairseq tells how it loads; asked for are the errors
     names = tuple(args.schemes)
     runs = {}
     for name, path in side_by_side.named_paths(args).items():
-        model, samples, _ = side_by_side.load(path, args)
-        refused = refusals(model)
-        if None not in refused.values():
-            raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in refused.items()))
+        model, samples, _ = side_by_side.load_model_and_samples(path, args)
+        reasons = refusals(model)
+        if None not in reasons.values():
+            raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
         runs[name] = block_errors(model.double(), samples, args.schemes, args.steps, args.tolerance, args.max_steps)
         for block in runs[name]:
             print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)

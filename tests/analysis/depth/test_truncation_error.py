@@ -68,7 +68,7 @@ def test_a_linear_field_against_the_matrix_exponential(monkeypatch: pytest.Monke
         errors = (y0 @ propagator.T - exact).norm(dim=1)
         expected = float((errors / moved).mean()), float(errors.mean())
         assert block.mean(method) == pytest.approx(expected, rel=1e-3)
-    assert block.moved / block.positions == pytest.approx(float(moved.mean()))
+    assert block.distance / block.positions == pytest.approx(float(moved.mean()))
     assert block.positions == 13
 
 
