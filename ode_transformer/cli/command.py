@@ -107,19 +107,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments without the program's name; ``sys.argv`` by default
     :return: exit status: the subcommand's own, 2 for a user's error, 130 when interrupted
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="ode-transformer", description="Tools around ODE Transformer models.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, summary) in COMMANDS.items():
         subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
-    name = words[0] if words and words[0] in COMMANDS else ""
+    name = argv[0] if argv and argv[0] in COMMANDS else ""
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
         module = importlib.import_module(COMMANDS[name][0]) if name else None
         if module is not None:
             module.add_arguments(subparsers.choices[name])
-        args = parse(parser, subparsers.choices.get(name), words)
+        args = parse(parser, subparsers.choices.get(name), argv)
         assert module is not None  # the parser accepts no other command
         status: int = module.run(args)
         return status
@@ -143,19 +143,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(
-    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser | None, words: Sequence[str]
+    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser | None, argv: Sequence[str]
 ) -> argparse.Namespace:
     """Parse a command line; ``words`` of the result records it.
 
     :param subparser: of the subcommand
     """
-    namespace = argparse.Namespace(words=words)
+    namespace = argparse.Namespace(words=list(argv))
     if subparser is None or subparser.get_default("train_flags") is None:
-        return parser.parse_args(words, namespace)
+        return parser.parse_args(argv, namespace)
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
-    end = words.index("--") if "--" in words else len(words)
-    args = parser.parse_args(words[:end], namespace)
+    end = argv.index("--") if "--" in argv else len(argv)
+    args = parser.parse_args(argv[:end], namespace)
     if args.train_flags:
         subparser.error(f"unrecognized arguments: {' '.join(args.train_flags)}")
-    args.train_flags = tuple(words[end + 1 :])
+    args.train_flags = tuple(argv[end + 1 :])
     return args

@@ -45,6 +45,10 @@ class CorpusKind(YamlSection):
         """Return the number of references that a test set has besides its first."""
         return 0
 
+    def filters(self, split: str) -> bool:
+        """Return whether examples of a split are left out by their lengths."""
+        return False
+
     def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """Return the paths of the raw files by name, downloaded if necessary.
 

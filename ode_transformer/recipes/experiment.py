@@ -161,21 +161,21 @@ class Experiment:
         if training.has_checkpoints(self.checkpoints):
             TrainingRecord(self.folder).require(digest)  # before the job's record is deleted
 
-        def work() -> None:
+        def run_training() -> None:
             training.train(command, self.folder, self.checkpoints, digest, progress, self._max_update())
             origin = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
             write_text(self.provenance_path, json.dumps(origin, indent=1) + "\n")
 
         with lock_directory(self.folder, "training"):
-            Jobs(self.folder, data.digest).run("train", self._train_request(data), self.checkpoints, work)
+            Jobs(self.folder, data.digest).run("train", self._train_request(data), self.checkpoints, run_training)
 
     def _train_request(self, data: Jobs) -> list[Any]:
         return [self.digest(data), self.train_options()["stop-time-hours"]]
 
     def _max_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
-        words = self.train_words()
-        values = [value for word, value in zip(words, words[1:], strict=False) if word == "--max-update"]
+        command = self.train_words()
+        values = [value for word, value in zip(command, command[1:], strict=False) if word == "--max-update"]
         return int(values[-1]) if values else None
 
     @property
@@ -205,16 +205,17 @@ class Experiment:
         :raises UserError: none exists
         """
         average = self.recipe.average
+        count = average.last or 0  # None where the best checkpoint decodes, which nothing averages
         if not self.checkpoints.is_dir():
-            return average.last
+            return count
         saved = [number for number in numbered_checkpoints(self.checkpoints, average.by) if number <= (until or number)]
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
         if not saved:
             print(f"{self.checkpoints}: none of an {average.by} yet: the last checkpoint stands alone")
-        elif len(saved) < average.last:
-            print(f"{self.checkpoints}: {len(saved)} of the {average.last} {average.by} checkpoints to be averaged")
-        return min(len(saved), average.last)
+        elif len(saved) < count:
+            print(f"{self.checkpoints}: {len(saved)} of the {count} {average.by} checkpoints to be averaged")
+        return min(len(saved), count)
 
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""
@@ -241,16 +242,16 @@ class Experiment:
     def score_command(self, scoring: Scoring, split: str) -> Command:
         """Return the command that scores the decoded text of a split."""
         log = {"generate-log" if self.data.parallel else "eval-lm-log": self.decode_log(split)}
-        words = commands.flags({"metric": scoring.metric, **log, **scoring.options})
+        score = ["ode-transformer", "score", *commands.flags({"metric": scoring.metric, **log, **scoring.options})]
         corpus, target = self.data.corpus, self.data.languages[-1]
         if scoring.against == "m2":
-            return ["ode-transformer", "score", *words, "--gold", corpus / f"{split}.m2", "--json"]
+            return [*score, "--gold", corpus / f"{split}.m2", "--json"]
         if split == "valid" and self.data.parallel:
-            return ["ode-transformer", "score", *words, "--json"]  # some pairs are left out; the log has the references
+            return [*score, "--json"]  # some pairs are left out; the log has the references
         first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
-        further = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
-        more = [corpus / f"{scoring.against}{number}.{split}.{target}" for number in further]
-        return ["ode-transformer", "score", *words, "--references", first, *more, "--json"]
+        numbers = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
+        further = [corpus / f"{scoring.against}{number}.{split}.{target}" for number in numbers]
+        return [*score, "--references", first, *further, "--json"]
 
     def evaluation_commands(self) -> list[Command]:
         """Return the commands of the evaluation."""
@@ -319,8 +320,8 @@ class Experiment:
 
     def _portable(self, command: Command) -> list[str]:
         """Return a command without the words that depend on the machine or on the folder of the data."""
-        words = [str(word).replace(str(self.data.folder), "") for word in command]
-        return [word for word in words if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
+        relative = [str(word).replace(str(self.data.folder), "") for word in command]
+        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
 
     @property
     def scores_path(self) -> Path:

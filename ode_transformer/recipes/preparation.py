@@ -69,7 +69,7 @@ class RecipeData:
         self.folder.mkdir(parents=True, exist_ok=True)
         description = self.recipe.corpus.describe(files, downloads)
         write_text(self._description_path, json.dumps(description))
-        work = {
+        work_of_jobs = {
             "corpus": lambda: self._build_corpus(files, workers),
             "pieces": lambda: self._encode_pieces(workers),
             "binarise": lambda: self._binarise(workers),
@@ -77,7 +77,7 @@ class RecipeData:
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
             for name, request, result in self._requests(description):
-                jobs.run(name, request, result, work[name])
+                jobs.run(name, request, result, work_of_jobs[name])
         return jobs
 
     def prepared_jobs(self) -> Jobs:
@@ -126,14 +126,14 @@ class RecipeData:
         write_text(self.folder / "counts.json", json.dumps(counts))
 
     def _encode_pieces(self, workers: int) -> None:
-        vocabulary, keep = self.recipe.vocabulary, self._piece_filter
+        corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self._piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
         with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
             vocabulary.learn(texts, folder, workers)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
                 for example in zip(*(encode_text(vocabulary, folder, side, workers) for side in sides), strict=True):
-                    if keep is None or not self.recipe.corpus.filters(split) or keep(*example):
+                    if keep is None or not corpus.filters(split) or keep(*example):
                         splits.add(split, example)
                     else:
                         splits.counts["left out"] += 1

@@ -25,10 +25,10 @@ def published_results(recipe: Recipe, variant: str | None, train_flags: Sequence
     ]
 
 
-def _flag_set(words: Sequence[str]) -> set[tuple[str, ...]]:
+def _flag_set(arguments: Sequence[str]) -> set[tuple[str, ...]]:
     """Return flags, each with its values, without their order."""
     groups: list[list[str]] = []
-    for word in words:
+    for word in arguments:
         if word.startswith("--") or not groups:
             groups.append([])
         groups[-1].append(word)

@@ -11,6 +11,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Settings
@@ -138,9 +139,8 @@ def report(experiment: Experiment) -> None:
     plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
     commands.run(plot, folder / "curves.log")
     print("\n== the model stays usable")
-    source, target = data.languages
     model = experiment.model_path
-    flags = {"path": model, "user-dir": PACKAGE, "source-lang": source, "target-lang": target, "cpu": True}
+    flags: dict[str, Any] = {"path": model, "user-dir": PACKAGE, **data.language_flags(), "cpu": True}
     if pieces := experiment.recipe.vocabulary.model_file:
         flags |= {"bpe": "sentencepiece", "sentencepiece-model": model.parent / pieces}
     commands.print_command(["fairseq-interactive", model.parent, *commands.flags(flags)])

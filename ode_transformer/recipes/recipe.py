@@ -48,10 +48,16 @@ class Average(YamlSection):
 
     def train_flags(self) -> Flags:
         """Return the flags of fairseq-train that save and keep these checkpoints."""
+        flags: dict[str, bool | int | None]
         if self.by == "update":
-            intervals = {"save-interval-updates": self.every, "keep-interval-updates": self.last}
-            return {"no-epoch-checkpoints": True, **intervals}
-        return {"no-epoch-checkpoints": True} if self.best else {"keep-last-epochs": self.last}
+            flags = {
+                "no-epoch-checkpoints": True,
+                "save-interval-updates": self.every,
+                "keep-interval-updates": self.last,
+            }
+        else:
+            flags = {"no-epoch-checkpoints": self.best, "keep-last-epochs": self.last}
+        return {name: value for name, value in flags.items() if value is not None}
 
 
 class Scoring(YamlSection):

@@ -103,16 +103,16 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
     last = checkpoints / "checkpoint_last.pt"
     if last.exists() and (updates := _updates(last)) is not None:
         return updates
-    others = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
-    whole = {path: updates for path, updates in others.items() if updates is not None}
-    if not whole:
+    updates_behind = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
+    readable = {path: updates for path, updates in updates_behind.items() if updates is not None}
+    if not readable:
         last.unlink(missing_ok=True)
         return 0
-    newest = max(whole, key=lambda path: whole[path])
+    newest = max(readable, key=lambda path: readable[path])
     print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
     with atomic_write(last) as target, open(newest, "rb") as source:
         shutil.copyfileobj(source, target)
-    return whole[newest]
+    return readable[newest]
 
 
 def _updates(path: Path) -> int | None:

@@ -87,9 +87,9 @@ def check_train_command(experiment: Experiment) -> None:
 
     :raises UserError: fairseq-train rejects them, or they override a flag of ``FIXED_FLAGS``
     """
-    words = experiment.train_words()
-    settings = fairseq_parser.parse("fairseq-train", words)
-    defaults = fairseq_parser.parse("fairseq-train", words[: len(words) - len(experiment.train_flags)])
+    arguments = experiment.train_words()
+    settings = fairseq_parser.parse("fairseq-train", arguments)
+    defaults = fairseq_parser.parse("fairseq-train", arguments[: len(arguments) - len(experiment.train_flags)])
     for flag in FIXED_FLAGS:
         value = getattr(settings, flag.replace("-", "_"), None)
         if value != getattr(defaults, flag.replace("-", "_"), None):

@@ -164,18 +164,18 @@ class StudyResults:
         axis = [self.study.axis.name] if self.study.axis else []
         rows = []
         for cell in self.cells:
-            for other in self.cells:
-                if other.system.name in cell.system.against and other.position == cell.position:
-                    row = [cell.system.name, other.system.name, *([str(cell.value)] if axis else [])]
-                    rows.append([*row, *(self.difference_text(cell, other, title) for title in self.titles)])
+            for reference in self.cells:
+                if reference.system.name in cell.system.against and reference.position == cell.position:
+                    row = [cell.system.name, reference.system.name, *([str(cell.value)] if axis else [])]
+                    rows.append([*row, *(self.difference_text(cell, reference, title) for title in self.titles)])
         return markdown_table(["system", "against", *axis, *self.titles], rows) if rows and self.titles else ""
 
-    def difference_text(self, cell: Cell, other: Cell, title: str) -> str:
+    def difference_text(self, cell: Cell, reference: Cell, title: str) -> str:
         """Return the difference of the means and its confidence interval as text."""
-        values, others = self.scores(cell, title), self.scores(other, title)
-        if not values or not others or cell == other:
+        values, baseline = self.scores(cell, title), self.scores(reference, title)
+        if not values or not baseline or cell == reference:
             return ""
-        shift, interval = difference(values, others)
+        shift, interval = difference(values, baseline)
         return f"{shift:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
 
     def plot(self, path: Path) -> None:

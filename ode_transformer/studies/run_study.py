@@ -80,8 +80,10 @@ class StudyRuns:
 
         :raises UserError: fairseq rejects its flags
         """
-        words = tuple(commands.flags(cell.system.flags))
-        experiment = Experiment(self.cell_recipe(cell), self.data, Machine(0), self.place.variant, train_flags=words)
+        system_flags = tuple(commands.flags(cell.system.flags))
+        experiment = Experiment(
+            self.cell_recipe(cell), self.data, Machine(0), self.place.variant, train_flags=system_flags
+        )
         try:
             settings = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
         except UserError as error:

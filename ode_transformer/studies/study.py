@@ -140,8 +140,10 @@ class Cell:
             flags |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:
             flags |= {flag: self.system.depth * int(flags.get(flag, defaults[flag])) for flag in depth_flags}
-        own = self.system.flags
-        return own | {flag: value for flag, value in flags.items() if flag not in own and value != defaults[flag]}
+        system_flags = self.system.flags
+        return system_flags | {
+            flag: value for flag, value in flags.items() if flag not in system_flags and value != defaults[flag]
+        }
 
     def __str__(self) -> str:
         return self.system.name if self.value is None else f"{self.system.name}, {self.value}"
@@ -167,9 +169,9 @@ def _system_problems(study: Study) -> Iterator[Problem]:
         key = ("systems", number)
         if names.index(system.name) < number:
             yield (*key, "name"), f"two systems are called {system.name}"
-        for part, known in (("only", list(study.places)), ("against", names)):
-            for name in sorted(set(getattr(system, part) or ()) - set(known)):
-                yield (*key, part), f"{name} is not there; there are {', '.join(known)}"
+        for list_name, choices in (("only", list(study.places)), ("against", names)):
+            for name in sorted(set(getattr(system, list_name) or ()) - set(choices)):
+                yield (*key, list_name), f"{name} is not there; there are {', '.join(choices)}"
         for flag in system.flags:
             if flag in axis_flags or (system.depth > 1 and flag.endswith("-layers")):
                 yield (*key, "flags", flag), "the study's axis or the system's depth says this"
