@@ -1,4 +1,4 @@
-"""A part of a binarised data set, checked as it is read."""
+"""Split of a binarised data set, checked as it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
-    """fairseq's batch, or a part of it, with its tensors on ``device``."""
+    """Move the tensors of fairseq's batch, or of a part of it, to a device."""
     from fairseq.utils import apply_to_sample
 
     moved: dict[str, Any] = apply_to_sample(lambda tensor: tensor.to(device), sample)
@@ -24,20 +24,20 @@ def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
 
 
 class Split:
-    """One split of the data that belong to a model: sentence pairs, or a language model's samples of one text.
+    """One split of a model's data: sentence pairs, or the samples into which a language model's options divide a text.
 
-    What is said of sentences goes for samples: the task cuts the text into them as the model's options say.
+    The word "sentence" below stands for both.
 
     :param model: fairseq's model, which limits the length of a sentence
-    :param task: its task
+    :param task: task of the model
     :param data: directory that fairseq-preprocess wrote
     :param name: such as ``train``
-    :param path: the model's checkpoint, for errors
+    :param path: checkpoint of the model, for errors
     :raises UserError: the data are missing or broken
     """
 
     def __init__(self, model: Any, task: Any, data: Path, name: str, path: Path) -> None:
-        self.described = f"{data}: no data of the split {name!r} that belongs to {path}"
+        self.description = f"{data}: no data of the split {name!r} that belongs to {path}"
         self._read(lambda: task.load_dataset(name))
         self.dataset = task.dataset(name)
         self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
@@ -45,7 +45,7 @@ class Split:
             limits = zip(task.max_positions(), model.max_positions(), strict=True)
             self.longest = tuple(min(limit) for limit in limits)
             if self.dataset.tgt_sizes is None:
-                raise UserError(f"{self.described}: it has no target side")
+                raise UserError(f"{self.description}: it has no target side")
             lengths = np.stack([self.dataset.src_sizes, self.dataset.tgt_sizes])
         else:
             self.longest = (model.max_positions(),)
@@ -53,19 +53,19 @@ class Split:
         self.lengths = lengths.max(axis=0)
         self.too_long: np.ndarray = np.any(lengths > np.array(self.longest)[:, None], axis=0)
 
-    def numbers(self, count: int | None = None) -> list[int]:
-        """The first ``count`` sentences (default: all), without those that the model does not take.
+    def sentence_numbers(self, count: int | None = None) -> list[int]:
+        """Return the numbers of the first ``count`` sentences (default: all) that are not too long for the model.
 
-        :raises UserError: none are left
+        :raises UserError: there are none
         """
-        kept: list[int] = np.flatnonzero(~self.too_long[:count]).tolist()
-        if not kept:
-            raise UserError(f"{self.described}: it has no sentence that the model takes")
-        return kept
+        numbers: list[int] = np.flatnonzero(~self.too_long[:count]).tolist()
+        if not numbers:
+            raise UserError(f"{self.description}: it has no sentence that the model takes")
+        return numbers
 
     def batches(self, count: int | None, max_tokens: int) -> list[list[int]]:
-        """:meth:`numbers` sorted by length, divided into batches of at most so many tokens, padding included."""
-        numbers = np.array(self.numbers(count))
+        """Sort :meth:`sentence_numbers` by length; divide them into batches of at most ``max_tokens``, with padding."""
+        numbers = np.array(self.sentence_numbers(count))
         batches: list[list[int]] = [[]]
         for number in numbers[np.argsort(self.lengths[numbers], kind="stable")].tolist():
             if batches[-1] and (len(batches[-1]) + 1) * self.lengths[number] > max_tokens:
@@ -74,9 +74,9 @@ class Split:
         return batches
 
     def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Sentences: ``source`` and ``target`` [tokens] each.
+        """Return sentences, each with ``source`` and ``target`` [tokens].
 
-        :raises UserError: they cannot be read, or have tokens that the dictionaries lack
+        :raises UserError: they cannot be read, or have tokens that are not in the dictionaries
         """
 
         def read() -> list[dict[str, Any]]:
@@ -89,14 +89,14 @@ class Split:
         return self._read(read)
 
     def sample(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """Sentences as fairseq's batch."""
+        """Return sentences as fairseq's batch."""
         sample: dict[str, Any] = self.dataset.collater(self.rows(numbers))
         return sample
 
     def _read(self, read: Callable[[], T]) -> T:
-        with contextlib.redirect_stderr(io.StringIO()):  # fairseq's reader, when it fails, fails again when deleted
+        with contextlib.redirect_stderr(io.StringIO()):  # when fairseq's reader fails, it fails again as it is deleted
             try:
                 return read()
             except (AssertionError, OSError, ValueError) as error:
                 failure = str(error)
-        raise UserError(f"{self.described}: {failure}")
+        raise UserError(f"{self.description}: {failure}")

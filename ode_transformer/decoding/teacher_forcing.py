@@ -1,4 +1,4 @@
-"""What a translation model predicts at each target position when it is given the right target before it."""
+"""Predictions of a translation model at each target position after the correct prefix (teacher forcing)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ode_transformer.decoding.binarised import on_device
 
 
 @dataclass(frozen=True)
-class Forced:
-    """One batch: B sentences of at most T target tokens, the end symbol included.
+class TokenPredictions:
+    """Predictions for a batch of B sentences of at most T target tokens, the end symbol included.
 
-    :param numbers: of the sentences in their split, [B]
+    :param numbers: numbers of the sentences in their split, [B]
     :param target: [B, T]
     :param predicted: the most probable tokens, [B, T]
     :param loss: -log p(target), in nats, [B, T]
-    :param real: false where the target is padding, [B, T]
+    :param real: False where the target is padding, [B, T]
     """
 
     numbers: Tensor
@@ -31,20 +31,24 @@ class Forced:
 
 
 @torch.no_grad()
-def teacher_forced(model: Any, batches: Iterable[dict[str, Any]], padding_idx: int) -> Iterator[Forced]:
-    """Runs fairseq's batches through an encoder–decoder model in evaluation mode; results are on the CPU."""
+def predict_tokens(model: Any, batches: Iterable[dict[str, Any]], padding_idx: int) -> Iterator[TokenPredictions]:
+    """Predict the target tokens of fairseq's batches; results are on the CPU.
+
+    :param model: encoder–decoder model in evaluation mode
+    """
     device = next(model.parameters()).device
     for batch in batches:
         target, inputs = batch["target"], on_device(batch["net_input"], device)
         scores = model.get_normalized_probs(model(**inputs), log_probs=True)  # B x T x V
         loss = -scores.gather(-1, target.to(device).unsqueeze(-1)).squeeze(-1)
-        yield Forced(batch["id"], target, scores.argmax(-1).cpu(), loss.float().cpu(), target.ne(padding_idx))
+        predicted = scores.argmax(-1).cpu()
+        yield TokenPredictions(batch["id"], target, predicted, loss.float().cpu(), target.ne(padding_idx))
 
 
-def cross_entropy(forced: Iterable[Forced]) -> float:
-    """Mean of -log p over all target tokens, end symbols included, in nats."""
+def cross_entropy(predictions: Iterable[TokenPredictions]) -> float:
+    """Return the mean of -log p over all target tokens, end symbols included, in nats."""
     total, tokens = 0.0, 0
-    for batch in forced:
+    for batch in predictions:
         total += batch.loss[batch.real].double().sum().item()
         tokens += int(batch.real.sum())
     return total / tokens

@@ -25,7 +25,7 @@ from ode_transformer.analysis.scaling.architectures import model_size, training_
 from ode_transformer.analysis.scaling.equations import ModelSize, ScalingStep, check_beta
 from ode_transformer.analysis.scaling.scale import architecture_lines
 from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.teacher_forcing import cross_entropy, teacher_forced
+from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.recipes import quickstart, training
 from ode_transformer.recipes.machine import on_gpu
@@ -107,7 +107,7 @@ def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> flo
     model, _, task = load_trained_model(checkpoint, data)
     valid = Split(model, task, data, "valid", checkpoint)
     batches = map(valid.sample, valid.batches(None, max_tokens))
-    return cross_entropy(teacher_forced(model.cuda() if on_gpu() else model, batches, task.target_dictionary.pad()))
+    return cross_entropy(predict_tokens(model.cuda() if on_gpu() else model, batches, task.target_dictionary.pad()))
 
 
 def gradient(base_loss: float, larger_loss: float, epsilon: int) -> float:

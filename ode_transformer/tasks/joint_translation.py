@@ -1,7 +1,7 @@
-"""Translation for models that span a source × target grid: no pair of the training has more cells than they allow.
+"""Translation task for models over a source × target grid: no training pair has more cells than the model allows.
 
-The grid of a pair cannot be divided. ``--task translation`` notices one that is too large when its batch comes; this
-task looks at all sizes before the first update, and stops there or leaves such pairs out.
+The grid of a single pair cannot be divided. With ``--task translation`` a training fails at the batch with too large a
+pair; this task checks all sizes before the first update, and stops there or skips such pairs.
 """
 
 import logging
@@ -13,6 +13,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ode_transformer.support.errors import OptionError
+
 logger = logging.getLogger(__name__)
 
 OVERFLOWS = ("stop", "skip")
@@ -21,7 +23,7 @@ OVERFLOWS = ("stop", "skip")
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
 @dataclass
 class JointTranslationConfig(TranslationConfig):
-    """Adds what happens to pairs of more than ``--max-joint-cells`` cells."""
+    """Options of the task."""
 
     joint_cells_overflow: ChoiceEnum(OVERFLOWS) = field(
         default="stop",
@@ -31,11 +33,12 @@ class JointTranslationConfig(TranslationConfig):
 
 @register_task("joint_translation", dataclass=JointTranslationConfig)
 class JointTranslationTask(TranslationTask):
-    """fairseq's translation task, whose training data fit the model's grid; what keeps no gradients takes any pair."""
+    """fairseq's translation task with a limit on the cells of training pairs; without gradients any pair fits."""
 
-    max_joint_cells = 0  # until a model is built that is to be trained
+    max_joint_cells = 0  # set when a model is built for training
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model and note its limit of cells."""
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             self.max_joint_cells = getattr(cfg, "max_joint_cells", 0)
@@ -46,9 +49,9 @@ class JointTranslationTask(TranslationTask):
     def filter_indices_by_size(
         self, indices: np.ndarray, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
     ) -> np.ndarray:
-        """Leaves out pairs that are too long for the model, as always, and then training pairs of too many cells.
+        """Remove pairs that are too long for the model, as fairseq does, and training pairs with too many cells.
 
-        :raises ValueError: if there are any of the latter, unless they are to be skipped
+        :raises OptionError: there are pairs with too many cells, and ``--joint-cells-overflow`` is not ``skip``
         """
         indices = super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
         if not self.max_joint_cells or dataset is not self.datasets.get(self.cfg.train_subset):
@@ -58,12 +61,12 @@ class JointTranslationTask(TranslationTask):
         if not len(large):
             return indices
         largest = indices[cells.argmax()]
-        found = (
+        description = (
             f"{len(large):,} of {len(indices):,} sentence pairs have more cells than --max-joint-cells "
             f"{self.max_joint_cells:,}, the largest (number {largest}) {dataset.src_sizes[largest]} × "
             f"{dataset.tgt_sizes[largest]}"
         )
         if self.cfg.joint_cells_overflow == "stop":
-            raise ValueError(f"{found}: raise it, or leave them out by --joint-cells-overflow skip")
-        logger.warning(f"{found}: left out")
+            raise OptionError(f"{description}: raise it, or skip them with --joint-cells-overflow skip")
+        logger.warning(f"{description}: skipped")
         return indices[cells <= self.max_joint_cells]

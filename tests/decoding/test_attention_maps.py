@@ -20,7 +20,7 @@ def test_an_encoder_decoder_model_shows_its_attention_over_the_source() -> None:
     assert found.axes == ("target", "source")
     assert found.weights.shape == (4, 6)
     torch.testing.assert_close(found.weights.sum(-1), torch.ones(4))
-    axes, weights = found.flat(3)
+    axes, weights = found.matrix(3)
     assert axes == ("target", "source")
     assert weights is found.weights
 
@@ -36,7 +36,7 @@ class Grid(torch.nn.Linear):
 def test_a_model_may_show_maps_of_its_own() -> None:
     found = attention_maps(Grid(1, 1), sample())["source attention"]
     assert found.weights.shape == (4, 6, 6)
-    axes, weights = found.flat(2)
+    axes, weights = found.matrix(2)
     assert axes == ("target", "source")
     for target in range(4):
         for source in range(6):
@@ -52,7 +52,7 @@ def test_a_model_that_shows_nothing() -> None:
 
 
 def test_axes_are_kept() -> None:
-    assert AttentionMap(("source", "target", "prefix"), torch.zeros(2, 3, 4)).flat(0)[0] == ("source", "prefix")
+    assert AttentionMap(("source", "target", "prefix"), torch.zeros(2, 3, 4)).matrix(0)[0] == ("source", "prefix")
 
 
 def test_a_grid_shows_both_axes_and_its_reduction() -> None:

@@ -30,15 +30,15 @@ def split(untrained: Path, tmp_path: Path) -> Split:
 
 
 def test_sentences_that_are_too_long_are_left_out(split: Split) -> None:
-    assert split.numbers() == [0, 1, 3, 5, 6, 7]
-    assert split.numbers(6) == [0, 1, 3, 5]
+    assert split.sentence_numbers() == [0, 1, 3, 5, 6, 7]
+    assert split.sentence_numbers(6) == [0, 1, 3, 5]
     assert split.too_long.tolist() == [False, False, True, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("max_tokens", [1, 12, 20, 40, 1000])
 def test_each_sentence_is_in_one_batch_and_batches_are_within_the_limit(split: Split, max_tokens: int) -> None:
     batches = split.batches(None, max_tokens)
-    assert sorted(number for batch in batches for number in batch) == split.numbers()
+    assert sorted(number for batch in batches for number in batch) == split.sentence_numbers()
     longest = [max(max(LENGTHS[number]) + 1 for number in batch) for batch in batches]
     assert longest == sorted(longest)
     for batch, length in zip(batches, longest, strict=True):

@@ -46,7 +46,7 @@ def drawn_map(line: int, title: str, attention: AttentionMap, tokens: Mapping[st
         query_tokens = tokens[attention.axes[1]]
         query_index = max(0, len(query_tokens) - 2)
         query = query_tokens[query_index]
-    (rows, columns), weights = attention.flat(query_index)
+    (rows, columns), weights = attention.matrix(query_index)
     return DrawnMap(line, title, (rows, columns), (list(tokens[rows]), list(tokens[columns])), weights, query)
 
 

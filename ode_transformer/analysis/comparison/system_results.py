@@ -19,7 +19,7 @@ from ode_transformer.analysis.comparison.attention_plots import DrawnMap, drawn_
 from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy
 from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.teacher_forcing import teacher_forced
+from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.decoding.translate import load_hub, search_best, target_line
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
@@ -124,7 +124,7 @@ class ComparedSystem:
             accuracy, meter = TokenAccuracy(), ProgressMeter("sentences forced", len(self.lines))
             batches = map(self.split.sample, self.split.batches(len(self.lines), self.options.max_tokens))
             sentences = 0
-            for forced in teacher_forced(self.model, batches, self.task.target_dictionary.pad()):
+            for forced in predict_tokens(self.model, batches, self.task.target_dictionary.pad()):
                 accuracy.add(forced)
                 sentences += len(forced.numbers)
                 meter.update(sentences)

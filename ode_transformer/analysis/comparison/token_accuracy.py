@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ode_transformer.analysis.comparison.bucket_tables import Buckets
-from ode_transformer.decoding.teacher_forcing import Forced
+from ode_transformer.decoding.teacher_forcing import TokenPredictions
 
 Counts = tuple[int, int]  # right predictions, all predictions
 
@@ -29,7 +29,7 @@ class TokenAccuracy:
     tokens: dict[int, Counts] = field(default_factory=dict)
     loss: float = 0.0
 
-    def add(self, forced: Forced) -> None:
+    def add(self, forced: TokenPredictions) -> None:
         """Count one batch, without its padding."""
         right, real = forced.predicted.eq(forced.target).numpy(), forced.real.numpy()
         positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)

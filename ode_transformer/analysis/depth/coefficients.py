@@ -102,7 +102,7 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     if not observable_stacks(model):
         raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
     samples = Split(model, task, data, split, path)
-    numbers = samples.numbers(sentences)
+    numbers = samples.sentence_numbers(sentences)
     # Grids are large: a Reformer gets its sentence pairs one by one.
     size = 1 if hasattr(model.decoder, "reduction") else 64
     batches = [samples.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]

@@ -4,12 +4,12 @@ import torch
 
 from ode_transformer.analysis.comparison.bucket_tables import Buckets
 from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy, percent
-from ode_transformer.decoding.teacher_forcing import Forced
+from ode_transformer.decoding.teacher_forcing import TokenPredictions
 
 PAD, VOCABULARY = 1, 12
 
 
-def batch(lengths: list[int], seed: int) -> Forced:
+def batch(lengths: list[int], seed: int) -> TokenPredictions:
     """Random targets and predictions; where the target is padding, the prediction is, too."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(lengths), max(lengths))
@@ -19,7 +19,7 @@ def batch(lengths: list[int], seed: int) -> Forced:
     loss = torch.rand(shape, generator=generator)
     for row, length in enumerate(lengths):
         target[row, length:] = predicted[row, length:] = PAD
-    return Forced(torch.arange(len(lengths)), target, predicted, loss, target.ne(PAD))
+    return TokenPredictions(torch.arange(len(lengths)), target, predicted, loss, target.ne(PAD))
 
 
 def test_counts_are_those_of_a_loop() -> None:
