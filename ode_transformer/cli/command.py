@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from ode_transformer.support.console import quiet_interrupts
 from ode_transformer.support.errors import UserError
 
 # name: (module, what it does)
@@ -107,7 +108,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments without the program's name; ``sys.argv`` by default
     :return: exit status: the subcommand's own, 2 for a user's error, 130 when interrupted
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
+    with quiet_interrupts():
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        except KeyboardInterrupt:  # before the subcommand starts
+            return 130
+
+
+def _run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="ode-transformer", description="Tools around ODE Transformer models.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, summary) in COMMANDS.items():
@@ -116,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
+        if any("\0" in word for word in argv):
+            raise UserError("an argument contains a NUL character")
         module = importlib.import_module(COMMANDS[name][0]) if name else None
         if module is not None:
             module.add_arguments(subparsers.choices[name])

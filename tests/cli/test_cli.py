@@ -96,3 +96,9 @@ def test_help_loads_nothing_heavy():
     environment = os.environ | {"PYTHONPATH": str(Path(ode_transformer.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_argument_with_nul_is_refused(command, capsys: pytest.CaptureFixture[str]):
+    command(failing_with(AssertionError("not reached")))
+    assert cli.main(["try", "a\0b"]) == 2
+    assert capsys.readouterr().err == "ode-transformer try: error: an argument contains a NUL character\n"
