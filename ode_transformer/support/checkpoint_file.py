@@ -20,7 +20,7 @@ import torch
 
 import ode_transformer.support.plain_options  # noqa: F401  (lets torch read the options)
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_write
+from ode_transformer.support.files import atomic_write, open_input
 
 _FOREIGN_OBJECT = re.compile(r"GLOBAL (\S+) (?:was not an allowed global|whose module \S+ is blocked)")
 _DIRECTORY = 0x10  # MS-DOS's attribute of an entry of an archive
@@ -33,7 +33,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     :raises UserError: the file is broken, is no fairseq checkpoint, or holds an object that could run code
     :raises OSError: the file cannot be opened
     """
-    with open(path, "rb") as file, warnings.catch_warnings():
+    with open_input(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected pickle protocol")  # such a file is refused below
         try:
             _verify_checksums(file)

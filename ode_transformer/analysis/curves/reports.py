@@ -9,6 +9,7 @@ epoch.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -18,6 +19,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from ode_transformer.support.files import open_input
 
 _TRAINING_STARTS = re.compile(r"training on \d+ devices")  # logged once by each process, before its first update
 UPDATES = "num_updates"
@@ -46,7 +49,7 @@ def log_reports(path: Path) -> Iterator[Report]:
     """Yield the reports of a log in the order of its lines."""
     resumed = False
     # Only the numbers matter, so a sentence that is not UTF-8 is no reason to stop.
-    with open(path, encoding="utf-8", errors="replace") as lines:
+    with io.TextIOWrapper(open_input(path), encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             resumed = resumed or bool(_TRAINING_STARTS.search(line))
             prefix, report = _parse_line(line)

@@ -13,7 +13,7 @@ from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.nn.observers import STACKS, observable_stacks
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable
+from ode_transformer.support.files import check_writable, open_input
 
 
 def add_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
@@ -47,7 +47,7 @@ def named_paths(args: argparse.Namespace) -> dict[str, Path]:
     if len(set(names)) != len(names):
         raise UserError(f"--names, --path: {next(n for n in names if names.count(n) > 1)} is named twice")
     for path in args.path:
-        path.open("rb").close()  # fails now, not after the others have been measured
+        open_input(path).close()  # fails now, not after the others have been measured
     for path in (args.output, args.csv):
         if path is not None:
             check_writable(path)
