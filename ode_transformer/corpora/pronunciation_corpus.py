@@ -73,7 +73,7 @@ def parse_dictionary(lines: Iterable[str]) -> list[Pair]:
         if not _PLAIN_WORD.fullmatch(word) or word in pairs:
             continue
         if not phonemes or not all(_PHONEME.fullmatch(symbol) for symbol in phonemes):
-            raise CorpusError(f"{DICTIONARY} line {number}: {line.strip()!r} is not a word and its phonemes")
+            raise CorpusError(f"{DICTIONARY} line {number}: {line.strip()[:80]!r} is not a word and its phonemes")
         pairs[word] = Pair(" ".join(word), " ".join(phonemes))
     return list(pairs.values())
 

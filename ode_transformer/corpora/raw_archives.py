@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bz2
 import difflib
+import errno
 import gzip
 import io
 import lzma
@@ -58,8 +59,8 @@ def archive_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except ARCHIVE_ERRORS as error:
-        if isinstance(error, OSError) and (error.filename is not None or error.errno is not None):
-            raise  # of the system, not of the archive
+        if isinstance(error, OSError) and (error.filename is not None or error.errno not in (None, errno.EINVAL)):
+            raise  # of the system, not of the archive, whose wrong offsets are invalid arguments
         raise UserError(f"{path}: cannot be read to its end: {error or type(error).__name__}") from error
 
 

@@ -1,0 +1,27 @@
+"""Parsers that are fuzzed, each with valid inputs to start from.
+
+A parser may raise ``UserError`` with a message of one line, and nothing else, whatever bytes it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import corpora_targets
+
+
+class FuzzTarget(NamedTuple):
+    """Parser and the inputs that mutations start from.
+
+    :param seeds: valid inputs
+    :param parse: reads an input to its end
+    """
+
+    seeds: Sequence[bytes]
+    parse: Callable[[bytes], None]
+
+
+TARGETS: dict[str, FuzzTarget] = {
+    name: FuzzTarget(seeds, parse) for name, (seeds, parse) in corpora_targets.TARGETS.items()
+}
