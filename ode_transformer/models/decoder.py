@@ -81,13 +81,14 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             causal=not full_context_alignment,
             choice=self.choice.attention,
         )
-        encoder_output = cross_mask = None
+        cross_attention: dict[str, Any] | None = None
         if encoder_out is not None:
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
             source_padding = encoder_out["encoder_padding_mask"]
             cross_mask = attention_mask(
                 queries, encoder_output.size(1), device, padding_mask=source_padding[0] if source_padding else None
             )
+            cross_attention = {"mask": cross_mask, "encoder_output": encoder_output}
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
@@ -96,8 +97,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         def context(layer: int) -> LayerContext:
             layer_caches = None if caches is None else LayerCaches(caches, layer)
             attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask, caches=layer_caches)}
-            if encoder_output is not None:
-                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output, layer_caches)
+            if cross_attention is not None:
+                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(**cross_attention, caches=layer_caches)
             return attentions
 
         contexts = [context(layer) for layer in range(self.num_layers)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -63,6 +64,23 @@ class DepthStack(nn.Module):
     """
 
     layers: Sequence[Layer]
+
+    # Attributes of fairseq's encoders and decoders.
+    cfg: Any
+    num_layers: int
+    padding_idx: int
+    embed_dim: int
+    output_embed_dim: int
+    embed_scale: float
+    embed_tokens: nn.Embedding
+    embed_positions: nn.Module | None
+    forward_embedding: Any
+    _get_full_incremental_state_key: Any
+    layernorm_embedding: nn.Module | None
+    layer_norm: nn.Module | None
+    dropout_module: nn.Module
+    project_in_dim: nn.Module | None
+    project_out_dim: nn.Module | None
 
     def choose_depth(
         self, cfg: TransformerConfig, stack: str, dim: int | None = None, fixed: Mapping[str, str] | None = None

@@ -76,7 +76,7 @@ def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, SubLaye
         "convection": _FEED_FORWARD,
     }
     order = [field for field, _ in splitting.parts]
-    plans = {}
+    plans: dict[str, SubLayerPlan] = {}
     for number, (field, share) in enumerate(splitting.parts):
         half = "" if order.count(field) == 1 else "_up" if field in order[:number] else "_down"
         plans |= {name + half: plan._replace(share=share) for name, plan in fields[field].items()}

@@ -17,9 +17,9 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     :param target_size: entries of the target dictionary; by default, and where all embeddings are shared, the source
         dictionary serves both sides
     """
-    shared = target_size is None or getattr(args, "share_all_embeddings", False)
-    source_dictionary = numbered_dictionary(source_size)
-    target_dictionary = source_dictionary if shared else numbered_dictionary(target_size)
+    source_dictionary = target_dictionary = numbered_dictionary(source_size)
+    if target_size is not None and not getattr(args, "share_all_embeddings", False):
+        target_dictionary = numbered_dictionary(target_size)
     ARCH_CONFIG_REGISTRY[args.arch](args)
     task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)

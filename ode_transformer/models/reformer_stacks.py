@@ -174,7 +174,7 @@ class ReformerDecoder(ODETransformerDecoder):
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]],
+        encoder_out: dict[str, list[Tensor]] | None,
         incremental_state: dict[str, Any] | None = None,
         full_context_alignment: bool = False,
         alignment_layer: int | None = None,
@@ -191,6 +191,7 @@ class ReformerDecoder(ODETransformerDecoder):
         :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C]
         :raises ValueError: in training, if a single pair has more cells than ``--max-joint-cells``
         """
+        assert encoder_out is not None  # there is no grid without a source
         pairs = Pairs(
             encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # the memory layout of the grid
             encoder_out["encoder_padding_mask"][0],

@@ -54,12 +54,11 @@ def build_saved_model(
     except UserError as error:
         raise UserError(f"{path}: refused: {error}") from error
     overrides = _DROPPED | dict(overrides or {})
-    if args is not None:
-        args = argparse.Namespace(**(args | overrides))
-    if cfg is not None:
-        cfg = OmegaConf.create(cfg, flags={"allow_objects": True})
-        overwrite_args_by_name(cfg, overrides)
-    state = checkpoint_utils._upgrade_state_dict({**state, "args": args, "cfg": cfg})
+    namespace = None if args is None else argparse.Namespace(**(args | overrides))
+    config = None if cfg is None else OmegaConf.create(cfg, flags={"allow_objects": True})
+    if config is not None:
+        overwrite_args_by_name(config, overrides)
+    state = checkpoint_utils._upgrade_state_dict({**state, "args": namespace, "cfg": config})
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=state)
     return model, cfg, task
 
@@ -77,7 +76,8 @@ def _checked_options(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, d
     for options in (args, cfg):
         if options is not None:
             check_saved_options(options)
-    for model, task in ((args, args),) if args is not None else ((cfg.get("model"), cfg.get("task")),):
+    sources = (cfg or {}).get("model"), (cfg or {}).get("task")
+    for model, task in (sources if args is None else (args, args),):
         names = _names(model, "arch"), _names(task, "task")
         if not names[0] or not all(map(is_allowed_architecture, names[0])):
             raise UserError(
@@ -125,7 +125,9 @@ def load_pretrained(
             kwargs[option] = str(folder / name)
     if "user_dir" in kwargs:
         utils.import_user_module(argparse.Namespace(user_dir=kwargs["user_dir"]))
-    models, cfg, task = [], None, None
+    models: list[Any] = []
+    cfg: Any = None
+    task: Any = None
     for name in checkpoint_file.split(os.pathsep):
         model, cfg, task = load_saved_model(folder / name, kwargs, task)
         models.append(model)

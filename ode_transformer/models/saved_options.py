@@ -182,7 +182,7 @@ def _option_groups(options: Mapping[str, Any]) -> Iterator[dict[str, _Kind]]:
     yield _kinds_of(TransformerConfig, True)  # under the names of its parts, which fairseq reads, too
     for field in FairseqConfig.__dataclass_fields__.values():
         if inspect.isclass(field.type) and issubclass(field.type, FairseqDataclass):
-            yield _kinds_of(field.type)
+            yield _kinds_of(field.type)  # type: ignore[arg-type]
     for registry, classes, dataclasses in (
         ("task", TASK_REGISTRY, TASK_DATACLASS_REGISTRY),
         *((name, entry["registry"], entry["dataclass_registry"]) for name, entry in REGISTRIES.items()),

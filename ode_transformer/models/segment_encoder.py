@@ -40,7 +40,7 @@ class SegmentEncoder(ODETransformerEncoder):
             for module in self.modules():
                 if isinstance(module, nn.LayerNorm):
                     module.elementwise_affine = False
-                    module.weight = module.bias = None
+                    module.weight = module.bias = None  # type: ignore[assignment]
 
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ode_transformer.nn.layer import LayerContext
@@ -58,8 +59,9 @@ class BlockId(NamedTuple):
 class LayerObserver:
     """Base class of observers; every event does nothing unless a subclass overrides it.
 
-    Tensors are those of the forward pass, with their graph. ``padding`` is True at padding, [B, T], or [B, S, T] in a
-    stack over a grid; None if the stack was not told.
+    Tensors are those of the forward pass, with their graph. What happens within a step is reported in
+    ``torch.no_grad``, because activation checkpointing counts the tensors that are saved there. ``padding`` is True at
+    padding, [B, T], or [B, S, T] in a stack over a grid; None if the stack was not told.
     """
 
     #: The observer has to see all rows of a batch at once, so that a Reformer must not divide the batch.
@@ -120,11 +122,13 @@ class StackEvents:
         for observer in self.layer_observers:
             observer.see_layer(LayerId(self.stack, index + 1), inputs, outputs, self.padding)
 
+    @torch.no_grad()
     def report_step(self, block: int, field: VectorField, y: Tensor, next_y: Tensor) -> None:
         """Report a step over block number ``block``, counted from 0."""
         for observer in self.step_observers:
             observer.see_step(self.blocks[block], field, y, next_y, self.padding)
 
+    @torch.no_grad()
     def report_stage_weights(self, block: int, weights: Sequence[Weight]) -> None:
         """Report the weights of a step over block number ``block``, counted from 0."""
         for observer in self.weight_observers:
@@ -140,6 +144,7 @@ class StackEvents:
         return observed
 
 
+@torch.no_grad()
 def _report_attention(observers: Sequence[LayerObserver], layer: LayerId, kind: SubLayerKind, weights: Tensor) -> None:
     for observer in observers:
         observer.see_attention_weights(layer, kind, weights)

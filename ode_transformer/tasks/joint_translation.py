@@ -25,7 +25,7 @@ OVERFLOWS = ("stop", "skip")
 class JointTranslationConfig(TranslationConfig):
     """Options of the task."""
 
-    joint_cells_overflow: ChoiceEnum(OVERFLOWS) = field(
+    joint_cells_overflow: ChoiceEnum(OVERFLOWS) = field(  # type: ignore[valid-type]
         default="stop",
         metadata={"help": "sentence pairs of more than --max-joint-cells: stop the training, or skip them"},
     )

@@ -146,7 +146,8 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
 
 def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:
     """Return ``count`` line styles: continuous, dashed, dotted, then dashes with more and more dots."""
-    return ["-", "--", ":", *((0, (6, 2) + (1, 2) * dots) for dots in range(1, count))][:count]
+    dotted: list[str | tuple[int, tuple[int, ...]]] = [(0, (6, 2) + (1, 2) * dots) for dots in range(1, count)]
+    return ["-", "--", ":", *dotted][:count]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
