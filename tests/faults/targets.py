@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import corpora_targets
+import text_targets
 
 
 class FuzzTarget(NamedTuple):
@@ -19,9 +20,11 @@ class FuzzTarget(NamedTuple):
     """
 
     seeds: Sequence[bytes]
-    parse: Callable[[bytes], None]
+    parse: Callable[[bytes], object]
 
 
 TARGETS: dict[str, FuzzTarget] = {
-    name: FuzzTarget(seeds, parse) for name, (seeds, parse) in corpora_targets.TARGETS.items()
+    name: FuzzTarget(seeds, parse)
+    for module in (corpora_targets, text_targets)
+    for name, (seeds, parse) in module.TARGETS.items()
 }
