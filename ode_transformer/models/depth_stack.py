@@ -35,6 +35,7 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
     return DepthChoice(
         scheme=options.ode_scheme,
         coefficients=cfg.ode_coefficients,
+        gate_sum=cfg.ode_gate_sum,
         share_coefficients=cfg.ode_share_coefficients,
         function=cfg.ode_function,
         scope=cfg.ode_function_scope,

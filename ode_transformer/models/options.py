@@ -24,7 +24,7 @@ from ode_transformer.nn import (
     depth_schemes,
     refused_stack,
 )
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, SPLITTINGS
 from ode_transformer.support.arguments import clip_distance, finite_float, log_interval, positive_int, probability
 from ode_transformer.support.errors import OptionError
 
@@ -33,6 +33,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "post_norm": False,
     "encoder_ode_scheme": "euler",
     "ode_coefficients": "tableau",
+    "ode_gate_sum": "one",
     "ode_share_coefficients": False,
     "ode_function": "increment",
     "ode_function_scope": "san+ffn",
@@ -115,6 +116,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         )
     for name, settings, description in (
         ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
+        ("--ode-gate-sum", {"choices": GATE_SUMS}, "sum of a gate's weights; stages: as many as a step has (ours)"),
         ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
         ("--ode-function", {"choices": FUNCTIONS}, "F of a step: what a layer adds, or the layer's output (released)"),
         ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),

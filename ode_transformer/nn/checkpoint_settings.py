@@ -16,6 +16,10 @@ from ode_transformer.numerics import Recurrence
 logger = logging.getLogger(__name__)
 
 
+# Settings that are written only if they have another value, because older checkpoints do not have them.
+UNWRITTEN = {"gate_sum": "one"}
+
+
 def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
     """Return the settings of ``choice`` that a checkpoint remembers.
 
@@ -32,6 +36,8 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
         "stage_parameters": choice.stage_parameters,
         "splitting": choice.splitting,
     }
+    if choice.gate_sum != UNWRITTEN["gate_sum"]:
+        settings["gate_sum"] = choice.gate_sum
     return settings | {"first_cell": choice.lstm.first_cell} if choice.is_lstm else settings
 
 
@@ -53,7 +59,8 @@ def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> Settings
     :param choice: choice of the model
     :returns: None if nothing differs
     """
-    changed = {name: value for name, value in checkpoint_settings(choice).items() if trained.get(name, value) != value}
+    trained, current = UNWRITTEN | dict(trained), UNWRITTEN | checkpoint_settings(choice)
+    changed = {name: value for name, value in current.items() if trained.get(name, value) != value}
     if not changed:
         return None
     before = {name: trained[name] for name in changed}

@@ -65,7 +65,7 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
 
 def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
     tableau = get_tableau(choice.scheme)
-    reason = coefficients_refusal(choice.coefficients, tableau)
+    reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum)
     if reason is not None:
         return reason
     if choice.share_coefficients and not choice.has_learned_weights:
@@ -82,7 +82,7 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
 
 
 def _recurrence_refusal(choice: DepthChoice, recurrence: Recurrence) -> str | None:
-    options = ("coefficients", "share_coefficients", "function", "steps")
+    options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps")
     reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
     if reason is not None:
         return reason
@@ -108,7 +108,8 @@ def _residual_refusal(choice: DepthChoice) -> str | None:
 
 
 def _lstm_refusal(choice: DepthChoice) -> str | None:
-    options = ("coefficients", "share_coefficients", "function", "scope", "steps", "stage_parameters", "splitting")
+    options = ("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps")
+    options += ("stage_parameters", "splitting")
     return _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
 
 

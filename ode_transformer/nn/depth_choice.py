@@ -26,6 +26,7 @@ class DepthChoice:
     :param scheme: one of :func:`depth_schemes`
     :param coefficients: key of ``COEFFICIENTS``
     :param share_coefficients: one set for the stack instead of one for each block
+    :param gate_sum: one of ``GATE_SUMS``: the sum of the weights of a gate
     :param function: one of ``FUNCTIONS``: the function F that the scheme steps
     :param scope: one of ``SCOPES``: which sub-layers are stepped
     :param steps: N steps of size 1/N for each block
@@ -41,6 +42,7 @@ class DepthChoice:
     scheme: str = "euler"
     coefficients: str = "tableau"
     share_coefficients: bool = False
+    gate_sum: str = "one"
     function: str = "increment"
     scope: str = "san+ffn"
     steps: int = 1
@@ -120,7 +122,7 @@ class DepthChoice:
         """
         choice = self
         if weights and not self.has_stage_weights:
-            choice = replace(choice, coefficients="tableau", share_coefficients=False)
+            choice = replace(choice, coefficients="tableau", gate_sum="one", share_coefficients=False)
         if stages and self.stages == 1:
             choice = replace(choice, stage_parameters="shared")
         if lstm and not self.is_lstm:

@@ -35,7 +35,7 @@ def build_scheme(
     else:
         tableau = get_tableau(choice.scheme)
         sets = 1 if choice.share_coefficients or not choice.has_learned_weights else layers * blocks
-        coefficients = [build_coefficients(choice.coefficients, tableau, dim) for _ in range(sets)]
+        coefficients = [build_coefficients(choice.coefficients, tableau, dim, choice.gate_sum) for _ in range(sets)]
         scheme = RungeKutta(tableau, coefficients, choice.steps)
     if choice.history == "none":
         return scheme

@@ -1,6 +1,13 @@
 """Numerical schemes for y' = f(y): PyTorch only, no knowledge of Transformers or fairseq."""
 
-from ode_transformer.numerics.coefficients import COEFFICIENTS, LEARNED, build_coefficients, coefficients_refusal
+from ode_transformer.numerics.coefficients import (
+    COEFFICIENTS,
+    GATE_SUMS,
+    GATES,
+    LEARNED,
+    build_coefficients,
+    coefficients_refusal,
+)
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta, StepObserver
 from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, RecurrenceScheme
 from ode_transformer.numerics.reference import Reference, solve_to_tolerance
@@ -24,6 +31,8 @@ from ode_transformer.numerics.tableau import (
 
 __all__ = [
     "COEFFICIENTS",
+    "GATES",
+    "GATE_SUMS",
     "LEARNED",
     "RECURRENCES",
     "SPLITTINGS",

@@ -57,6 +57,8 @@ class ProjectedCoefficients(nn.Module, ABC):
     papers do not give a start. Computed in float32 for increments of any precision, under autocast too.
     """
 
+    normalizes_increments = False  # W reads LN(F_i), without parameters, in the place of F_i
+
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
         super().__init__()
         start = torch.tensor(self.inverse(tableau.b))
@@ -85,7 +87,10 @@ class ProjectedCoefficients(nn.Module, ABC):
         blocks = self.projection.weight.to(dtype).chunk(len(increments), dim=1)  # s tensors [logits, dim]
         logits = self.projection.bias.to(dtype)
         for increment, block in zip(increments, blocks, strict=True):
-            logits = logits + nn.functional.linear(increment.to(dtype), block)  # [.., logits]
+            read = increment.to(dtype)
+            if self.normalizes_increments:
+                read = nn.functional.layer_norm(read, read.shape[-1:])
+            logits = logits + nn.functional.linear(read, block)  # [.., logits]
         return logits
 
 
@@ -93,7 +98,18 @@ class GateCoefficients(ProjectedCoefficients):
     """γ = softmax of s − 1 logits and a 0; two stages give the paper's g and 1 − g.
 
     g = sigmoid(W·[F_1; F_2] + β), y + g F_1 + (1 − g) F_2 (2022, Eqs. 25 and 26). More stages are our generalisation.
+
+    :param sum_of_weights: one of ``GATE_SUMS``; ``stages``, which is ours, multiplies all weights by s: with two Heun
+        stages training then starts from coefficients 1, and a step keeps the size of two layers
     """
+
+    def __init__(self, tableau: ButcherTableau, dim: int, sum_of_weights: str = "one") -> None:
+        super().__init__(tableau, dim)
+        self.total = tableau.stages if sum_of_weights == "stages" else 1
+
+    def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
+        weights = super().forward(increments)
+        return weights if self.total == 1 else [self.total * weight for weight in weights]
 
     @staticmethod
     def link(logits: Tensor) -> Tensor:
@@ -103,6 +119,16 @@ class GateCoefficients(ProjectedCoefficients):
     @staticmethod
     def inverse(weights: Sequence[float]) -> list[float]:
         return [math.log(b / weights[-1]) for b in weights[:-1]]
+
+
+class NormalizedGateCoefficients(GateCoefficients):
+    """The gate with W·[LN(F_1); …; LN(F_s)] + β; ours, in none of the papers.
+
+    Increments grow in training, and W·[F_1; F_2] with them, until the published gate is 0 or 1 at every position and
+    has no gradient. Normalised increments keep their size, and the gate goes on learning.
+    """
+
+    normalizes_increments = True
 
 
 class SigmoidCoefficients(ProjectedCoefficients):
@@ -132,20 +158,27 @@ class TanhCoefficients(ProjectedCoefficients):
         return [math.atanh(b) for b in weights]
 
 
-COEFFICIENTS: dict[str, Callable[[ButcherTableau, int], nn.Module]] = {
+COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
     "tableau": TableauCoefficients,
     "ones": OnesCoefficients,
     "scalar": ScalarCoefficients,
     "gate": GateCoefficients,
+    "normalised-gate": NormalizedGateCoefficients,
     "sigmoid": SigmoidCoefficients,
     "tanh": TanhCoefficients,
 }
-LEARNED = ("scalar", "gate", "sigmoid", "tanh")
-_PROJECTED = ("gate", "sigmoid", "tanh")
+GATES = ("gate", "normalised-gate")
+GATE_SUMS = ("one", "stages")
+_PROJECTED = (*GATES, "sigmoid", "tanh")
+LEARNED = ("scalar", *_PROJECTED)
 
 
-def coefficients_refusal(name: str, tableau: ButcherTableau) -> str | None:
+def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "one") -> str | None:
     """Return in one line why the coefficients ``name`` cannot weigh the stages of ``tableau``; None if they can."""
+    if gate_sum not in GATE_SUMS:
+        return f"unknown sum of a gate's weights {gate_sum!r}; known are {', '.join(GATE_SUMS)}"
+    if gate_sum != "one" and name not in GATES:
+        return f"coefficients '{name}' have no gate whose weights could sum to '{gate_sum}'"
     if name not in COEFFICIENTS:
         return f"unknown coefficients {name!r}; known are {', '.join(COEFFICIENTS)}"
     if name == "tableau":
@@ -159,12 +192,13 @@ def coefficients_refusal(name: str, tableau: ButcherTableau) -> str | None:
     return None
 
 
-def build_coefficients(name: str, tableau: ButcherTableau, dim: int) -> nn.Module:
+def build_coefficients(name: str, tableau: ButcherTableau, dim: int, gate_sum: str = "one") -> nn.Module:
     """Build the coefficients called ``name`` for the stages of ``tableau`` on states of width ``dim``.
 
+    :param gate_sum: one of ``GATE_SUMS``, the sum of a gate's weights
     :raises ValueError: with the reason, if they cannot weigh these stages
     """
-    reason = coefficients_refusal(name, tableau)
+    reason = coefficients_refusal(name, tableau, gate_sum)
     if reason is not None:
         raise ValueError(reason)
-    return COEFFICIENTS[name](tableau, dim)
+    return COEFFICIENTS[name](tableau, dim, gate_sum) if name in GATES else COEFFICIENTS[name](tableau, dim)

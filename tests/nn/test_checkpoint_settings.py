@@ -60,6 +60,8 @@ def test_a_change_that_the_parameters_allow(trained: DepthChoice, model: DepthCh
         *(
             (trained, model, "learned coefficients belong to the scheme that they were trained with")
             for trained, model in (
+                (DepthChoice("rk2", "gate"), DepthChoice("rk2", "gate", gate_sum="stages")),
+                (DepthChoice("rk2", "gate", gate_sum="stages"), DepthChoice("rk2", "gate")),
                 (DepthChoice("rk2", "gate"), DepthChoice("rk4")),
                 (DepthChoice("rk4"), DepthChoice("rk4", "scalar")),
                 (DepthChoice("rk2", "gate"), DepthChoice("rk2", "gate", steps=2)),

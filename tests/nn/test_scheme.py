@@ -20,7 +20,7 @@ from ode_transformer.nn import (
     refusal,
 )
 from ode_transformer.nn.depth_wise_lstm import LSTMState
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, TABLEAUS, Block
+from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, GATES, RECURRENCES, TABLEAUS, Block
 
 DIM = 4
 KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
@@ -65,7 +65,7 @@ def test_exactly_these_combinations_of_numerics_are_refused() -> None:
     others = [name for name in COEFFICIENTS if name != "tableau"]
     one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1}
     repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
-    zero_weight = {(t.name, name) for t in TABLEAUS for name in ("gate", "sigmoid", "tanh") if 0 in t.b}
+    zero_weight = {(t.name, name) for t in TABLEAUS for name in (*GATES, "sigmoid", "tanh") if 0 in t.b}
     assert refused == one_stage | repeats | zero_weight
     assert {("euler", "gate"), ("euler", "scalar"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
 
@@ -74,6 +74,7 @@ AXES = {
     "scheme": [*(t.name for t in TABLEAUS), *RECURRENCES],
     "coefficients": list(COEFFICIENTS),
     "share_coefficients": [False, True],
+    "gate_sum": GATE_SUMS,
     "function": FUNCTIONS,
     "scope": SCOPES,
     "steps": [1, 3],
@@ -145,10 +146,15 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
             elif choice.coefficients == "scalar":
                 gamma = weigh.weight
             else:
-                logits = weigh.projection(torch.cat(k, dim=-1))
-                if choice.coefficients == "gate":
+                reads = k
+                if choice.coefficients == "normalised-gate":
+                    centred = [f - f.mean(-1, keepdim=True) for f in k]
+                    reads = [f / (f.square().mean(-1, keepdim=True) + 1e-5).sqrt() for f in centred]
+                logits = weigh.projection(torch.cat(reads, dim=-1))
+                if choice.coefficients in GATES:
                     exp = torch.cat([logits, torch.zeros_like(logits[..., :1])], dim=-1).exp()
-                    gamma = (exp / exp.sum(-1, keepdim=True)).split(1, dim=-1)
+                    total = stages if choice.gate_sum == "stages" else 1
+                    gamma = (total * exp / exp.sum(-1, keepdim=True)).split(1, dim=-1)
                 else:
                     gamma = getattr(torch, choice.coefficients)(logits).split(1, dim=-1)
             y = y + h * sum(g * f for g, f in zip(gamma, k, strict=True))

@@ -7,6 +7,8 @@ import torch
 
 from ode_transformer.numerics import (
     COEFFICIENTS,
+    GATE_SUMS,
+    GATES,
     TABLEAUS,
     RungeKutta,
     build_coefficients,
@@ -17,8 +19,8 @@ from ode_transformer.numerics import (
 DIM = 6
 
 
-def make(name: str, scheme: str = "rk2") -> torch.nn.Module:
-    return build_coefficients(name, get_tableau(scheme), DIM).double()
+def make(name: str, scheme: str = "rk2", gate_sum: str = "one") -> torch.nn.Module:
+    return build_coefficients(name, get_tableau(scheme), DIM, gate_sum).double()
 
 
 def f(y: torch.Tensor) -> torch.Tensor:
@@ -35,6 +37,37 @@ def test_gate_of_two_stages_is_the_papers() -> None:
     torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), gate), y + g * f1 + (1 - g) * f2)
 
 
+@pytest.mark.parametrize(("gate_sum", "total"), [("one", 1), ("stages", 2)])
+def test_normalised_gate_reads_increments_of_one_size(gate_sum: str, total: int) -> None:
+    """γ = total · (g, 1 − g), g = sigmoid(W·[LN(F_1); LN(F_2)] + β), by hand."""
+    gate = make("normalised-gate", gate_sum=gate_sum)
+    torch.nn.init.normal_(gate.projection.weight)
+    increments = [10.0**power * torch.randn(2, 3, DIM, dtype=torch.float64) for power in (1, 3)]
+
+    def normalised(x: torch.Tensor) -> torch.Tensor:
+        centred = x - x.mean(dim=-1, keepdim=True)
+        return centred / (centred.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+
+    g = torch.sigmoid(gate.projection(torch.cat([normalised(x) for x in increments], dim=-1)))
+    torch.testing.assert_close(torch.cat(list(gate(increments)), dim=-1), total * torch.cat([g, 1 - g], dim=-1))
+    larger = torch.cat(list(gate([100 * x for x in increments])), dim=-1)
+    torch.testing.assert_close(larger, total * torch.cat([g, 1 - g], dim=-1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_a_gate_whose_weights_sum_to_the_stages_starts_as_ones(name: str) -> None:
+    y = torch.randn(3, DIM, dtype=torch.float64)
+    step = runge_kutta_step(f, y, get_tableau("rk2"), make(name, gate_sum="stages"))
+    torch.testing.assert_close(step, runge_kutta_step(f, y, get_tableau("rk2"), make("ones")), rtol=0, atol=1e-6)
+
+
+def test_only_gates_have_a_sum() -> None:
+    with pytest.raises(ValueError, match="no gate whose weights could sum to 'stages'"):
+        make("sigmoid", gate_sum="stages")
+    with pytest.raises(ValueError, match="unknown sum .* 'two'; known are one, stages"):
+        make("gate", gate_sum="two")
+
+
 @pytest.mark.parametrize(("name", "link"), [("sigmoid", torch.sigmoid), ("tanh", torch.tanh)])
 def test_sigmoid_and_tanh_act_on_a_logit_for_each_stage(name: str, link) -> None:
     """2022, Table 10: each stage's weight is a function of all increments."""
@@ -48,7 +81,7 @@ def test_sigmoid_and_tanh_act_on_a_logit_for_each_stage(name: str, link) -> None
     torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), made), expected)
 
 
-PROJECTED = ["gate", "sigmoid", "tanh"]
+PROJECTED = [*GATES, "sigmoid", "tanh"]
 POSITIVE = [t.name for t in TABLEAUS if t.stages > 1 and min(t.b) > 0 and t.order > 0]
 
 
@@ -61,12 +94,16 @@ def test_what_is_read_from_the_increments_starts_as_the_scheme(scheme: str, name
     torch.testing.assert_close(step, runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("gate_sum", GATE_SUMS)
+@pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("scheme", POSITIVE)
-def test_the_weights_of_a_gate_sum_to_one(scheme: str) -> None:
-    gate = make("gate", scheme)
+def test_the_sum_of_a_gates_weights(scheme: str, name: str, gate_sum: str) -> None:
+    gate = make(name, scheme, gate_sum)
     torch.nn.init.normal_(gate.projection.weight, std=3)
-    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(get_tableau(scheme).stages)])
-    torch.testing.assert_close(sum(weights), torch.ones(2, 3, 1, dtype=torch.float64))
+    stages = get_tableau(scheme).stages
+    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(stages)])
+    total = {"one": 1.0, "stages": float(stages)}[gate_sum]
+    torch.testing.assert_close(sum(weights), torch.full((2, 3, 1), total, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", PROJECTED)
@@ -82,7 +119,8 @@ def test_they_are_refused_where_they_have_no_start(scheme: str, reason: str, nam
 def test_parameter_counts() -> None:
     counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
     each = 2 * (2 * DIM + 1)
-    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, "gate": 2 * DIM + 1, "sigmoid": each, "tanh": each}
+    gates = dict.fromkeys(GATES, 2 * DIM + 1)
+    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, **gates, "sigmoid": each, "tanh": each}
 
 
 def test_ones_with_rk2_is_the_layer_applied_twice() -> None:

@@ -41,6 +41,7 @@ OTHERS: dict[str, Fields] = {
     "no pre-norm, `layer-output`": {"normalize_before": False, "function": "layer-output"},
     **{f"scope `{name}`": {"scope": name} for name in SCOPES},
     "shared coefficients": {"share_coefficients": True},
+    "a gate's sum `stages`": {"gate_sum": "stages"},
     "2 steps": {"steps": 2},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
