@@ -105,6 +105,7 @@ def run_in_fork(work: Work, folder: Path, fault: Fault | None = None, meanwhile:
                 for stream in (1, 2):
                     os.dup2(output.fileno(), stream)
                 faulthandler.dump_traceback_later(LIMIT, exit=True)
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
                 watch_changes(folder, counter, os.open(record.name, os.O_WRONLY | os.O_APPEND), fault)
                 status = work()
