@@ -1,10 +1,11 @@
-"""The demonstration's task, and its whole way on a small text."""
+"""The task of the BERT demonstration, and a complete demonstration on a small text."""
 
 import random
 from pathlib import Path
 
 import pytest
 import yaml
+from forked_commands import run_quickly
 
 from ode_transformer.cli import main
 from ode_transformer.glue import bert_demo
@@ -19,7 +20,7 @@ def lines(count: int) -> list[str]:
     return [f"{' '.join(generator.choices(WORDS, k=7)).capitalize()} {number}." for number in range(count)]
 
 
-def test_words_change_places() -> None:
+def test_shuffling_keeps_the_words() -> None:
     generator = random.Random(1)
     for line in [*lines(50), "a b"]:
         shuffled = shuffle(line, generator)
@@ -29,12 +30,12 @@ def test_words_change_places() -> None:
 
 def test_no_line_is_in_the_text_and_the_task() -> None:
     text = lines(400)
-    rest, task = divide([*text, text[0], "too short"], 60, 40)
+    pretraining_lines, task = divide([*text, text[0], "too short"], 60, 40)
     assert [len(examples) for examples in task.values()] == [60, 40]
-    assert len(rest) == 301
-    kept = {" ".join(sorted(line.lower().rstrip(".").split())) for line in rest}
+    assert len(pretraining_lines) == 301
+    sorted_words = {" ".join(sorted(line.lower().rstrip(".").split())) for line in pretraining_lines}
     labelled = [example for examples in task.values() for example in examples]
-    assert not any(" ".join(sorted(example.texts[0].split())) in kept for example in labelled)
+    assert not any(" ".join(sorted(example.texts[0].split())) in sorted_words for example in labelled)
     assert [example.label for example in labelled] == [*CLASSES] * 50
     original = {line.lower().rstrip(".") for line in text}
     assert all((example.texts[0] in original) == (example.label == "original") for example in labelled)
@@ -47,27 +48,28 @@ def test_too_few_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--text", "none.txt"], "--text none.txt: missing"),
         (["--arch", "macaron_tiny"], "--arch macaron_tiny: what can be pre-trained is macaron_bert_base"),
     ],
 )
-def test_wrong_options(words: list[str], message: str, capsys) -> None:
-    assert main(["bert-demo", *words]) == 2
+def test_impossible_options_are_refused(arguments: list[str], message: str, capsys) -> None:
+    assert main(["bert-demo", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
+def test_a_complete_demonstration(tmp_path: Path, capfd, monkeypatch) -> None:
+    run_quickly(monkeypatch)
     (tmp_path / "text").write_text("\n".join(lines(600)) + "\n")
     config = yaml.safe_load(bert_demo.CONFIG.read_text()) | {"pieces": 80, "train_lines": 60, "test_lines": 40}
     config["finetuning"]["max-epoch"] = 1
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(config))
     monkeypatch.setattr(bert_demo, "CONFIG", tmp_path / "demo.yaml")
-    words = ["--text", str(tmp_path / "text"), "--output", str(tmp_path / "out"), "--updates", "4"]
-    words += ["--", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
-    assert main(["bert-demo", *words]) == 0
+    arguments = ["--text", str(tmp_path / "text"), "--output", str(tmp_path / "out"), "--updates", "4"]
+    arguments += ["--", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
+    assert main(["bert-demo", *arguments]) == 0
     printed = capfd.readouterr().out
     tuning = [line for line in printed.splitlines() if "--task sentence_prediction" in line]
     trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
@@ -76,5 +78,5 @@ def test_the_whole_way(tmp_path: Path, capfd, monkeypatch) -> None:
     assert ["--finetune-from-model" in line for line in tuning] == [True, False]
     assert all("--encoder-layers 1" in line and "--encoder-ode-scheme heun" in line for line in tuning)
     assert [line.split("accuracy")[0].strip() for line in printed.splitlines()[-2:]] == ["pre-trained", "from scratch"]
-    assert main(["bert-demo", *words]) == 0
+    assert main(["bert-demo", *arguments]) == 0
     assert "+ fairseq-train" not in capfd.readouterr().out

@@ -20,35 +20,35 @@ TABLES = ["RTE/train.tsv", "RTE/dev.tsv", "RTE/test.tsv"]
 
 
 def archive(*names: str) -> bytes:
-    """A zip file whose files say what they are called."""
-    made = BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as members:
+    """Return a zip file whose files contain their own names."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as members:
         for name in names:
             members.writestr(name, name * 20)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
-    """Has what the catalogue names as RTE's archive."""
-    with serving() as made:
+    """A server that the list of sources names for RTE's archive."""
+    with serving() as server:
         catalogue = tmp_path / "sources.yaml"
-        catalogue.write_text(f"glue_rte: {{file: RTE.zip, urls: ['{made.url('RTE.zip')}'], licence: free}}\n")
+        catalogue.write_text(f"glue_rte: {{file: RTE.zip, urls: ['{server.url('RTE.zip')}'], licence: free}}\n")
         monkeypatch.setattr(glue_download, "SOURCES_FILE", catalogue)
         monkeypatch.setattr(transfer, "RETRY_PAUSES", ())
-        yield made
+        yield server
 
 
 def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, server: FileServer) -> None:
     server.files["RTE.zip"] = archive(*TABLES, "RTE/original/dev.tsv", "../train.tsv", "RTE/x.tsv")
     download(TASKS["RTE"], tmp_path / "RTE")
-    found = {path.name for path in (tmp_path / "RTE").iterdir()}
-    assert found == {".RTE.zip.verified", "RTE.zip", "dev.tsv", "test.tsv", "train.tsv"}
+    files = {path.name for path in (tmp_path / "RTE").iterdir()}
+    assert files == {".RTE.zip.verified", "RTE.zip", "dev.tsv", "test.tsv", "train.tsv"}
     assert (tmp_path / "RTE" / "dev.tsv").read_text() == "RTE/dev.tsv" * 20
 
 
 def flipped(data: bytes) -> bytes:
-    """The same archive with what it compresses spoilt."""
+    """Return the same archive with damaged compressed data."""
     start = data.index(TABLES[0].encode()) + len(TABLES[0])
     return data[:start] + bytes([data[start] ^ 255]) * 8 + data[start + 8 :]
 

@@ -1,4 +1,4 @@
-"""The grid of fine-tuning on GLUE, wrong configurations, and flags that it does not let through."""
+"""The grid of fine-tuning on GLUE, bad configurations, and flags that it refuses."""
 
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,10 @@ def test_the_hint_on_numbers_is_true(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["--batch-size 8", "--max-epoch=9", "--update-freq 2", "--max-update 5", "--seed 3", "--weight-d 0"]
+    "flags", ["--batch-size 8", "--max-epoch=9", "--update-freq 2", "--max-update 5", "--seed 3", "--weight-d 0"]
 )
-def test_flags_that_the_runs_are_told_apart_by(tmp_path: Path, capsys, words: str) -> None:
-    assert main(["glue", "finetune", "--model", "none.pt", "--", *words.split()]) == 2
+def test_flags_that_distinguish_runs_are_refused(tmp_path: Path, capsys, flags: str) -> None:
+    assert main(["glue", "finetune", "--model", "none.pt", "--", *flags.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{words.split()[0]} after --: --" in line
+    assert f"{flags.split()[0]} after --: --" in line
     read_config(CONFIG).check_flags(["--fp16", "--lr-scheduler", "fixed", "-s", "x", "--batch-size-valid", "9"])

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from forked_commands import run_quickly
 
 from ode_transformer.cli import main
 from ode_transformer.glue.pretraining_text import divide, documents, learn_pieces, load_encoder
@@ -34,26 +35,26 @@ def test_whole_documents_are_held_out(tmp_path: Path) -> None:
 
 def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("".join(f"The Old House, the old house {n}\n" for n in range(300)))
-    for cased, same in ((False, True), (True, False)):
+    for cased, equal in ((False, True), (True, False)):
         learn_pieces(tmp_path / "text", 34, cased, tmp_path)
         encode = load_encoder(tmp_path / "sentencepiece.bpe.model")
-        assert (encode("The Old House") == encode("the old house")) == same
+        assert (encode("The Old House") == encode("the old house")) == equal
         assert "\n" not in encode("one\u2028two")
 
 
 @pytest.mark.parametrize(
-    ("content", "words", "message"),
+    ("content", "message"),
     [
-        (b"good\nb\xe4d\n", [], "a: line 2 is not UTF-8"),
-        (b"one line\n", [], "no document for the valid split"),
-        (b"\n\n", [], "no document for the train split"),
-        (None, [], "a: missing"),
+        (b"good\nb\xe4d\n", "a: line 2 is not UTF-8"),
+        (b"one line\n", "no document for the valid split"),
+        (b"\n\n", "no document for the train split"),
+        (None, "a: missing"),
     ],
 )
-def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, words: list, message: str) -> None:
+def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / "a").write_bytes(content)
-    assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out"), *words]) == 2
+    assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert not (tmp_path / "out" / "text").exists()
@@ -66,15 +67,16 @@ def test_too_many_pieces(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_way_and_again(tmp_path: Path, capfd) -> None:
+def test_finished_jobs_are_skipped(tmp_path: Path, capfd, monkeypatch) -> None:
+    run_quickly(monkeypatch)
     (tmp_path / "a").write_text("".join(f"Word {number} of 500\n" for number in range(500)))
-    words = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-share", "0.1"]
-    assert main(["pretraining-text", *words]) == 0
-    made = {path.name for path in (tmp_path / "out" / "data-bin").iterdir()}
-    assert {"dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx", "sentencepiece.bpe.model"} <= made
+    arguments = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-share", "0.1"]
+    assert main(["pretraining-text", *arguments]) == 0
+    files = {path.name for path in (tmp_path / "out" / "data-bin").iterdir()}
+    assert {"dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx", "sentencepiece.bpe.model"} <= files
     capfd.readouterr()
-    assert main(["pretraining-text", *words]) == 0
+    assert main(["pretraining-text", *arguments]) == 0
     assert capfd.readouterr().out.count("already done") == 3
     (tmp_path / "a").write_text("".join(f"Another {number} of 400\n" for number in range(400)))
-    assert main(["pretraining-text", *words]) == 0
+    assert main(["pretraining-text", *arguments]) == 0
     assert "already done" not in capfd.readouterr().out

@@ -9,28 +9,30 @@ STS_COLUMNS = "index genre filename year old_index source1 source2 sentence1 sen
 
 
 def sentence(number: int) -> str:
+    """Return a sentence of three words, which depend on the number."""
     return " ".join(WORDS[(number * step + step) % len(WORDS)] for step in (1, 5, 7)) + ' "'
 
 
 def rows(name: str, split: str, number: int) -> list[str]:
-    """The fields of one row: ``split`` is train, dev or test."""
-    one, two, test = sentence(number), sentence(number + 3), split == "test"
+    """Return the fields of one row of train, dev or test."""
+    first, second, test = sentence(number), sentence(number + 3), split == "test"
     binary, entailed = str(number % 2), ("entailment", "not_entailment")[number % 2]
     relation = ("neutral", "entailment", "contradiction")[number % 3]
     i = str(number)
     return {
-        "CoLA": [i, one] if test else ["gj04", binary, "*" if number % 2 else "", one],
-        "SST-2": [i, one] if test else [one, binary],
-        "MRPC": [i, "11", "12", one, two] if test else [binary, "11", "12", one, two],
-        "STS-B": [i, *"abcdef", one, two, *([] if test else [f"{number % 6}.000"])],
-        "QQP": [i, one, two] if test else [i, "1", "2", one, two, binary],
-        "MNLI": [i, *"abcdefg", one, two, *([] if test else [relation, relation])],
-        "QNLI": [i, one, two, *([] if test else [entailed])],
-        "RTE": [i, one, two, *([] if test else [entailed])],
+        "CoLA": [i, first] if test else ["gj04", binary, "*" if number % 2 else "", first],
+        "SST-2": [i, first] if test else [first, binary],
+        "MRPC": [i, "11", "12", first, second] if test else [binary, "11", "12", first, second],
+        "STS-B": [i, *"abcdef", first, second, *([] if test else [f"{number % 6}.000"])],
+        "QQP": [i, first, second] if test else [i, "1", "2", first, second, binary],
+        "MNLI": [i, *"abcdefg", first, second, *([] if test else [relation, relation])],
+        "QNLI": [i, first, second, *([] if test else [entailed])],
+        "RTE": [i, first, second, *([] if test else [entailed])],
     }[name]
 
 
 def header(name: str, split: str) -> list[str]:
+    """Return the column titles of a table; empty for a table without a header."""
     test = split == "test"
     return {
         "CoLA": ["index", "sentence"] if test else [],
@@ -51,7 +53,7 @@ def header(name: str, split: str) -> list[str]:
 
 
 def write_tables(raw: Path, name: str, sizes: tuple[int, int, int] = (12, 6, 5)) -> Path:
-    """Train, development and test tables of a task, in its folder under ``raw``."""
+    """Write the tables of a task into its folder under ``raw``; return the folder."""
     folder = raw / name
     folder.mkdir(parents=True)
     for split, size in zip(("train", "dev", "test"), sizes, strict=True):
@@ -69,7 +71,7 @@ def write_tables(raw: Path, name: str, sizes: tuple[int, int, int] = (12, 6, 5))
 
 
 def write_published_mrpc(folder: Path) -> Path:
-    """MRPC's two published files and the list of its development pairs, the third and the fifth."""
+    """Write MRPC's two published files and the list of its development pairs, the third and the fifth."""
     folder.mkdir(parents=True)
     header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
     rows = [f"{n % 2}\t{n}0\t{n}1\tone {n}\ttwo {n}\r\n" for n in range(6)]
