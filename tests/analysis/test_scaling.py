@@ -22,7 +22,7 @@ PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
 
 
 def bisected(stacks: list[StackSize], w: float, gradients: tuple[float, float], beta: float) -> float:
-    """α of Eq. 11 without its closed form: the left side rises with α."""
+    """Find α of Eq. 11 by bisection: its left side rises with α."""
     low, high = 0.0, 1.0
     while growth(stacks, w, ScalingStep(high, high * gradients[0], high * gradients[1])) < beta:
         high *= 2
@@ -42,8 +42,8 @@ def test_the_papers_numbers() -> None:
     step = solve(*PAPER)
     assert (step.alpha, step.layers, step.ffn_ratio) == pytest.approx((212.242, 2.256, 2.269), abs=5e-4)
     assert step.rounded() == ScalingStep(step.alpha, 2, 2)
-    after = ModelSize({"decoder": StackSize(5)}, 256, 1024).enlarged(step.rounded())
-    assert after.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
+    enlarged = ModelSize({"decoder": StackSize(5)}, 256, 1024).enlarged(step.rounded())
+    assert enlarged.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
     assert growth(*PAPER[:2], step.rounded()) == pytest.approx(1.867, abs=5e-4)
 
 
@@ -126,8 +126,8 @@ def test_the_size_of_an_architecture(arch: str, flags: list[str], stacks: tuple,
     assert (tuple(size.stacks.values()), size.dim, size.inner) == (stacks, dim, inner)
 
 
-def test_the_weights_of_eq_8_are_the_models_own() -> None:
-    options = training_options("transformer")  # nothing but linear maps, biases and layer normalisation
+def test_eq_8_counts_the_matrices_of_the_model() -> None:
+    options = training_options("transformer")  # only linear maps, biases and layer normalisation
     size = model_size(options)
     model = meta_model(options)
     layers = [layer for stack in (model.encoder, model.decoder) for layer in stack.layers]
@@ -135,8 +135,8 @@ def test_the_weights_of_eq_8_are_the_models_own() -> None:
     assert layer_weights(tuple(size.stacks.values()), size.ffn_ratio) * size.dim**2 == matrices
 
 
-def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    status = main(["scale", *words])
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["scale", *arguments])
     out, error = capsys.readouterr()
     return status, out, error
 
@@ -150,33 +150,33 @@ def test_the_command_on_the_papers_numbers(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--arch", "transformer", "--gradients", "1", "0", "--dictionaries", "100", "80"]
-    status, out, _ = command(capsys, *words, "--", "--encoder-layers", "2", "--decoder-layers", "1")
+    arguments = ["--arch", "transformer", "--gradients", "1", "0", "--dictionaries", "100", "80"]
+    status, out, _ = command(capsys, *arguments, "--", "--encoder-layers", "2", "--decoder-layers", "1")
     assert status == 0
     step = solve([StackSize(2, 4, 2), StackSize(1, 8, 2)], 4, (1, 0), 2)
     assert step.layers == pytest.approx((2 * 12 + 1 * 16) / 28)
     assert "--arch transformer --encoder-layers 3 --decoder-layers 2 --encoder-ffn-embed-dim 2048" in out
     encoder, decoder, rows = 3_152_384, 4_204_032, 512 * (100 + 2 * 80)
-    before, after = 2 * encoder + decoder, 3 * encoder + 2 * decoder
-    assert f"without embeddings: {before:,} -> {after:,}, {after / before:.3f} times" in out
-    assert f"with embeddings: {before + rows:,} -> {after + rows:,}, " in out
+    old, new = 2 * encoder + decoder, 3 * encoder + 2 * decoder
+    assert f"without embeddings: {old:,} -> {new:,}, {new / old:.3f} times" in out
+    assert f"with embeddings: {old + rows:,} -> {new + rows:,}, " in out
 
 
 @pytest.mark.parametrize("arch", ["dlstm_tiny", "ode_transformer_rk2_tiny", "macaron_tiny", "reformer_base_tiny"])
-def test_what_is_predicted_is_what_a_model_has(arch: str) -> None:
-    """Also where networks stand beside the layers; what these share, and biases, make the difference."""
+def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
+    """Biases, and parameters beside the layers, account for the tolerance."""
     args = training_options(arch)
     size = model_size(args)
     step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
-    new = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
-    before, after = (count_parameters(meta_model(args, changed))[1] for changed in ({}, new))
+    changes = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
+    old, new = (count_parameters(meta_model(args, options))[1] for options in ({}, changes))
     predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
-    assert after / before == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
+    assert new / old == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
 
 
 def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--arch", "reformer_fast_iwslt_de_en", "--gradients", "0.01063", "0.01069"]
-    status, out, _ = command(capsys, *words, "--dictionaries", "8848", "6632")
+    arguments = ["--arch", "reformer_fast_iwslt_de_en", "--gradients", "0.01063", "0.01069"]
+    status, out, _ = command(capsys, *arguments, "--dictionaries", "8848", "6632")
     assert status == 0
     assert "alpha = 212.242, " in out
     assert "--encoder-layers 7 --decoder-layers 7 --encoder-ffn-embed-dim 1536 --decoder-ffn-embed-dim 1536\n" in out
@@ -185,7 +185,7 @@ def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--gradients", "1", "1"], "say what to scale"),
         (["--layers", "5", "--ffn-ratio", "nan", "--gradients", "1", "1"], "a positive --ffn-ratio"),
@@ -207,8 +207,8 @@ def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
         (["--arch", "macaron_tiny", "--gradients", "1", "1", "--beta", "1"], "--beta 1: "),
     ],
 )
-def test_bad_input_ends_in_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, error = command(capsys, *words)
+def test_bad_input_ends_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, error = command(capsys, *arguments)
     assert (status, out) == (2, "")
     assert error.startswith("ode-transformer scale: error: ")
     assert message in error

@@ -34,6 +34,7 @@ def folder(untrained: Path, tmp_path: Path) -> Path:
 
 
 def change(source: Path, target: Path) -> None:
+    """Save a checkpoint with noise added to its parameters."""
     state = load_checkpoint(source)
     generator = torch.Generator().manual_seed(1)
     for name, value in state["model"].items():
@@ -42,10 +43,10 @@ def change(source: Path, target: Path) -> None:
     save_checkpoint(state, target)
 
 
-def command(folder: Path, *words: str) -> int:
+def command(folder: Path, *arguments: str) -> int:
     systems = ["--system", f"one={folder / 'model.pt'}", "--system", f"two={folder / 'other.pt'}"]
     search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4"]
-    return main(["compare", str(folder), *systems, "--output", str(folder / "out"), *search, *words])
+    return main(["compare", str(folder), *systems, "--output", str(folder / "out"), *search, *arguments])
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -66,10 +67,10 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
         assert float(overall["BLEU"]) == bleu(hypotheses, Settings(references))[0].value
         assert float(overall["length ratio"]) == length_ratio(hypotheses, Settings(references))
         for row in rows(out / "bleu_by_length.csv"):
-            some = buckets[row["source length (tokens)"]]
-            part = [hypotheses[n] for n in some], Settings([references[n] for n in some])
-            assert int(row["sentences"]) == len(some)
-            assert float(row[system]) == bleu(*part)[0].value
+            numbers = buckets[row["source length (tokens)"]]
+            assert int(row["sentences"]) == len(numbers)
+            settings = Settings([references[n] for n in numbers])
+            assert float(row[system]) == bleu([hypotheses[n] for n in numbers], settings)[0].value
     # Targets with their end symbols have 5, 4, 17, 2 and 4 tokens.
     by_position = {row["target position"]: int(row["tokens"]) for row in rows(out / "accuracy_by_position.csv")}
     assert by_position == {"1-3": 3 + 3 + 3 + 2 + 3, "4": 4, "5+": 1 + 13}
@@ -94,40 +95,40 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
     assert [sum(line) for line in shown["weights"]] == pytest.approx([1] * 5)
 
 
-def test_the_translations_are_those_of_translate(folder: Path) -> None:
+def test_translations_equal_those_of_translate(folder: Path) -> None:
     assert command(folder) == 0
     (folder / "input").write_text("".join(f"{source.strip()}\n" for source, _ in PAIRS))
-    words = ["--path", str(folder / "model.pt"), "--bpe", "none", "--beam", "2", "--max-len-b", "20"]
+    arguments = ["--path", str(folder / "model.pt"), "--bpe", "none", "--beam", "2", "--max-len-b", "20"]
     files = ["--input", str(folder / "input"), "--output", str(folder / "output")]
-    assert main(["translate", *words, *files]) == 0
+    assert main(["translate", *arguments, *files]) == 0
     assert (folder / "output").read_bytes() == (folder / "out" / "systems" / "one" / "hypotheses.txt").read_bytes()
 
 
 def test_a_system_is_decoded_again_only_if_it_changed(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched = []
+    searches = []
 
     def search_best(hub, sources, *chunk_size, **search):
-        searched.append(len(sources))
+        searches.append(len(sources))
         return original(hub, sources, *chunk_size, **search)
 
     original = system_results.search_best
     monkeypatch.setattr(system_results, "search_best", search_best)
     assert command(folder) == 0
-    assert searched == [5, 5]
+    assert searches == [5, 5]
     expected = capsys.readouterr().out
     assert command(folder) == 0
     assert capsys.readouterr().out == expected
-    assert searched == [5, 5]
-    assert command(folder, "--lengths", "2", "--maps", "2") == 0  # what is only shown differently
-    assert searched == [5, 5]
+    assert searches == [5, 5]
+    assert command(folder, "--lengths", "2", "--maps", "2") == 0  # another presentation of the same results
+    assert searches == [5, 5]
     change(folder / "other.pt", folder / "other.pt")
     assert command(folder) == 0
-    assert capsys.readouterr().err.count("decode: already done") == 3  # two before, and the first of these two
-    assert searched == [5, 5, 5]
+    assert capsys.readouterr().err.count("decode: already done") == 3  # both at first, then the unchanged one
+    assert searches == [5, 5, 5]
     assert command(folder, "--beam", "3", "--sentences", "2") == 0
-    assert searched == [5, 5, 5, 2, 2]
+    assert searches == [5, 5, 5, 2, 2]
 
 
 def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,9 +153,9 @@ HARM: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     "no test set": (lambda f: (f / "test.en-de.en.idx").unlink(), [], "no data of the split 'test'"),
     "sentence out of range": (lambda f: f, ["--maps", "2,6"], "--maps 6: the sentences are 1 to 5"),
     "sentence beyond the first": (lambda f: f, ["--maps", "3", "--sentences", "2"], "the sentences are 1 to 2"),
-    "a name twice": (lambda f: f, ["--system", "one=x"], "--system one=x: there is another system of this name"),
+    "repeated name": (lambda f: f, ["--system", "one=x"], "--system one=x: there is another system of this name"),
     "no name": (lambda f: f, ["--system", "model.pt"], "--system model.pt: expected NAME=CHECKPOINT"),
-    "a path for a name": (lambda f: f, ["--system", "../a=model.pt"], "expected NAME=CHECKPOINT"),
+    "path as a name": (lambda f: f, ["--system", "../a=model.pt"], "expected NAME=CHECKPOINT"),
     "a long sentence": (
         lambda f: binarise(f, "test", [("s", "e"), ("s " * MAX_POSITIONS, "e")]),
         [],
@@ -163,16 +164,16 @@ HARM: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("harm", "words", "message"), HARM.values(), ids=HARM)
+@pytest.mark.parametrize(("harm", "arguments", "message"), HARM.values(), ids=HARM)
 def test_bad_input_ends_in_one_line(
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     harm: Callable[[Path], object],
-    words: list[str],
+    arguments: list[str],
     message: str,
 ) -> None:
     harm(folder)
-    assert command(folder, *words) == 2
+    assert command(folder, *arguments) == 2
     out, error = capsys.readouterr()
     assert out == ""
     (line,) = [line for line in error.splitlines() if line.startswith("ode-transformer compare: error: ")]

@@ -10,7 +10,7 @@ PAD, VOCABULARY = 1, 12
 
 
 def batch(lengths: list[int], seed: int) -> TokenPredictions:
-    """Random targets and predictions; where the target is padding, the prediction is, too."""
+    """Return random targets and predictions; both have padding at the same positions."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(lengths), max(lengths))
     target = torch.randint(2, VOCABULARY, shape, generator=generator)
@@ -33,18 +33,18 @@ def test_counts_are_those_of_a_loop() -> None:
     right, total, loss = 0, 0, 0.0
     for forced in batches:
         for row in range(len(forced.target)):
-            for place in range(forced.target.size(1)):
-                token = int(forced.target[row, place])
+            for position in range(forced.target.size(1)):
+                token = int(forced.target[row, position])
                 if token == PAD:
                     continue
-                hit = int(forced.predicted[row, place]) == token
-                bucket = 0 if place + 1 <= 2 else 1 if place + 1 <= 4 else 2 if place + 1 <= 6 else 3
+                hit = int(forced.predicted[row, position]) == token
+                bucket = 0 if position + 1 <= 2 else 1 if position + 1 <= 4 else 2 if position + 1 <= 6 else 3
                 of_frequency = 0 if frequencies[token] == 0 else 1 if frequencies[token] < 100 else 2
                 of_frequency = 3 if frequencies[token] >= 1000 else of_frequency
                 for counts in (expected_positions[bucket], expected_rare[of_frequency]):
                     counts[0] += hit
                     counts[1] += 1
-                right, total, loss = right + hit, total + 1, loss + float(forced.loss[row, place])
+                right, total, loss = right + hit, total + 1, loss + float(forced.loss[row, position])
     assert total == 3 + 7 + 1 + 5 + 5 + 12
     assert counted.overall() == (right, total)
     assert 0 < right < total

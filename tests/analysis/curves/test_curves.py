@@ -17,10 +17,10 @@ def start() -> str:
     return "2026-01-01 | INFO | fairseq_cli.train | training on 1 devices (GPUs/TPUs)\n"
 
 
-def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1, more: str = "") -> str:
+def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1, extra: str = "") -> str:
     return (
         f'2026-01-01 | INFO | train_inner | {{"epoch": {epoch}, "update": 0.5, "loss": "{loss}", '
-        f'"nll_loss": "4.5", "num_updates": "{updates}", "train_wall": "0", "wall": "{wall}"{more}}}\n'
+        f'"nll_loss": "4.5", "num_updates": "{updates}", "train_wall": "0", "wall": "{wall}"{extra}}}\n'
     )
 
 
@@ -167,7 +167,7 @@ def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
     shown = "null" if gate is None else f'"{gate}"'
-    return train(updates, updates, more=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
+    return train(updates, updates, extra=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
 
 
 def test_gradient_norms_and_layers(tmp_path: Path):
@@ -196,10 +196,10 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
 def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
     log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
-    one = LoggedRun("a", log, read_log(log))
+    run = LoggedRun("a", log, read_log(log))
     for split, loss in (("train", 4.5), ("valid", 6.0)):
-        assert curve([one], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
-    assert curve([one], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
+        assert curve([run], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
+    assert curve([run], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
 
 
 def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
@@ -226,15 +226,15 @@ def runs(tmp_path: Path) -> list[LoggedRun]:
 
 
 @pytest.mark.parametrize(
-    ("what", "labels", "bands"),
+    ("quantity", "labels", "bands"),
     [
         ("loss", ["a, training", "a, validation", "b, training", "b, validation"], 2),
         ("gradient-norm", ["a, training", "b, training"], 1),
         ("depth/*", ["a, encoder/1/weight_1", "b, encoder/1/weight_1"], 1),
     ],
 )
-def test_a_panel_for_each_quantity_and_axis(runs: list[LoggedRun], what: str, labels: list[str], bands: int):
-    figure = draw_figure(runs, [what, "perplexity"], ["updates", "minutes"])
+def test_a_panel_for_each_quantity_and_axis(runs: list[LoggedRun], quantity: str, labels: list[str], bands: int):
+    figure = draw_figure(runs, [quantity, "perplexity"], ["updates", "minutes"])
     axes, by_minutes, *_ = figure.axes
     assert len(figure.axes) == 4
     assert [len(line.get_xdata()) for line in axes.lines] == [2] * len(labels)
@@ -281,15 +281,15 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    places = {
+    paths = {
         "log": write(tmp_path / "log", train(10, 20)),
-        "deep": write(tmp_path / "deep", train(10, 20, more=', "depth/encoder/1/weight_1": "0.5"')),
+        "deep": write(tmp_path / "deep", train(10, 20, extra=', "depth/encoder/1/weight_1": "0.5"')),
         "timeless": write(tmp_path / "timeless", train(10, 20).replace('"update": 0.5, ', "")),
         "folder": tmp_path / "folder",
     }
-    places["folder"].mkdir()
-    assert main(["curves", *(argument.format(**places) for argument in arguments)]) == 2
-    assert list(places["folder"].iterdir()) == []
+    paths["folder"].mkdir()
+    assert main(["curves", *(argument.format(**paths) for argument in arguments)]) == 2
+    assert list(paths["folder"].iterdir()) == []
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Curves from what fairseq-train itself wrote: its log, its TensorBoard files, and what happens by layer."""
+"""Curves of a real run of fairseq-train: its log, its TensorBoard files and its series by layer."""
 
 import csv
 import json
@@ -19,31 +19,33 @@ OPTIONS = (*NO_DROPOUT, "--log-interval", 2, "--validate-interval-updates", 4)
 
 @pytest.fixture(scope="module")
 def run(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two epochs, stopped within the first and in between, as scripts/train.sh leaves them behind."""
+    """A run of two epochs in the layout of scripts/train.sh, stopped within the first epoch and between them."""
     folder = tmp_path_factory.mktemp("runs") / "rk2"
     folder.mkdir()
     for until in (6, BATCHES, UPDATES):
         flags = training(text, folder / "checkpoints", "ode_transformer_rk2_tiny", until, *OPTIONS)
         flags = tuple(flag for flag in flags if flag != "--disable-validation")
-        done = finish(start("train", *flags, "--tensorboard-logdir", folder / "tensorboard", "--log-depth-interval", 4))
-        assert done.returncode == 0, done.stderr
+        process = finish(
+            start("train", *flags, "--tensorboard-logdir", folder / "tensorboard", "--log-depth-interval", 4)
+        )
+        assert process.returncode == 0, process.stderr
         with open(folder / "train.log", "a") as log:
-            log.write(done.stdout + done.stderr)
+            log.write(process.stdout + process.stderr)
     return folder
 
 
-def test_log_and_tensorboard_tell_the_same(run: Path) -> None:
+def test_log_and_tensorboard_have_the_same_points(run: Path) -> None:
     log, events = read_log(run / "train.log"), read_events(run / "tensorboard")
     assert read_run(run) == log
     assert read_run(run / "tensorboard") == events
     assert [(p.split, p.updates) for p in log] == [(p.split, p.updates) for p in events]
-    for ours, other in zip(log, events, strict=True):
+    for logged, event in zip(log, events, strict=True):
         for name in ("loss", "nll_loss", "gnorm", "minutes"):
-            expected = getattr(ours, name)
-            assert getattr(other, name) == (expected and pytest.approx(expected, rel=1e-5)), (name, ours)
-        assert dict(other.depth) == pytest.approx(dict(ours.depth), rel=1e-5)
-        assert other.epochs == pytest.approx(ours.epochs, abs=0.001) == ours.updates / BATCHES
-        assert other.epoch == ours.epoch
+            expected = getattr(logged, name)
+            assert getattr(event, name) == (expected and pytest.approx(expected, rel=1e-5)), (name, logged)
+        assert dict(event.depth) == pytest.approx(dict(logged.depth), rel=1e-5)
+        assert event.epochs == pytest.approx(logged.epochs, abs=0.001) == logged.updates / BATCHES
+        assert event.epoch == logged.epoch
     splits = [p.split for p in log]
     assert splits == ["train"] * 9 + ["train-epoch"] * 3 + ["valid"] * 6
     assert [p.updates for p in log if p.split == "train-epoch"] == [8, 16, 18]
@@ -71,13 +73,15 @@ def test_figures_and_tables(run: Path, tmp_path: Path) -> None:
         assert all(0 < weight < 1 for weight in weights)
 
 
-def test_by_default_nothing_is_added_to_the_log(text: Text, tmp_path: Path) -> None:
+def test_by_default_the_log_has_no_series_by_layer(text: Text, tmp_path: Path) -> None:
     keys, losses = [], []
-    for name, more in (("off", ()), ("on", ("--log-depth-interval", 2))):
+    for name, flags_by_layer in (("off", ()), ("on", ("--log-depth-interval", 2))):
         log = tmp_path / f"{name}.log"
-        flags = training(text, tmp_path / name, "ode_transformer_rk2_tiny", 4, *OPTIONS, *more, "--log-file", log)
-        done = finish(start("train", *flags))
-        assert done.returncode == 0, done.stderr
+        flags = training(
+            text, tmp_path / name, "ode_transformer_rk2_tiny", 4, *OPTIONS, *flags_by_layer, "--log-file", log
+        )
+        process = finish(start("train", *flags))
+        assert process.returncode == 0, process.stderr
         reports = [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"epoch')]
         keys.append({key for report in reports for key in report})
         losses.append([(report.get("loss"), report.get("gnorm")) for report in reports])
