@@ -49,12 +49,12 @@ def test_dashes_are_divided_in_tokens_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "kept"),
+    ("source", "target", "is_kept"),
     [(2, 3, True), (3, 2, True), (2, 4, False), (4, 2, False), (0, 1, False), (1, 0, False), (0, 0, False),
      (10, 10, True), (11, 10, False), (10, 11, False), (1, 1, True)],
 )  # fmt: skip
-def test_which_pairs_are_kept(source: int, target: int, kept: bool) -> None:
-    assert Keep(unit="words", max=10, ratio=1.5)(" ".join("a" * source), " ".join("b" * target)) is kept
+def test_which_pairs_are_kept(source: int, target: int, is_kept: bool) -> None:
+    assert Keep(unit="words", max=10, ratio=1.5)(" ".join("a" * source), " ".join("b" * target)) is is_kept
 
 
 @given(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2, st.sampled_from([1, 1.5, 2.0, 9]))

@@ -1,4 +1,4 @@
-"""Raw files from a server of our own, with the faults that servers have."""
+"""Downloads from a local server, with the faults that servers have."""
 
 import hashlib
 import os
@@ -26,9 +26,9 @@ OTHER = CONTENT[::-1]
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:
-    with serving() as made:
-        made.files["a.tgz"] = CONTENT
-        yield made
+    with serving() as file_server:
+        file_server.files["a.tgz"] = CONTENT
+        yield file_server
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +36,16 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "RETRY_PAUSES", (0, 0))
 
 
-def fetch(made: Source, folder: Path) -> Path:
-    return obtain_files(["a"], {"a": made}, None, folder)["a"]
+def fetch(remote: Source, folder: Path) -> Path:
+    return obtain_files(["a"], {"a": remote}, None, folder)["a"]
 
 
 def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    made = source(server)
-    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    remote = source(server)
+    assert fetch(remote, tmp_path / "data").read_bytes() == CONTENT
     assert sorted(os.listdir(tmp_path / "data")) == [".a.tgz.verified", "a.tgz"]
     monkeypatch.setattr(download, "_file_digest", lambda *_, **__: pytest.fail("hashed again"))
-    assert fetch(made, tmp_path / "data").read_bytes() == CONTENT
+    assert fetch(remote, tmp_path / "data").read_bytes() == CONTENT
     assert server.fetched == [("a.tgz", "")]
 
 
@@ -58,28 +58,28 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(tmp_path: Path, server: F
 def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_path: Path, server: FileServer) -> None:
     server.cuts, server.lengths = [40_000], False
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
 
 
 def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
     monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.2)
     server.cuts, server.hangs = [40_000], True
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
     assert "timed out; again in" in capsys.readouterr().err
 
 
 def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
     server.cuts, server.ranges = [40_000], False
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [asked for _, asked in server.fetched] == ["", "bytes=40000-"]
+    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
 
 
-def stopped_download(made: Source, folder: Path, server: FileServer) -> None:
-    """Leaves the first 40,000 bytes of a file."""
-    server.cuts = [40_000, 0, 0, 0] if server.version or made.checksum else [40_000, 40_000, 40_000]
+def stopped_download(remote: Source, folder: Path, server: FileServer) -> None:
+    """Start a download that ends after 40,000 bytes."""
+    server.cuts = [40_000, 0, 0, 0] if server.version or remote.checksum else [40_000, 40_000, 40_000]
     with pytest.raises(UserError, match="40,000 bytes came of 100,000"):
-        fetch(made, folder)
+        fetch(remote, folder)
     assert (folder / "a.tgz.part").stat().st_size == 40_000
     assert not (folder / "a.tgz").exists()
     server.requests.clear()
@@ -88,53 +88,53 @@ def stopped_download(made: Source, folder: Path, server: FileServer) -> None:
 
 @pytest.mark.parametrize("checksum", [True, False])
 def test_a_later_run_goes_on(tmp_path: Path, server: FileServer, checksum: bool) -> None:
-    made = source(server, checksum=checksum)
-    stopped_download(made, tmp_path, server)
-    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    remote = source(server, checksum=checksum)
+    stopped_download(remote, tmp_path, server)
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
     assert server.fetched == [("a.tgz", "bytes=40000-")]
 
 
 @pytest.mark.parametrize("checksum", [True, False])
 def test_a_file_that_changed_between_parts_is_fetched_anew(tmp_path: Path, server: FileServer, checksum: bool) -> None:
-    made = source(server, checksum=checksum, **({"sha256": hashlib.sha256(OTHER).hexdigest()} if checksum else {}))
-    stopped_download(made, tmp_path, server)
+    remote = source(server, checksum=checksum, **({"sha256": hashlib.sha256(OTHER).hexdigest()} if checksum else {}))
+    stopped_download(remote, tmp_path, server)
     server.files["a.tgz"], server.version = OTHER, '"2"'
-    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert fetch(remote, tmp_path).read_bytes() == OTHER
     assert server.fetched == [("a.tgz", "bytes=40000-")]  # the answer to it is the whole file
 
 
 def test_a_change_that_the_server_does_not_tell_is_seen_by_the_checksum(tmp_path: Path, server: FileServer) -> None:
     server.version = ""
-    made = source(server, sha256=hashlib.sha256(OTHER).hexdigest())
-    stopped_download(made, tmp_path, server)
+    remote = source(server, sha256=hashlib.sha256(OTHER).hexdigest())
+    stopped_download(remote, tmp_path, server)
     server.files["a.tgz"] = OTHER
-    assert fetch(made, tmp_path).read_bytes() == OTHER
-    assert [asked for _, asked in server.fetched] == ["bytes=40000-", ""]
+    assert fetch(remote, tmp_path).read_bytes() == OTHER
+    assert [byte_range for _, byte_range in server.fetched] == ["bytes=40000-", ""]
 
 
 def test_without_version_and_checksum_no_parts_are_joined(tmp_path: Path, server: FileServer) -> None:
     server.version = ""
-    made = source(server, checksum=False)
-    stopped_download(made, tmp_path, server)
+    remote = source(server, checksum=False)
+    stopped_download(remote, tmp_path, server)
     server.files["a.tgz"] = OTHER
-    assert fetch(made, tmp_path).read_bytes() == OTHER
-    assert [asked for _, asked in server.fetched] == [""]
+    assert fetch(remote, tmp_path).read_bytes() == OTHER
+    assert [byte_range for _, byte_range in server.fetched] == [""]
 
 
 @pytest.mark.parametrize("size", [100_000, None])
 def test_a_part_that_is_whole_needs_no_more_bytes(tmp_path: Path, server: FileServer, size: int | None) -> None:
-    made = source(server, bytes=size)
-    stopped_download(made, tmp_path, server)
+    remote = source(server, bytes=size)
+    stopped_download(remote, tmp_path, server)
     (tmp_path / "a.tgz.part").write_bytes(CONTENT)
-    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
     assert server.fetched == ([] if size else [("a.tgz", "bytes=100000-")])
 
 
 def test_a_part_longer_than_the_file_is_forgotten(tmp_path: Path, server: FileServer) -> None:
-    made = source(server, bytes=None)
-    stopped_download(made, tmp_path, server)
+    remote = source(server, bytes=None)
+    stopped_download(remote, tmp_path, server)
     (tmp_path / "a.tgz.part").write_bytes(CONTENT + b"more")
-    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -181,41 +181,41 @@ def test_a_full_disk_ends_it_and_keeps_what_has_come(tmp_path: Path, server: Fil
 
 def test_a_part_is_continued_where_it_came_from(tmp_path: Path, server: FileServer) -> None:
     server.files["page"] = b"<html>"
-    made = source(server, "page", "a.tgz", bytes=None)
+    remote = source(server, "page", "a.tgz", bytes=None)
     server.cuts = [None, 40_000, 0, 0, 0]
     with pytest.raises(UserError, match="40,000 bytes came"):
-        fetch(made, tmp_path)
+        fetch(remote, tmp_path)
     server.requests.clear()
     server.cuts.clear()
-    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
     assert server.fetched == [("a.tgz", "bytes=40000-")]
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    made = Source(file="a", urls=["http://127.0.0.1:9/a"], licence="free")
+    remote = Source(file="a", urls=["http://127.0.0.1:9/a"], licence="free")
     with pytest.raises(UserError, match="a: cannot be downloaded: .*refused"):
-        fetch(made, tmp_path)
+        fetch(remote, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_broken_download_is_fetched_anew(tmp_path: Path, server: FileServer, capsys) -> None:
-    made = source(server)
-    fetch(made, tmp_path).write_bytes(OTHER)
-    assert fetch(made, tmp_path).read_bytes() == CONTENT
+    remote = source(server)
+    fetch(remote, tmp_path).write_bytes(OTHER)
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
     assert "it is downloaded again" in capsys.readouterr().err
 
 
 def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
-    made = source(server, checksum=False)
-    fetch(made, tmp_path).unlink()
+    remote = source(server, checksum=False)
+    fetch(remote, tmp_path).unlink()
     server.files["a.tgz"] = OTHER
     with pytest.raises(UserError, match=f"instead of {SHA256} .from .*a.tgz.verified, written at the first download"):
-        fetch(made, tmp_path)
-    remove_download(made, tmp_path)
-    assert fetch(made, tmp_path).read_bytes() == OTHER
+        fetch(remote, tmp_path)
+    remove_download(remote, tmp_path)
+    assert fetch(remote, tmp_path).read_bytes() == OTHER
     (tmp_path / ".a.tgz.verified").unlink()  # as if it had been stopped before it wrote the record
     server.requests.clear()
-    assert fetch(made, tmp_path).read_bytes() == OTHER
+    assert fetch(remote, tmp_path).read_bytes() == OTHER
     assert (tmp_path / ".a.tgz.verified").exists()
     assert server.requests == []
 
@@ -223,14 +223,14 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
 def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=transfer.MIN_FREE_BYTES + 70_000))
     server.files["b"] = bytes(20_000)
-    known = {"a": source(server), "b": source(server, "b", checksum=False, file="b")}
+    sources = {"a": source(server), "b": source(server, "b", checksum=False, file="b")}
     with pytest.raises(
         UserError, match="0.1 MB are to be downloaded, and 268.4 MB more have to stay free, but 268.5 MB are"
     ):
-        obtain_files(["a", "b"], known, None, tmp_path)
+        obtain_files(["a", "b"], sources, None, tmp_path)
     assert server.fetched == []  # the size that nobody has published was asked for by HEAD
     (tmp_path / "a.tgz.part").write_bytes(CONTENT[:50_000])
-    assert obtain_files(["a", "b"], known, None, tmp_path)["a"].read_bytes() == CONTENT
+    assert obtain_files(["a", "b"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
 
 
 def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
@@ -242,13 +242,13 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
 
 
 def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
-    known = {"a": source(server), "n": LICENSED}
+    sources = {"a": source(server), "n": LICENSED}
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
-        obtain_files(["a", "n"], known, None, tmp_path)
+        obtain_files(["a", "n"], sources, None, tmp_path)
     assert server.requests == []
     (tmp_path / "corpora").mkdir()
     (tmp_path / "corpora" / "n.tar").write_text("theirs")
-    assert obtain_files(["a", "n"], known, None, tmp_path)["n"].read_text() == "theirs"
+    assert obtain_files(["a", "n"], sources, None, tmp_path)["n"].read_text() == "theirs"
 
 
 def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
@@ -342,8 +342,8 @@ def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
     data = tmp_path / "data"
     command = [sys.executable, "-c", SCRIPT, str(catalogue), str(data)]
     process = subprocess.Popen(command)
-    part = data / "a.tgz.part"
-    while process.poll() is None and not (part.exists() and part.stat().st_size == 40_000):
+    partial_path = data / "a.tgz.part"
+    while process.poll() is None and not (partial_path.exists() and partial_path.stat().st_size == 40_000):
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL

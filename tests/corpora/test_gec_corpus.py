@@ -21,20 +21,20 @@ def pairs(folder: Path, split: str) -> list[tuple[str, str]]:
 
 
 def edited(shift: int, sentences: list[str] = SENTENCES) -> list[tuple[str, str]]:
-    """What a part of the stand-in should become, by its M2 text; its corrections are the sentences themselves."""
+    """Return the expected pairs of a data set, by its M2 text; its corrections are the sentences themselves."""
     sources = [line[2:] for line in m2_text(shift, sentences).splitlines() if line.startswith("S ")]
     return [pair for pair in zip(sources, sentences, strict=True) if pair[0] != pair[1]]
 
 
 def raw(tmp_path: Path, **texts: str) -> dict[str, Path]:
-    """Archives of a training part and the test set alone, of given M2 texts."""
+    """Archives of a training data_set and the test set alone, of given M2 texts."""
     names = {
         "fce": "fce/m2/fce.train.gold.bea19.m2",
         "fce_dev": "fce/m2/fce.dev.gold.bea19.m2",
         "conll14_test": "conll14st-test-data/noalt/official-2014.combined.m2",
     }
     fine = block(["a", "b"], [(0, 1, "x", "A")])
-    members = {name: texts.get(part, fine) for part, name in names.items()}
+    members = {name: texts.get(data_set, fine) for data_set, name in names.items()}
     files = {"fce": {name: text for name, text in members.items() if "fce" in name}}
     files["conll14_test"] = {names["conll14_test"]: members[names["conll14_test"]]}
     return {name: archive(tmp_path / f"{name}.tar.gz", content) for name, content in files.items()}
@@ -47,8 +47,8 @@ def test_the_published_corpus(tmp_path: Path):
     counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus(), 1)
     nucle = edited(0)
     assert pairs(tmp_path / "corpus", "valid") == nucle[3::4]
-    rest = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
-    assert pairs(tmp_path / "corpus", "train") == [*rest, *edited(1), *edited(2), *edited(3)]
+    other_pairs = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
+    assert pairs(tmp_path / "corpus", "train") == [*other_pairs, *edited(1), *edited(2), *edited(3)]
     assert counts == {split: len(pairs(tmp_path / "corpus", split)) for split in ("train", "valid", "test")}
     assert counts["train"] > 100
     assert len(nucle) < len(SENTENCES)  # some sentence has no mistake, and is left out

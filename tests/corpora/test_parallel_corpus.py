@@ -29,21 +29,21 @@ class Raw:
             path = self.files[f"{name}_{side}"] = self.folder / f"{name}.{side}"
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
-    def corpus(self, **more: Any) -> ParallelCorpus:
-        given = {"valid": [part("valid")], "test": {"set": [part("test")]}, "text": {}} | more
+    def corpus(self, **settings: Any) -> ParallelCorpus:
+        values = {"valid": [location("valid")], "test": {"set": [location("test")]}, "text": {}} | settings
         return ParallelCorpus.model_validate(
-            {"kind": "parallel", "source": "de", "target": "en", "train": [part("train")], **given}
+            {"kind": "parallel", "source": "de", "target": "en", "train": [location("train")], **values}
         )
 
-    def build(self, **more: Any) -> dict[str, int]:
-        return self.corpus(**more).build(self.files, self.output, 1)
+    def build(self, **settings: Any) -> dict[str, int]:
+        return self.corpus(**settings).build(self.files, self.output, 1)
 
     def lines(self, name: str) -> list[str]:
         return (self.output / name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def part(name: str, **more: Any) -> dict[str, Any]:
-    return {"source_file": f"{name}_de", "target_file": f"{name}_en", **more}
+def location(name: str, **settings: Any) -> dict[str, Any]:
+    return {"source_file": f"{name}_de", "target_file": f"{name}_en", **settings}
 
 
 @pytest.fixture
@@ -80,25 +80,25 @@ def test_where_pairs_are_held_out(raw: Raw, unit: str, held_out: list[int]) -> N
 
 
 def test_parts_follow_each_other_and_test_sets_have_numbers(raw: Raw) -> None:
-    tests = {"a": [part("test")], "b": [part("valid"), part("test")]}
-    counts = raw.build(train=[part("train"), part("valid")], test=tests)
+    tests = {"a": [location("test")], "b": [location("valid"), location("test")]}
+    counts = raw.build(train=[location("train"), location("valid")], test=tests)
     assert counts == {"train": 12, "valid": 3, "test": 2, "test1": 5}
     assert raw.lines("train.en") == [*(target for _, target in SHORT), "short", "nothing", "Ziel 1"]
-    assert raw.corpus(test={"a": [part("test")], "b": [part("valid")]}).tests == ["a", "b"]
+    assert raw.corpus(test={"a": [location("test")], "b": [location("valid")]}).tests == ["a", "b"]
 
 
 def test_test_sets_may_have_their_own_steps_and_references_stay_as_published(raw: Raw) -> None:
     text = {"normalise": True, "tokenise": True}
     raw.build(text=text)
     assert raw.lines("test.en")[0] == "&quot; It &apos;s well-known &quot;"
-    raw.build(text=text, test_text={"tokenise": True}, test={"set": [part("test", straight_apostrophes=True)]})
+    raw.build(text=text, test_text={"tokenise": True}, test={"set": [location("test", straight_apostrophes=True)]})
     assert raw.lines("test.en")[0] == "“ It &apos;s well-known ”"
     assert raw.lines("raw.test.en")[0] == "“It’s well-known”"
 
 
 def test_further_references(raw: Raw) -> None:
     raw.write("second", [("", "It’s known"), ("", "Brief")])
-    raw.build(text={"lowercase": True}, references={"set": [part("second", straight_apostrophes=True)]})
+    raw.build(text={"lowercase": True}, references={"set": [location("second", straight_apostrophes=True)]})
     assert raw.lines("tokens1.test.en") == ["it's known", "brief"]
     assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
 
@@ -110,15 +110,15 @@ def test_what_a_recipe_that_says_nothing_of_test_texts_is_known_by(raw: Raw) -> 
 
 
 def test_each_source_is_named_once(raw: Raw) -> None:
-    corpus = raw.corpus(references={"set": [part("train"), part("more")]})
+    corpus = raw.corpus(references={"set": [location("train"), location("more")]})
     assert corpus.sources == [f"{n}_{s}" for n in ("train", "valid", "test", "more") for s in ("de", "en")]
     assert corpus.languages == ("de", "en")
 
 
-@pytest.mark.parametrize("more", [{"valid": []}, {"hold_out": 3}])
-def test_there_is_one_validation_set(raw: Raw, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{"valid": []}, {"hold_out": 3}])
+def test_there_is_one_validation_set(raw: Raw, settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="say either valid"):
-        raw.corpus(**more)
+        raw.corpus(**settings)
 
 
 def test_a_broken_file_leaves_nothing(raw: Raw) -> None:

@@ -31,7 +31,7 @@ def lines(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("Save the file.", "save  the FILE"),
         ("don't", "Don’t"),
@@ -40,13 +40,13 @@ def lines(path: Path) -> list[str]:
         ("ﬁle", "file"),
     ],
 )
-def test_texts_that_count_as_the_same(one: str, other: str) -> None:
-    assert normalise(one) == normalise(other)
+def test_texts_that_count_as_the_same(first: str, second: str) -> None:
+    assert normalise(first) == normalise(second)
 
 
-@pytest.mark.parametrize(("one", "other"), [("a file", "a files"), ("page 1", "page 2"), ("की", "का")])
-def test_texts_that_differ(one: str, other: str) -> None:
-    assert normalise(one) != normalise(other)
+@pytest.mark.parametrize(("first", "second"), [("a file", "a files"), ("page 1", "page 2"), ("की", "का")])
+def test_texts_that_differ(first: str, second: str) -> None:
+    assert normalise(first) != normalise(second)
 
 
 @given(st.text())
@@ -56,8 +56,8 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
 
 def test_split_is_pinned() -> None:
     # Published scores belong to these splits: a change here makes them incomparable.
-    found = [split_of(text, Shares(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")]
-    assert found == ["valid", "train", "valid", "test", "train"]
+    splits = [split_of(text, Shares(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")]
+    assert splits == ["valid", "train", "valid", "test", "train"]
 
 
 @given(st.text(min_size=1))
@@ -67,14 +67,14 @@ def test_split_ignores_case_and_punctuation(text: str) -> None:
 
 @given(st.sets(st.text(alphabet="abcdefgh ", min_size=1).filter(str.strip), min_size=1, max_size=30))
 def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
-    rest = numbered(100)
+    numbered_pairs = numbered(100)
     by_key = {normalise(source): Pair(source, "x") for source in sources}
-    divided = divide(rest + list(by_key.values()), SHARES)
-    alone = divide(rest, SHARES)
+    divided = divide(numbered_pairs + list(by_key.values()), SHARES)
+    alone = divide(numbered_pairs, SHARES)
     for name in SPLITS:
         assert [pair for pair in divided[name] if pair in alone[name]] == alone[name]
     keys = [normalise(pair.source) for name in SPLITS for pair in divided[name]]
-    assert len(keys) == len(set(keys)) == len(rest) + len(by_key)
+    assert len(keys) == len(set(keys)) == len(numbered_pairs) + len(by_key)
 
 
 def test_shares_are_met() -> None:

@@ -18,8 +18,8 @@ def make_wheel(directory: Path, text: str | bytes, member: str = DICTIONARY) -> 
 
 def many_words() -> str:
     letters = "abcdefghij"
-    words = [a + b + c for a in letters for b in letters for c in letters]
-    return "".join(f"{word} K AE1 T\n" for word in words)
+    spellings = [a + b + c for a in letters for b in letters for c in letters]
+    return "".join(f"{word} K AE1 T\n" for word in spellings)
 
 
 def run(wheels: Path, output: Path) -> int:
@@ -102,9 +102,9 @@ def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     make_wheel(tmp_path, many_words() + "zoo Z UW1 # a comment\u2028zzz\x85zz\r\n")
     assert run(tmp_path, tmp_path / "out") == 0
-    words = [line for name in SPLITS for line in (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")]
-    assert "z o o" in words
-    assert len(words) - len(SPLITS) == 1001
+    lines = [line for name in SPLITS for line in (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")]
+    assert "z o o" in lines
+    assert len(lines) - len(SPLITS) == 1001
 
 
 def test_a_dictionary_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

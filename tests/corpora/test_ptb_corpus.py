@@ -24,13 +24,13 @@ def raw(tmp_path: Path) -> dict[str, Path]:
     return write_raw(tmp_path)
 
 
-def some(raw: dict[str, Path], *names: str) -> dict[str, Path]:
+def select(raw: dict[str, Path], *names: str) -> dict[str, Path]:
     return {name: raw[name] for name in names}
 
 
 def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], tmp_path: Path) -> None:
-    assert build(some(raw, "ptb"), tmp_path / "one", OPTIONS, 1) == SENTENCES
-    assert build(some(raw, "ptb_train", "ptb_valid", "ptb_test"), tmp_path / "other", OPTIONS, 1) == SENTENCES
+    assert build(select(raw, "ptb"), tmp_path / "one", OPTIONS, 1) == SENTENCES
+    assert build(select(raw, "ptb_train", "ptb_valid", "ptb_test"), tmp_path / "other", OPTIONS, 1) == SENTENCES
     for folder in ("one", "other"):
         for split in SENTENCES:
             assert read_lines(tmp_path / folder / f"{split}.txt") == [line.strip() for line in sentences(split)]
@@ -41,7 +41,7 @@ def test_compressed_and_without_a_test_set(
 ) -> None:
     for name in ("ptb_train", "ptb_valid"):
         raw[name].write_bytes(gzip.compress(raw[name].read_bytes()))
-    counts = build(some(raw, "ptb_train", "ptb_valid"), tmp_path / "corpus", OPTIONS, 1)
+    counts = build(select(raw, "ptb_train", "ptb_valid"), tmp_path / "corpus", OPTIONS, 1)
     assert counts == {split: SENTENCES[split] for split in ("train", "valid")}
     assert {path.name for path in (tmp_path / "corpus").iterdir()} == {"train.txt", "valid.txt"}
     assert capsys.readouterr().err == "no ptb_test: the corpus has no test split\n"
@@ -92,8 +92,8 @@ def test_the_published_text(tmp_path: Path) -> None:
     files = {name: PUBLISHED / file for name, file in names.items()}
     counts = build(files, tmp_path / "corpus", PennTreebankCorpus(), 1)
     assert counts == {"train": 42_068, "valid": 3_370}
-    words = {split: " ".join(read_lines(tmp_path / "corpus" / f"{split}.txt")).split() for split in counts}
-    assert (len(words["train"]), len(words["valid"])) == (887_521, 70_390)
+    tokens = {split: " ".join(read_lines(tmp_path / "corpus" / f"{split}.txt")).split() for split in counts}
+    assert (len(tokens["train"]), len(tokens["valid"])) == (887_521, 70_390)
     prefixes = [word for split in counts for word in (f"--{split}pref", tmp_path / "corpus" / f"{split}.txt")]
     succeed("preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "data", "--padding-factor", 1)
     # 9,999 types, of which <unk> is fairseq's own symbol

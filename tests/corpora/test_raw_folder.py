@@ -1,4 +1,4 @@
-"""Raw files from a user's folder, which is read and left alone."""
+"""Raw files from a user's folder, to which nothing is written."""
 
 import gzip
 import hashlib
@@ -17,13 +17,13 @@ OTHER = CONTENT[::-1]
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:
-    """Of which nothing is asked."""
-    with serving() as made:
-        yield made
-        assert made.requests == []
+    """Server that must receive no request."""
+    with serving() as file_server:
+        yield file_server
+        assert file_server.requests == []
 
 
-def given(tmp_path: Path, **files: bytes) -> Path:
+def user_folder(tmp_path: Path, **files: bytes) -> Path:
     raw = tmp_path / "raw"
     raw.mkdir()
     for name, content in files.items():
@@ -32,7 +32,7 @@ def given(tmp_path: Path, **files: bytes) -> Path:
 
 
 def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    raw = given(tmp_path, a_tgz=CONTENT)
+    raw = user_folder(tmp_path, a_tgz=CONTENT)
     raw.chmod(0o555)
     for _ in range(2):
         assert obtain_files(["a"], {"a": source(server)}, raw, tmp_path / "data") == {"a": raw / "a.tgz"}
@@ -41,32 +41,32 @@ def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServe
 
 
 def test_all_that_a_users_folder_lacks_is_said_at_once(tmp_path: Path, server: FileServer) -> None:
-    known = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
-    raw = given(tmp_path, b=b"")
+    sources = {"a": source(server), "n": LICENSED, "b": source(server, checksum=False, file="b")}
+    raw = user_folder(tmp_path, b=b"")
     with pytest.raises(UserError) as error:
-        obtain_files(["a", "b", "n"], known, raw, tmp_path / "data")
+        obtain_files(["a", "b", "n"], sources, raw, tmp_path / "data")
     missing = f"a.tgz ({server.url('a.tgz')}), corpora/n.tar (ask at https://example.org for n.tar)"
     assert str(error.value) == f"--raw {raw}: missing there: {missing}"
     with pytest.raises(UserError, match="nowhere: no such folder"):
-        obtain_files(["a"], known, tmp_path / "nowhere", tmp_path / "data")
+        obtain_files(["a"], sources, tmp_path / "nowhere", tmp_path / "data")
 
 
 def test_a_users_file_that_is_not_right(tmp_path: Path, server: FileServer) -> None:
-    raw = given(tmp_path, a_tgz=OTHER)
-    found = hashlib.sha256(OTHER).hexdigest()
+    raw = user_folder(tmp_path, a_tgz=OTHER)
+    digest = hashlib.sha256(OTHER).hexdigest()
     with pytest.raises(UserError) as error:
         obtain_files(["a"], {"a": source(server)}, raw, tmp_path / "data")
-    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {found} instead of {SHA256} (from us)"
+    assert str(error.value) == f"{raw / 'a.tgz'}: sha256 {digest} instead of {SHA256} (from us)"
     assert (raw / "a.tgz").read_bytes() == OTHER
 
 
 def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
     """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
-    raw = given(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
+    raw = user_folder(tmp_path, t_en=b"one\n", u_de_gz=gzip.compress(b"zwei\n"))
     compressed = source(server, file="t.en.gz", bytes=None)
     plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest(), bytes=None)
-    found = obtain_files(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
-    assert found == {"t": raw / "t.en", "u": raw / "u.de.gz"}
+    paths = obtain_files(["t", "u"], {"t": compressed, "u": plain}, raw, tmp_path / "data")
+    assert paths == {"t": raw / "t.en", "u": raw / "u.de.gz"}
     assert "t.en: used instead of t.en.gz" in capsys.readouterr().err
     for content, message in ((gzip.compress(b"drei\n"), "u.de.gz: sha256"), (b"drei\n", "not a whole gzip file")):
         (raw / "u.de.gz").write_bytes(content)

@@ -1,4 +1,4 @@
-"""Raw files of every kind, written here, read as the pairs they hold; and what is wrong with them in one line."""
+"""Pairs from raw files of every format, and one line for each kind of broken file."""
 
 import gzip
 import io
@@ -37,8 +37,8 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def pairs(path: Path, **part: Any) -> list[tuple[str, str]]:
-    return list(read_pairs({"a": path}, PairLocation(file="a", **part)))
+def pairs(path: Path, **location: Any) -> list[tuple[str, str]]:
+    return list(read_pairs({"a": path}, PairLocation(file="a", **location)))
 
 
 SIDES = {"source": "training/a.de-en.en", "target": "training/a.de-en.de"}
@@ -68,9 +68,9 @@ def test_two_files(tmp_path: Path, compress) -> None:
     (tmp_path / "a.en.gz").write_bytes(compress(ENGLISH))
     (tmp_path / "a.de").write_bytes(compress(GERMAN))
     files = {"en": tmp_path / "a.en.gz", "de": tmp_path / "a.de"}
-    part = PairLocation(source_file="en", target_file="de")
-    assert part.files == ["en", "de"]
-    assert list(read_pairs(files, part)) == PAIRS
+    location = PairLocation(source_file="en", target_file="de")
+    assert location.files == ["en", "de"]
+    assert list(read_pairs(files, location)) == PAIRS
 
 
 def test_no_more_of_an_archive_is_read_than_is_needed(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ four </seg>
 
 def test_segments(tmp_path: Path) -> None:
     path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
-    found = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
-    assert [source for source, _ in found] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
+    sentences = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
+    assert [source for source, _ in sentences] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
     with pytest.raises(UserError, match="dev.tgz: t.de.sgm: contains no text in this format"):
         pairs(path, source="t.en.sgm", target="t.de.sgm", format="segments")
 
@@ -150,11 +150,11 @@ Next’s {0}
 def test_tagged_lines_and_apostrophes(tmp_path: Path) -> None:
     members = {f"de-en/train.tags.de-en.{language}": TRAIN.format(language).encode() for language in ("de", "en")}
     path = tar(tmp_path / "de-en.tgz", members, "w:gz")
-    part = {"source": "de-en/train.tags.de-en.de", "target": "de-en/train.tags.de-en.en", "format": "tagged"}
+    location = {"source": "de-en/train.tags.de-en.de", "target": "de-en/train.tags.de-en.en", "format": "tagged"}
     lines = ["<speaker>A. B.</speaker>", "Title {}", "TED Talk: {}", "Thank <b> you {}", "Next’s {}"]
     expected = [(line.format("de"), line.format("en")) for line in lines]
-    assert pairs(path, **part) == expected
-    assert pairs(path, **part, straight_apostrophes=True)[-1] == ("Next's de", "Next's en")
+    assert pairs(path, **location) == expected
+    assert pairs(path, **location, straight_apostrophes=True)[-1] == ("Next's de", "Next's en")
 
 
 TMX = """<?xml version="1.0" encoding="UTF-8" ?>
@@ -171,9 +171,9 @@ def test_tmx(tmp_path: Path) -> None:
     path = tmp_path / "en-ro.tmx.gz"
     path.write_bytes(gzip.compress(TMX.encode()))
     assert pairs(path, format="tmx", languages=["en", "ro"]) == [("Good & bad", "Bun și rău"), ("Two", "Doi")]
-    inside = zipped(tmp_path / "en-ro.zip", {"x/en-ro.tmx": TMX.encode()})
-    found = pairs(inside, format="tmx", languages=["ro", "en"], member="x/en-ro.tmx")
-    assert found == [("Bun și rău", "Good & bad"), ("Doi", "Two")]
+    archive = zipped(tmp_path / "en-ro.zip", {"x/en-ro.tmx": TMX.encode()})
+    sentences = pairs(archive, format="tmx", languages=["ro", "en"], member="x/en-ro.tmx")
+    assert sentences == [("Bun și rău", "Good & bad"), ("Doi", "Two")]
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_columns_of_several_members(tmp_path: Path) -> None:
     rows = {f"data/{number:02}train.gz": f"id\t0.1\tcs {number}\ten {number}\n" for number in range(2)}
     members = {name: gzip.compress(text.encode()) for name, text in rows.items()}
     path = tar(tmp_path / "czeng.tar", members | {"data/00test.gz": gzip.compress(b"x")})
-    part = {"format": "tsv", "columns": [4, 3]}
-    assert pairs(path, **part, member="data/??train.gz") == [("en 0", "cs 0"), ("en 1", "cs 1")]
+    location = {"format": "tsv", "columns": [4, 3]}
+    assert pairs(path, **location, member="data/??train.gz") == [("en 0", "cs 0"), ("en 1", "cs 1")]
     with pytest.raises(UserError, match="czeng.tar: data/00test.gz: line 1 has 1 columns, but column 4 is needed"):
-        pairs(path, **part, member="data/*")
+        pairs(path, **location, member="data/*")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_file_that_is_no_archive_or_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "message"),
+    ("location", "message"),
     [
         ({}, "has to have file, or source_file and target_file"),
         ({"source_file": "a"}, "has to have file, or"),
@@ -266,6 +266,6 @@ def test_a_file_that_is_no_archive_or_not_there(tmp_path: Path) -> None:
         ({"file": "a", "source": "x", "target": "y", "lower": True}, "Extra inputs"),
     ],
 )
-def test_a_part_that_makes_no_sense(part: dict[str, Any], message: str) -> None:
+def test_a_location_that_makes_no_sense(location: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PairLocation.model_validate(part)
+        PairLocation.model_validate(location)

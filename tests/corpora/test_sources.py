@@ -1,4 +1,4 @@
-"""The catalogue of raw files: that it is read, that it is whole, that mistakes in it are named."""
+"""The source list: its content, its table in the docs, and the errors for mistakes in it."""
 
 import fnmatch
 import re
@@ -14,15 +14,15 @@ ENTRY = "licence: free, urls: ['https://example.org/a']"
 SHA256 = "0" * 64
 
 
-def test_the_catalogue_has_what_the_tasks_of_glue_download() -> None:
+def test_the_source_list_has_the_downloads_of_glue() -> None:
     assert {name for task in TASKS.values() for name in task.sources} == {
         name for name in read_sources() if name.startswith("glue_")
     }
 
 
 def test_only_these_have_no_published_checksum() -> None:
-    catalogue = read_sources()
-    assert {name for name, source in catalogue.items() if source.urls and not source.checksum} == {
+    sources = read_sources()
+    assert {name for name, source in sources.items() if source.urls and not source.checksum} == {
         "conll14_test",
         "iwslt14_de_en",
     }
@@ -31,17 +31,17 @@ def test_only_these_have_no_published_checksum() -> None:
 PAGE = (SOURCES_FILE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
 
 
-def test_the_page_on_data_ends_with_the_catalogue() -> None:
+def test_the_page_on_data_ends_with_the_source_list() -> None:
     assert PAGE.endswith(f"\n\n{sources_table(read_sources())}")
 
 
-def test_what_the_page_says_of_each_data_set_is_in_the_catalogue() -> None:
-    """Every source is named above the table, and only sources that there are."""
-    said = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(sources_table(read_sources()))))
-    catalogue = set(read_sources())
-    matched = {pattern: set(fnmatch.filter(catalogue, pattern)) for pattern in said}
+def test_the_page_on_data_names_every_source() -> None:
+    """Also above the table, and nothing else."""
+    named_patterns = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(sources_table(read_sources()))))
+    names = set(read_sources())
+    matched = {pattern: set(fnmatch.filter(names, pattern)) for pattern in named_patterns}
     assert all(matched.values()), matched
-    assert set.union(*matched.values()) == catalogue
+    assert set.union(*matched.values()) == names
 
 
 @pytest.mark.parametrize(

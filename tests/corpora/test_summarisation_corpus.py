@@ -89,10 +89,10 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
     output = tmp_path / "corpus"
     counts = build(raw, output, SummarisationCorpus(), 1)
     assert counts == {"train": SPLITS["train"] - 1, "valid": SPLITS["val"], "test": SPLITS["test"], "left out": 1}
-    made = corpus(output)
-    assert set(made) == {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
+    texts = corpus(output)
+    assert set(texts) == {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
     for split in ("train", "valid", "test"):
-        sources, targets = made[f"{split}.source"], made[f"{split}.target"]
+        sources, targets = texts[f"{split}.source"], texts[f"{split}.target"]
         assert len(sources) == len(targets) == counts[split]
         for source, target in zip(sources, targets, strict=True):
             first, second, _ = target.split(" . ") if target.count(" . ") == 2 else (*target.split(" . "), "")
@@ -107,10 +107,10 @@ def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Pat
     urls = raw["cnn_dm_test_urls"]
     urls.write_text("".join(f"{line}\n" for line in reversed(urls.read_text().splitlines())))
     build(raw, tmp_path / "other", SummarisationCorpus(), 1)
-    one, other = corpus(tmp_path / "one"), corpus(tmp_path / "other")
-    assert one["test.source"] == other["test.source"][::-1] != other["test.source"]
-    assert one["test.target"] == other["test.target"][::-1]
-    assert one["train.source"] == other["train.source"]
+    first, reordered = corpus(tmp_path / "one"), corpus(tmp_path / "other")
+    assert first["test.source"] == reordered["test.source"][::-1] != reordered["test.source"]
+    assert first["test.target"] == reordered["test.target"][::-1]
+    assert first["train.source"] == reordered["train.source"]
 
 
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp
 
 def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
     build(raw, tmp_path / "corpus", SummarisationCorpus(source="article", target="summary", source_tokens=5), 1)
-    made = corpus(tmp_path / "corpus")
-    assert {len(line.split()) for line in made["test.article"]} == {5}
-    assert len(made["train.summary"]) == SPLITS["train"] - 1
+    texts = corpus(tmp_path / "corpus")
+    assert {len(line.split()) for line in texts["test.article"]} == {5}
+    assert len(texts["train.summary"]) == SPLITS["train"] - 1
     with pytest.raises(ValidationError, match="source and target are both text"):
         SummarisationCorpus(source="text", target="text")
 

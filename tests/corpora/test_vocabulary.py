@@ -1,4 +1,4 @@
-"""Dividing text into pieces: every way gives the text back, and says when it cannot be learned."""
+"""Vocabularies: every kind gives the text back, and has an error for text that is too small."""
 
 from pathlib import Path
 
@@ -48,12 +48,14 @@ def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary, work
     assert any(" " in line for line in lines)
 
 
-@pytest.mark.parametrize(("side", "other"), [("source", "GREEN"), ("target", "green")])
-def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path, side: str, other: str) -> None:
+@pytest.mark.parametrize(("side", "unsplit_word"), [("source", "GREEN"), ("target", "green")])
+def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path, side: str, unsplit_word: str) -> None:
     merges = MergeVocabulary(kind="subword_nmt", merges=20, learned_from=side)
     merges.learn(texts, tmp_path, workers=1)
     assert (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") == 21  # a line for the version
-    assert merges.encoder(tmp_path)([other]) == [" ".join(f"{letter}@@" for letter in other[:-1]) + f" {other[-1]}"]
+    assert merges.encoder(tmp_path)([unsplit_word]) == [
+        " ".join(f"{letter}@@" for letter in unsplit_word[:-1]) + f" {unsplit_word[-1]}"
+    ]
 
 
 def test_fewer_merges_than_asked_for_are_said(texts: list[Path], tmp_path: Path, capsys) -> None:
@@ -65,9 +67,9 @@ def test_fewer_merges_than_asked_for_are_said(texts: list[Path], tmp_path: Path,
 
 def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Path) -> None:
     MergeVocabulary(kind="subword_nmt", merges=1).learn(texts, tmp_path, workers=1)
-    few = MERGES.encoder(tmp_path)(["garden"])
+    short = MERGES.encoder(tmp_path)(["garden"])
     MERGES.learn(texts, tmp_path, workers=1)
-    assert MERGES.encoder(tmp_path)(["garden"]) != few
+    assert MERGES.encoder(tmp_path)(["garden"]) != short
 
 
 def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:

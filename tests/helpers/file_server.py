@@ -51,7 +51,7 @@ class FileServer:
 
     @property
     def fetched(self) -> list[tuple[str, str]]:
-        return [(name, asked) for method, name, asked in self.requests if method == "GET"]
+        return [(name, byte_range) for method, name, byte_range in self.requests if method == "GET"]
 
 
 @contextmanager
@@ -66,8 +66,8 @@ def serving() -> Iterator[FileServer]:
             self.answer(body=True)
 
         def answer(self, body: bool) -> None:
-            name, asked = self.path[1:], self.headers.get("Range", "")
-            server.requests.append((self.command, name, asked))
+            name, byte_range = self.path[1:], self.headers.get("Range", "")
+            server.requests.append((self.command, name, byte_range))
             if name in server.raw_answers:
                 self.answer_raw(server.raw_answers[name])
                 return
@@ -75,9 +75,9 @@ def serving() -> Iterator[FileServer]:
                 self.send_error(404)
                 return
             content, start = server.files[name], 0
-            same = self.headers.get("If-Range", server.version) == server.version
-            if (found := re.fullmatch(r"bytes=(\d+)-", asked)) and server.ranges and same:
-                start = int(found[1])
+            same_version = self.headers.get("If-Range", server.version) == server.version
+            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges and same_version:
+                start = int(match[1])
                 if start >= len(content):
                     self.send_response(416)
                     self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -125,6 +125,6 @@ def serving() -> Iterator[FileServer]:
 
 def source(server: FileServer, *names: str, checksum: bool = True, **values: object) -> Source:
     """Return a source, a.tgz with ``CONTENT``, at these names of the server."""
-    known = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
+    published = {"sha256": SHA256, "checksum_from": "us", "bytes": len(CONTENT)} if checksum else {}
     urls = [server.url(name) for name in names or ("a.tgz",)]
-    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **known, **values})
+    return Source.model_validate({"file": "a.tgz", "urls": urls, "licence": "free", **published, **values})

@@ -1,6 +1,6 @@
-"""Small archives with the layout of the real ones for grammatical error correction, of sentences written here.
+"""Small archives for grammatical error correction, in the layout of the published ones.
 
-Each sentence of a part is spoiled in one or two places, in other places in each part; the M2 edits undo it.
+Each sentence has one or two mistakes, different ones in each data set; the M2 edits correct them.
 """
 
 from __future__ import annotations
@@ -58,35 +58,35 @@ ARTICLES = ("a", "an", "the")
 
 
 def spoiled(tokens: list[str], shift: int) -> tuple[list[str], list[tuple[int, int, str, str]]]:
-    """A sentence with mistakes, and the edits (start, end, type, correction) that undo them.
+    """Return a sentence with mistakes, and the edits (start, end, type, correction) that correct them.
 
-    :param shift: which of the possible mistakes are made
+    :param shift: selects the mistakes
     """
-    made: list[str] = []
+    mistaken: list[str] = []
     edits = []
     for number, token in enumerate(tokens):
-        place = len(made)
+        position = len(mistaken)
         if (number + shift) % 4:
-            made.append(token)
+            mistaken.append(token)
         elif token in ARTICLES:
-            edits.append((place, place, "ArtOrDet", token))
+            edits.append((position, position, "ArtOrDet", token))
         elif token in AGREEMENT:
-            made.append(AGREEMENT[token])
-            edits.append((place, place + 1, "SVA", token))
+            mistaken.append(AGREEMENT[token])
+            edits.append((position, position + 1, "SVA", token))
         elif token == "of":
-            made += [token, "the"] if tokens[number + 1] != "the" else [token, token]
-            edits.append((place + 1, place + 2, "ArtOrDet", "-NONE-"))
+            mistaken += [token, "the"] if tokens[number + 1] != "the" else [token, token]
+            edits.append((position + 1, position + 2, "ArtOrDet", "-NONE-"))
         elif len(token) > 6:
-            made.append(token[:2] + token[3] + token[2] + token[4:])
-            if made[-1] != token:
-                edits.append((place, place + 1, "Mec", token))
+            mistaken.append(token[:2] + token[3] + token[2] + token[4:])
+            if mistaken[-1] != token:
+                edits.append((position, position + 1, "Mec", token))
         else:
-            made.append(token)
-    return made, edits
+            mistaken.append(token)
+    return mistaken, edits
 
 
 def block(tokens: list[str], *annotators: list[tuple[int, int, str, str]]) -> str:
-    """The lines of a sentence in an M2 file."""
+    """Return the lines of a sentence in an M2 file."""
     lines = ["S " + " ".join(tokens)]
     for annotator, edits in enumerate(annotators):
         for start, end, kind, correction in edits or [(-1, -1, "noop", "-NONE-")]:
@@ -95,7 +95,7 @@ def block(tokens: list[str], *annotators: list[tuple[int, int, str, str]]) -> st
 
 
 def m2_text(shift: int, sentences: list[str] = SENTENCES, annotators: int = 1) -> str:
-    """Sentences spoiled in one way; a second annotator misses every first mistake of two or more."""
+    """Return sentences with mistakes; a second annotator misses the first mistake of each."""
     blocks = []
     for number, sentence in enumerate(sentences):
         tokens, edits = spoiled(sentence.split(), shift + number)
@@ -104,7 +104,7 @@ def m2_text(shift: int, sentences: list[str] = SENTENCES, annotators: int = 1) -
 
 
 def archive(path: Path, members: dict[str, str]) -> Path:
-    """A compressed tar of texts."""
+    """Write a compressed tar of texts and return its path."""
     with tarfile.open(path, "w:bz2" if path.suffix == ".bz2" else "w:gz") as tar:
         for name, text in members.items():
             information = tarfile.TarInfo(name)
@@ -114,7 +114,7 @@ def archive(path: Path, members: dict[str, str]) -> Path:
 
 
 def write_raw(folder: Path) -> dict[str, Path]:
-    """Writes the archives; returns them by their names in the catalogue of raw files."""
+    """Write the archives; return their paths by their names in the source list."""
     folder.mkdir(parents=True, exist_ok=True)
     noalt = "conll14st-test-data/noalt/official-2014"
     return {

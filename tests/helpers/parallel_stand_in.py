@@ -1,7 +1,7 @@
 """Small raw files for any recipe of parallel text, in the layout of the published ones.
 
-Names, formats and languages are those of the recipe's own parts and of the catalogue, so that a new recipe has its
-stand-in at once. The sentences are put together from phrases that mean the same in every language.
+Names, formats and languages come from the recipe and the source list, so every new recipe has its files at once.
+Sentences are combined from phrases that mean the same in every language.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ode_transformer.corpora.raw_text import Pair, PairLocation
 from ode_transformer.corpora.sources import read_sources
 from ode_transformer.recipes.recipe import Recipe
 
-# language -> who, does what, when or where
+# subjects, predicates and adverbials by language
 PHRASES = {
     "en": (
         ["The old teacher", "My sister", "The farmer", "Our neighbour", "A young doctor", "The firm Smith & Sons"],
@@ -62,31 +62,39 @@ PHRASES = {
         ["mua bánh mì tươi", "đọc thư của thị trưởng", "đợi tàu hỏa", "bán hai con ngựa"],
         ["vào buổi sáng", "vào thứ sáu", "trước bữa trưa", "trong phố cổ", "dù trời mưa", "vào mỗi mùa hè"],
     ),
-    "zh": (  # divided into words
+    "zh": (  # split into words
         ["老 教师", "我 姐姐", "那 个 农民", "我们 的 邻居", "一 位 年轻 医生", "王 & 李 公司"],
         ["买 新鲜 的 面包", "读 市长 的 信", "等 他 的 火车", "卖 两 匹 马"],
         ["在 早上", "在 星期五", "在 午饭 前", "在 老城", "冒 着 雨", "每年 夏天"],
     ),
 }
 MEANINGS = list(product(*(range(len(phrases)) for phrases in PHRASES["en"])))
-TRAINING, OTHERS = 40, 5  # lines of a part
-SPOILT_AT = 5  # the line of the first training part before which the pairs come that are not to be kept
-TALK = 12  # lines of a talk in IWSLT's training text; the first is its title, the second its description
+TRAINING, OTHERS = 40, 5  # lines of a file
+FILTERED_AT = 5  # line of the first training file before which pairs are inserted that the recipe filters out
+TALK = 12  # lines of a talk in IWSLT's training text: title, description, sentences
 
 
 def sentence(language: str, meaning: tuple[int, ...], version: int = 0, tokenised: bool = False) -> str:
+    """Return a sentence.
+
+    :param version: order of its phrases, which differs among references
     """
-    :param version: the same in the same words, but in another order: as further references are
-    """
-    who, what, when = (phrases[number] for phrases, number in zip(PHRASES[language], meaning, strict=True))
-    orders = [f"{who} {what} {when}", f"{when}, {who} {what}", f"{who}, {when}, {what}", f"{what}, {who}, {when}"]
+    subject, predicate, adverbial = (
+        phrases[number] for phrases, number in zip(PHRASES[language], meaning, strict=True)
+    )
+    orders = [
+        f"{subject} {predicate} {adverbial}",
+        f"{adverbial}, {subject} {predicate}",
+        f"{subject}, {adverbial}, {predicate}",
+        f"{predicate}, {subject}, {adverbial}",
+    ]
     text = f"{orders[version]}."
     return text.replace(",", " ,").replace(".", " .") if tokenised else text
 
 
-def pairs_of(corpus: ParallelCorpus, part: PairLocation, count: int, version: int = 0) -> list[Pair]:
-    """The pairs of a part; parts with the same source side have the same sentences."""
-    source = f"{part.source_file or part.file} {part.source or part.member}"
+def pairs_of(corpus: ParallelCorpus, location: PairLocation, count: int, version: int = 0) -> list[Pair]:
+    """Return the pairs of a file; files with the same source side have the same sentences."""
+    source = f"{location.source_file or location.file} {location.source or location.member}"
     meanings = random.Random(source).sample(MEANINGS, count)
     tokenised = not corpus.text.tokenise
     return [
@@ -94,68 +102,71 @@ def pairs_of(corpus: ParallelCorpus, part: PairLocation, count: int, version: in
     ]
 
 
-def spoilt(corpus: ParallelCorpus) -> list[Pair]:
-    """Pairs that the recipe does not keep, one for each of its rules."""
+def filtered_pairs(corpus: ParallelCorpus) -> list[Pair]:
+    """Return pairs that the recipe filters out, one for each of its rules."""
     keep, (source, target) = corpus.keep, (sentence(side, MEANINGS[0]) for side in corpus.languages)
     if keep is None:
         return []
-    made = [("", target), (f"{source} " * keep.max, f"{target} " * keep.max)]
-    return made + [(source, f"{target} " * 4)] * (keep.ratio is not None)
+    by_length = [("", target), (f"{source} " * keep.max, f"{target} " * keep.max)]
+    return by_length + [(source, f"{target} " * 4)] * (keep.ratio is not None)
 
 
 def training_lines(corpus: ParallelCorpus) -> int:
-    """Of a part; text that is held out has three pairs at least."""
+    """Return the lines of a training file, so many that at least three pairs are held out."""
     return max(TRAINING, 3 * (corpus.hold_out or 0))
 
 
 def counts_of(corpus: ParallelCorpus) -> dict[str, int]:
-    """Lines that preparation has to find in these files, to keep and to leave out."""
+    """Return the lines that preparation must find in each split, and those it must leave out."""
     train = training_lines(corpus) * len(corpus.train)
     valid = train // corpus.hold_out if corpus.hold_out else OTHERS * len(corpus.valid)
-    tests = {test_split_name(number): OTHERS * len(parts) for number, parts in enumerate(corpus.test.values())}
-    left_out = {"left out": len(spoilt(corpus))} if corpus.keep else {}
+    tests = {test_split_name(number): OTHERS * len(locations) for number, locations in enumerate(corpus.test.values())}
+    left_out = {"left out": len(filtered_pairs(corpus))} if corpus.keep else {}
     return {"train": train - valid if corpus.hold_out else train, "valid": valid} | tests | left_out
 
 
 def contents(corpus: ParallelCorpus) -> Iterator[tuple[PairLocation, list[Pair]]]:
-    """Every part with its pairs."""
-    for number, part in enumerate(corpus.train):
-        pairs = pairs_of(corpus, part, training_lines(corpus))
-        yield part, pairs[:SPOILT_AT] + (spoilt(corpus) if number == 0 else []) + pairs[SPOILT_AT:]
-    for part in chain(corpus.valid, *corpus.test.values()):
-        yield part, pairs_of(corpus, part, OTHERS)
-    for parts in corpus.references.values():
-        for version, part in enumerate(parts, start=1):
-            yield part, pairs_of(corpus, part, OTHERS, version)
+    """Yield the location of every text with its pairs."""
+    for number, location in enumerate(corpus.train):
+        pairs = pairs_of(corpus, location, training_lines(corpus))
+        yield location, pairs[:FILTERED_AT] + (filtered_pairs(corpus) if number == 0 else []) + pairs[FILTERED_AT:]
+    for location in chain(corpus.valid, *corpus.test.values()):
+        yield location, pairs_of(corpus, location, OTHERS)
+    for locations in corpus.references.values():
+        for version, location in enumerate(locations, start=1):
+            yield location, pairs_of(corpus, location, OTHERS, version)
 
 
 def texts_of(corpus: ParallelCorpus) -> dict[str, dict[str | None, str]]:
-    """Name of a source -> its members, or None for a file that is no archive -> text."""
+    """Return the text of every member by source and name; the name is None if the file is no archive."""
     texts: defaultdict[str, dict[str | None, str]] = defaultdict(dict)
-    for part, pairs in contents(corpus):
-        for file, member, text_of in places(part):
-            names = named(member)
+    for location, pairs in contents(corpus):
+        for file, member, text_of in texts_at(location):
+            names = members_for(member)
             for number, name in enumerate(names):
                 texts[file][name] = text_of(pairs[number :: len(names)])
     return texts
 
 
-def places(part: PairLocation) -> list[tuple[str | None, str | None, Callable[[list[Pair]], str]]]:
-    """The texts of a part: source, member, and how its pairs are written there."""
-    if part.format == "tmx":
-        return [(part.file, part.member, partial(tmx, part.languages))]
-    if part.format == "tsv":
-        return [(part.file, part.member, partial(table, part.columns))]
-    sides = (part.source_file or part.file, part.source), (part.target_file or part.file, part.target)
-    return [(*place, partial(one_side, part.format, number)) for number, place in enumerate(sides)]
+def texts_at(location: PairLocation) -> list[tuple[str | None, str | None, Callable[[list[Pair]], str]]]:
+    """Return source, member and writer of each text of a location."""
+    if location.format == "tmx":
+        return [(location.file, location.member, partial(tmx, location.languages))]
+    if location.format == "tsv":
+        return [(location.file, location.member, partial(table, location.columns))]
+    sides = (
+        (location.source_file or location.file, location.source),
+        (location.target_file or location.file, location.target),
+    )
+    return [(*side, partial(one_side, location.format, number)) for number, side in enumerate(sides)]
 
 
 def one_side(format: str, side: int, pairs: list[Pair]) -> str:
     return {"lines": lines, "segments": segments, "tagged": tagged}[format]([pair[side] for pair in pairs])
 
 
-def named(pattern: str | None) -> list[str | None]:
-    """Two members for a name that may stand for several."""
+def members_for(pattern: str | None) -> list[str | None]:
+    """Return two members for a pattern, otherwise the name itself."""
     if pattern is None or not set("*?") & set(pattern):
         return [pattern]
     return [pattern.replace("*", digit).replace("?", digit) for digit in "01"]
@@ -166,7 +177,7 @@ def lines(texts: list[str]) -> str:
 
 
 def segments(texts: list[str]) -> str:
-    """As in WMT's .sgm and IWSLT's .xml files."""
+    """Return sentences as in WMT's .sgm and IWSLT's .xml files."""
     head = ['<?xml version="1.0" encoding="UTF-8"?>', "<mteval>", '<srcset setid="set" srclang="any">']
     head += ['<doc docid="1" genre="talk">', "<url>http://talks.example/1</url>", "<title>No sentence</title>", "<p>"]
     body = [f'<seg id="{n}"> {html.escape(text, quote=False)} </seg>' for n, text in enumerate(texts, start=1)]
@@ -174,40 +185,45 @@ def segments(texts: list[str]) -> str:
 
 
 def tagged(texts: list[str]) -> str:
-    """As in IWSLT's train.tags files, whose titles and descriptions are sentences, too."""
-    made = []
+    """Return sentences as in IWSLT's train.tags files, where titles and descriptions count, too."""
+    written_lines = []
     for number, text in enumerate(texts):
         if number % TALK == 0:
-            made += [f"<url>http://talks.example/{number}</url>", "<keywords>talks, bread</keywords>"]
-            made += [f"<talkid>{number}</talkid>", f"<title>{text}</title>"]
+            written_lines += [f"<url>http://talks.example/{number}</url>", "<keywords>talks, bread</keywords>"]
+            written_lines += [f"<talkid>{number}</talkid>", f"<title>{text}</title>"]
         else:
-            made.append(f"<description>TED Talk: {text}</description>" if number % TALK == 1 else f"{text} ")
-    return lines(made)
+            written_lines.append(f"<description>TED Talk: {text}</description>" if number % TALK == 1 else f"{text} ")
+    return lines(written_lines)
 
 
 def tmx(languages: list[str], pairs: list[Pair]) -> str:
-    made = ['<?xml version="1.0" encoding="UTF-8" ?>', '<tmx version="1.4">', '<header srclang="en"/>', "<body>"]
+    written_lines = [
+        '<?xml version="1.0" encoding="UTF-8" ?>',
+        '<tmx version="1.4">',
+        '<header srclang="en"/>',
+        "<body>",
+    ]
     for pair in pairs:
         sides = zip(languages, map(html.escape, pair), strict=True)
-        made += ["<tu>", *(f'<tuv xml:lang="{side}"><seg>{text}</seg></tuv>' for side, text in sides), "</tu>"]
-    return lines([*made, "</body>", "</tmx>"])
+        written_lines += ["<tu>", *(f'<tuv xml:lang="{side}"><seg>{text}</seg></tuv>' for side, text in sides), "</tu>"]
+    return lines([*written_lines, "</body>", "</tmx>"])
 
 
 def table(columns: list[int], pairs: list[Pair]) -> str:
-    made = []
+    written_lines = []
     for number, pair in enumerate(pairs):
         fields = [f"block-{number}", *["0.5"] * max(columns)]
         for column, text in zip(columns, pair, strict=True):
             fields[column - 1] = text
-        made.append("\t".join(fields))
-    return lines(made)
+        written_lines.append("\t".join(fields))
+    return lines(written_lines)
 
 
 def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
-    """Writes the raw files of a recipe; returns them by their names in the catalogue."""
-    catalogue, files = read_sources(), {}
+    """Write the raw files of a recipe; return their paths by their names in the source list."""
+    sources, files = read_sources(), {}
     for name, members in texts_of(recipe.corpus).items():
-        path = files[name] = folder / catalogue[name].file
+        path = files[name] = folder / sources[name].file
         path.parent.mkdir(parents=True, exist_ok=True)
         if None in members:
             path.write_bytes(packed(path.name, members[None]))
@@ -221,5 +237,5 @@ def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
 
 
 def packed(name: str, text: str) -> bytes:
-    """As a file of this name has it."""
+    """Return the content of a file with this name, compressed if the name says so."""
     return gzip.compress(text.encode(), mtime=0) if name.endswith("gz") else text.encode()

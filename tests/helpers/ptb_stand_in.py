@@ -1,4 +1,4 @@
-"""A small text in the form of Mikolov's Penn Treebank: lower-case, without punctuation, rare words as <unk>."""
+"""Small text in the form of Mikolov's Penn Treebank: lower-case, without punctuation, rare words as <unk>."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SUBJECTS = ["mr. <unk>", "the company", "a spokesman", "the bank", "<unk> corp."
 VERBS = ["said", "sold", "bought", "expects", "reported", "closed"]
 OBJECTS = ["N shares", "a loss of $ N million", "its <unk> unit", "no change", "N N of the <unk>", "higher prices"]
 TIMES = ["yesterday", "in the third quarter", "last year", "by friday", "for $ N a share", "at N cents"]
-TYPES = len({word for part in (SUBJECTS, VERBS, OBJECTS, TIMES) for text in part for word in text.split()})
+TYPES = len({word for phrases in (SUBJECTS, VERBS, OBJECTS, TIMES) for text in phrases for word in text.split()})
 
 
 def sentences(split: str) -> list[str]:
-    """With a space at both ends, as in the original."""
+    """Return the sentences of a split, with a space at both ends as in the original."""
     chance = random.Random(split)
     return [f" {' '.join(map(chance.choice, (SUBJECTS, VERBS, OBJECTS, TIMES)))} " for _ in range(SENTENCES[split])]
 
 
 def write_raw(folder: Path) -> dict[str, Path]:
-    """Writes the archive, and the separate files; returns them by their names in the catalogue."""
+    """Write the archive and the separate files; return their paths by their names in the source list."""
     texts = {split: "".join(f"{line}\n" for line in sentences(split)).encode() for split in SENTENCES}
     files = {"ptb": folder / "simple-examples.tgz"}
     pack(files["ptb"], [("./simple-examples/README", b"")] + [(f"./{MEMBERS[split]}", texts[split]) for split in texts])

@@ -48,12 +48,12 @@ EMPTY = 5  # number of the story without an article; it is for training
 
 
 def story(number: int) -> str:
-    """An article whose first lines say what its highlights do; one story has no article."""
+    """Return a story whose first lines say the same as its highlights; one story has no article."""
     chance = random.Random(number)
-    place, person, event, time = (chance.choice(words) for words in (PLACES, PEOPLE, EVENTS, TIMES))
-    head = f"{place} (CNN) -- " if number % 2 else ""
-    article = [f"{head}{person} of {place} {event} {time}.", *chance.sample(FILLING, 6), "Photo: the square at noon"]
-    highlights = [f"{person} of {place} {event}", f"It happened {time}"]
+    town, person, event, time = (chance.choice(choices) for choices in (PLACES, PEOPLE, EVENTS, TIMES))
+    head = f"{town} (CNN) -- " if number % 2 else ""
+    article = [f"{head}{person} of {town} {event} {time}.", *chance.sample(FILLING, 6), "Photo: the square at noon"]
+    highlights = [f"{person} of {town} {event}", f"It happened {time}"]
     lines = ([] if number == EMPTY else article) + [line for text in highlights for line in ("@highlight", text)]
     return "\n\n".join(lines) + "\n"
 
@@ -63,7 +63,7 @@ def address(number: int) -> str:
 
 
 def pack(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Writes an archive with these files."""
+    """Write an archive with these files."""
     with tarfile.open(path, "w:gz") as archive:
         for name, data in members:
             information = tarfile.TarInfo(name)
@@ -72,12 +72,12 @@ def pack(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
 
 
 def write_raw(folder: Path) -> dict[str, Path]:
-    """Writes the raw files of 60 stories; returns them by their names in the catalogue."""
+    """Write the raw files of 60 stories; return their paths by their names in the source list."""
     numbers = list(range(sum(SPLITS.values())))
     files = {name: folder / f"{name}.tgz" for name in ("cnn_stories", "dailymail_stories")}
     for kind, remainder in (("cnn", 1), ("dailymail", 0)):
-        own = [number for number in numbers if number % 2 == remainder]
-        members = [(f"{kind}/stories/{story_name(address(number))}", story(number).encode()) for number in own]
+        site_numbers = [number for number in numbers if number % 2 == remainder]
+        members = [(f"{kind}/stories/{story_name(address(number))}", story(number).encode()) for number in site_numbers]
         pack(files[f"{kind}_stories"], sorted(members))
     (folder / "cnn_dm").mkdir()
     for split, size in SPLITS.items():

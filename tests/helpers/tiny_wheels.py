@@ -1,4 +1,4 @@
-"""Wheels with translation catalogues, made in a few lines for the tests."""
+"""Small wheels with gettext catalogues."""
 
 import random
 import struct
@@ -10,7 +10,7 @@ HEADER = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plu
 
 
 def compile_mo(messages: Mapping[str, str], header: str = HEADER) -> bytes:
-    """A compiled catalogue from identifiers and translations; NUL separates plural forms on both sides."""
+    """Return a compiled catalogue of identifiers and translations; NUL separates plural forms on both sides."""
     entries = sorted((key.encode(), text.encode()) for key, text in {"": header, **messages}.items())
     columns = [[entry[side] for entry in entries] for side in (0, 1)]
     position = 28 + 16 * len(entries)
@@ -28,7 +28,7 @@ def make_wheel(
     files: Mapping[str, bytes | str],
     metadata: str = "License-Expression: MIT\n",
 ) -> Path:
-    """A wheel that holds ``files`` (path: content) and version 1.0's metadata."""
+    """Write a wheel with ``files`` (content by path) and the metadata of version 1.0; return its path."""
     path = directory / f"{package}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{package}-1.0.dist-info/METADATA", f"Name: {package}\nVersion: 1.0\n{metadata}\nText.\n")

@@ -12,12 +12,12 @@ from ode_transformer.corpora.parallel_text import Pair, normalise
 
 COLOURS = ["red", "green", "blue", "white", "black", "grey", "brown", "pink", "violet", "orange"]
 FARBEN = ["rot", "grün", "blau", "weiß", "schwarz", "grau", "braun", "rosa", "violett", "orange"]
-THINGS = {"house": "Haus", "tree": "Baum", "car": "Auto", "sheet": "Blatt", "door": "Tür", "wall": "Wand"}
+NOUNS = {"house": "Haus", "tree": "Baum", "car": "Auto", "sheet": "Blatt", "door": "Tür", "wall": "Wand"}
 CATALOGUE = {
-    f"A {colour} {thing} and a {second} one": f"{ding} in {farbe}, eines in {zweite}"
+    f"A {colour} {noun} and a {second} one": f"{ding} in {farbe}, eines in {zweite}"
     for colour, farbe in zip(COLOURS, FARBEN, strict=True)
     for second, zweite in zip(COLOURS, FARBEN, strict=True)
-    for thing, ding in THINGS.items()
+    for noun, ding in NOUNS.items()
 }
 JUNK = {"Hello %(name)s there": "Hallo %(name)s", "Single": "Einzeln", "Same text": "Same text"}
 
@@ -184,8 +184,8 @@ def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     }
     assert len(pairs) == len(CATALOGUE)
     origins = json.loads((output / "corpus.json").read_text())["origins"]
-    found = [(o["package"], o["licence"], o["pairs"], o["alone"]) for o in origins]
-    assert found == [("first", "MIT", 400, 300), ("second", "BSD", 300, 200)]
+    contributions = [(o["package"], o["licence"], o["pairs"], o["alone"]) for o in origins]
+    assert contributions == [("first", "MIT", 400, 300), ("second", "BSD", 300, 200)]
     printed = capsys.readouterr().out
     assert "first 1.0 (MIT): 400 pairs" in printed
     assert f"{len((output / 'train.en').read_text().splitlines())} train" in printed
