@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 from importlib import metadata
@@ -17,12 +18,36 @@ from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
+import torch
 
 IMPORTED = [
-    *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "generate", "eval_lm")),
+    *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "validate", "generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     "sacrebleu",
 ]
+
+
+def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run a command in a fork and return what it wrote.
+
+    :param merge: write standard error to standard output
+    :param timeout: seconds after which the command is killed
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        for path, content in zip(paths, (stdin, "", ""), strict=True):
+            path.write_text(content, encoding="utf-8")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(IMPORTED)
+        streams = [str(path) for path in (paths[1], paths[1] if merge else paths[2], paths[0])]
+        process = context.Process(target=carry_out, args=(words, *streams))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        out, err = (path.read_text(encoding="utf-8", errors="replace") for path in paths[1:])
+        return subprocess.CompletedProcess(words, process.exitcode or 0, out, err)
 
 
 class Forked:
@@ -53,14 +78,20 @@ def inherit() -> None:
     forkserver._forkserver.ensure_running = lambda: None
 
 
-def carry_out(words: list[str], output: str) -> None:
-    """Run a command of this Python environment, its output going to a file."""
+def carry_out(words: list[str], output: str, errors: str | None = None, stdin: str | None = None) -> None:
+    """Run a command of this Python environment, its streams being files.
+
+    :param errors: file of standard error, by default that of standard output
+    """
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
     logging.root.handlers.clear()  # and handlers that write elsewhere
     logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level="INFO", stream=sys.stdout)
-    file = os.open(output, os.O_WRONLY | os.O_APPEND)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(file, stream.fileno())
+    for path, stream in ((output, sys.stdout), (errors or output, sys.stderr)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream.fileno())
+    if stdin is not None:
+        os.dup2(os.open(stdin, os.O_RDONLY), 0)
+        sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115  the process reads it to its end
+    torch.set_num_threads(1)  # sums are always formed in one order
     multiprocessing.set_start_method("fork", force=True)  # Linux's own, for the processes that load data
     sys.argv = words
     (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
