@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     """
 
     position_scale = 1.0
+    word_dropout: WordDropout
 
     def __init__(
         self,
@@ -81,25 +83,24 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             causal=not full_context_alignment,
             choice=self.choice.attention,
         )
-        cross_attention: dict[str, Any] | None = None
+        attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
         if encoder_out is not None:
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
             source_padding = encoder_out["encoder_padding_mask"]
             cross_mask = attention_mask(
                 queries, encoder_output.size(1), device, padding_mask=source_padding[0] if source_padding else None
             )
-            cross_attention = {"mask": cross_mask, "encoder_output": encoder_output}
+            attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
         observers = (alignment,) if alignment_layer is not None or not self.training else ()
 
         def context(layer: int) -> LayerContext:
-            layer_caches = None if caches is None else LayerCaches(caches, layer)
-            attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask, caches=layer_caches)}
-            if cross_attention is not None:
-                attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(**cross_attention, caches=layer_caches)
-            return attentions
+            if caches is None:
+                return attentions
+            layer_caches = LayerCaches(caches, layer)
+            return {kind: replace(attention, caches=layer_caches) for kind, attention in attentions.items()}
 
         contexts = [context(layer) for layer in range(self.num_layers)]
         y, states = self.step_layers(y0, contexts, target_padding, observers)

@@ -155,9 +155,9 @@ class DepthStack(nn.Module):
         states = [depth_state.y]
         with self._observed_steps(events):
             for index in range(len(self.layers)):
-                before, depth_state = depth_state, one_step(index, depth_state)
+                previous, depth_state = depth_state, one_step(index, depth_state)
                 if events is not None and events.layer_observers:
-                    inputs, outputs = self.scheme.layer_inputs(before), self.scheme.layer_outputs(depth_state)
+                    inputs, outputs = self.scheme.layer_inputs(previous), self.scheme.layer_outputs(depth_state)
                     events.report_layer(index, inputs, outputs)
                 states.append(depth_state.y)
         return self.scheme.finish(depth_state), states

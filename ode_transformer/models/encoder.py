@@ -15,6 +15,8 @@ from ode_transformer.nn import AttentionContext, Layer, SubLayerKind, WordDropou
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
     """Encoder that steps the embedded source through its layers by the scheme of the options."""
 
+    word_dropout: WordDropout
+
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
         self.choose_depth(cfg, "encoder")

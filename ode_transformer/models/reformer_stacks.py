@@ -202,8 +202,8 @@ class ReformerDecoder(ODETransformerDecoder):
         compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
         caches = self._caches(incremental_state)
         # A decoding step computes one line of cells, small beside its caches: there is no need to divide the batch.
-        whole = caches is not None or self.needs_whole_batch
-        if whole or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
+        undivided = caches is not None or self.needs_whole_batch
+        if undivided or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
             y, attention = compute(pairs, caches)
         else:
             y, attention = self._compute_by_parts(compute, pairs)
@@ -223,13 +223,16 @@ class ReformerDecoder(ODETransformerDecoder):
         self._refuse_large_pairs(*lengths)
         results = []
         for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
-            part = pairs.rows(rows)
-            source_range, target_range = real_range(part.source_padding), real_range(part.target_padding)
-            part = part.crop(source_range, target_range)
+            pairs_of_part = pairs.rows(rows)
+            source_range, target_range = (
+                real_range(pairs_of_part.source_padding),
+                real_range(pairs_of_part.target_padding),
+            )
+            pairs_of_part = pairs_of_part.crop(source_range, target_range)
             if torch.is_grad_enabled():
-                y, attention = checkpoint(compute, part, None, use_reentrant=False)
+                y, attention = checkpoint(compute, pairs_of_part, None, use_reentrant=False)
             else:
-                y, attention = compute(part, None)
+                y, attention = compute(pairs_of_part, None)
             right = pairs.target.size(1) - target_range.stop
             if attention is not None:
                 source_sides = source_range.start, pairs.source.size(1) - source_range.stop

@@ -40,7 +40,8 @@ class SegmentEncoder(ODETransformerEncoder):
             for module in self.modules():
                 if isinstance(module, nn.LayerNorm):
                     module.elementwise_affine = False
-                    module.weight = module.bias = None  # type: ignore[assignment]
+                    module.register_parameter("weight", None)
+                    module.register_parameter("bias", None)
 
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None

@@ -63,9 +63,9 @@ def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> Settings
     changed = {name: value for name, value in current.items() if trained.get(name, value) != value}
     if not changed:
         return None
-    before = {name: trained[name] for name in changed}
+    trained_values = {name: trained[name] for name in changed}
     return SettingsChange(
-        f"trained with {_join(before)}; this model has {_join(changed)}", _obstacle(trained, choice, changed)
+        f"trained with {_join(trained_values)}; this model has {_join(changed)}", _obstacle(trained, choice, changed)
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from cover_for_tests import pairwise
 from fairseq import search
 from fairseq.models.transformer_lm import base_lm_architecture
 from fairseq.sequence_generator import SequenceGenerator
@@ -17,13 +16,11 @@ from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
-from ode_transformer.models.architectures import SCHEME_OPTIONS, complete_transformer_options
-from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
+from ode_transformer.models.architectures import SCHEME_OPTIONS
+from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.models.options import check_options
 from ode_transformer.models.supported_tasks import check_task
-from ode_transformer.nn import FUNCTIONS, HISTORIES, SCOPES, STAGE_PARAMETERS, depth_schemes
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
+from ode_transformer.numerics import COEFFICIENTS
 
 ARCH = "ode_transformer_lm_euler"
 D, K, HEADS = 512, 8, 8
@@ -68,72 +65,9 @@ def test_samples_limit_the_positions_unless_the_user_does() -> None:
     assert language_model(tokens_per_sample=20, max_target_positions=30).max_positions() == 30
 
 
-AXES = {
-    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "polynet", "dlstm"],
-    "ode_coefficients": list(COEFFICIENTS),
-    "ode_share_coefficients": [False, True],
-    "ode_function": FUNCTIONS,
-    "ode_function_scope": SCOPES,
-    "ode_steps": [1, 2],
-    "ode_stage_parameters": STAGE_PARAMETERS,
-    "decoder_layer_history": HISTORIES,
-    "max_relative_positions": [0, 3],
-    "relative_values": [False, True],
-    "post_norm": [False, True],
-    "layer_splitting": list(SPLITTINGS),
-}
-
-
-def allowed(parts: dict[str, Any]) -> bool:
-    args = Namespace(**parts)
-    complete_transformer_options(args)
-    try:
-        check_options(args, STACKS, UNSUPPORTED_LM_OPTIONS)
-    except ValueError:
-        return False
-    return True
-
-
-PARTS = pairwise(AXES, allowed)
-PARTS += [{"decoder_ode_scheme": scheme} for scheme in depth_schemes() if scheme not in RECURRENCES]
-PARTS += [{"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in RECURRENCES]
-every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda parts: "-".join(map(str, parts.values())))
-
-
 @torch.no_grad()
 def run(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     return model(tokens, src_lengths=tokens.ne(PAD).sum(1))[0]
-
-
-@every_choice
-def test_no_position_sees_a_later_one_or_padding_or_another_row(parts: dict[str, Any]) -> None:
-    model, tokens = language_model(**parts), teacher_forced(batch([6, 3, 4]))
-    out = run(model, tokens)
-    changed = tokens.clone()
-    changed[:, 2:] = torch.where(changed[:, 2:] == PAD, PAD, 9)
-    later = run(model, changed)
-    assert torch.equal(later[:, :2], out[:, :2])
-    assert not torch.allclose(later[:, 2], out[:, 2])
-    order = torch.tensor([2, 0, 1])
-    torch.testing.assert_close(run(model, tokens[order]), out[order])
-    for row, length in enumerate((6, 3, 4)):
-        torch.testing.assert_close(run(model, tokens[row : row + 1, :length])[0], out[row, :length])
-    left = torch.cat([torch.full((1, 2), PAD), tokens[:1]], dim=1)
-    torch.testing.assert_close(run(model, left)[:, 2:], out[:1])
-
-
-@every_choice
-def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts: dict[str, Any]) -> None:
-    model, tokens = language_model(**parts), torch.full((3, 1), EOS)
-    generator, incremental_state = torch.Generator().manual_seed(5), {}
-    with torch.no_grad():
-        for _ in range(6):
-            logits = model.decoder(tokens, incremental_state=incremental_state)[0]
-            assert logits.shape == (3, 1, 30)
-            torch.testing.assert_close(logits[:, 0], run(model, tokens)[:, -1])
-            rows = torch.randint(0, 3, (3,), generator=generator)
-            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
-            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (3, 1), generator=generator)], dim=1)
 
 
 SEARCHES: dict[str, tuple[Callable[[Any], search.Search], int, float]] = {  # strategy, beam, temperature
@@ -171,19 +105,6 @@ def test_what_is_searched_or_drawn_has_the_probability_of_the_full_pass(
             logits = run(model, torch.cat([torch.tensor([EOS]), tokens[:-1]])[None])[0]
             expected = (logits / temperature).log_softmax(-1).gather(1, tokens[:, None])[:, 0]
             torch.testing.assert_close(one["positional_scores"].double(), expected, rtol=0, atol=1e-5)
-
-
-@every_choice
-def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts: dict[str, Any]) -> None:
-    tokens, gradients = teacher_forced(batch([6, 3, 4])), []
-    for recompute in (False, True):
-        model = language_model(checkpoint_activations=recompute, dropout=0.3, **parts).train()
-        torch.manual_seed(7)
-        model(tokens)[0][tokens.ne(PAD)].square().mean().backward()
-        assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    for plain, recomputed in zip(*gradients, strict=True):
-        torch.testing.assert_close(recomputed, plain)
 
 
 @pytest.mark.parametrize("more", [{}, {"share_decoder_input_output_embed": True, "no_scale_embedding": True}])

@@ -1,6 +1,7 @@
 """Properties that every combination of parts must have, on a pairwise cover of them."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -10,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
 
+from ode_transformer.models import ODELanguageModel
 from ode_transformer.models.architectures import complete_transformer_options
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
+from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.options import check_options
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
 from ode_transformer.nn import (
@@ -27,6 +31,7 @@ from ode_transformer.nn import (
     SHARES,
     STAGE_PARAMETERS,
     WordDropout,
+    depth_schemes,
 )
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
@@ -87,11 +92,17 @@ JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_sp
 }
 
 
-def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
+LANGUAGE_MODEL = "ode_transformer_lm_euler"
+LANGUAGE_MODEL_AXES = {name: values for name, values in AXES.items() if not name.startswith("encoder")} | {
+    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "polynet", "dlstm"],
+}
+
+
+def allowed(check: Callable[[Namespace], None], parts: dict) -> bool:
     args = Namespace(**parts)
     complete_transformer_options(args)
     try:
-        model.check(args)
+        check(args)
     except ValueError:
         return False
     return True
@@ -100,19 +111,43 @@ def allowed(model: type[ODETransformerModel], parts: dict) -> bool:
 PARTS = [
     parts
     for axes in (AXES, LSTM_AXES, RECURRENCE_AXES)
-    for parts in pairwise(axes, partial(allowed, ODETransformerModel))
+    for parts in pairwise(axes, partial(allowed, ODETransformerModel.check))
 ]
-PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel))]
+PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel.check))]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in RECURRENCES]
+check_language_model = partial(check_options, stacks=STACKS, unsupported=UNSUPPORTED_LM_OPTIONS)
+PARTS += [
+    {"arch": LANGUAGE_MODEL} | parts
+    for parts in (
+        *pairwise(LANGUAGE_MODEL_AXES, partial(allowed, check_language_model)),
+        *({"decoder_ode_scheme": scheme} for scheme in depth_schemes() if scheme not in RECURRENCES),
+        *({"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in RECURRENCES),
+    )
+]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]
 
 
+def forward(model, source, previous):
+    """Return the logits; a language model reads only the target."""
+    return (model(previous) if isinstance(model, ODELanguageModel) else model(source, None, previous))[0]
+
+
 def run(model, source, previous):
     with torch.no_grad():
-        return model(source, None, previous)[0]
+        return forward(model, source, previous)
+
+
+def encode(model, source):
+    return None if isinstance(model, ODELanguageModel) else model.encoder(source, None)
+
+
+def reorder(model, encoder_out, incremental_state, rows):
+    """Replace the rows as beam search does, and return the new ``encoder_out``."""
+    model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+    return None if encoder_out is None else model.encoder.reorder_encoder_out(encoder_out, rows)
 
 
 @pytest.fixture
@@ -156,7 +191,7 @@ def test_order_of_the_batch_does_not_matter(parts, example) -> None:
 
 
 @every_choice
-def test_no_position_sees_a_later_target_but_all_see_the_source(parts, example) -> None:
+def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, example) -> None:
     model, (source, previous) = small_model(**parts), example
     out = run(model, source, previous)
     changed = previous.clone()
@@ -164,6 +199,8 @@ def test_no_position_sees_a_later_target_but_all_see_the_source(parts, example) 
     later = run(model, source, changed)
     assert torch.equal(out[:, :3], later[:, :3])
     assert not torch.allclose(out[1, 3], later[1, 3])
+    if isinstance(model, ODELanguageModel):
+        return
     other_source = source.clone()
     other_source[:, 0] = 28
     assert not torch.isclose(run(model, other_source, previous)[:, 0], out[:, 0]).all(-1).any()
@@ -175,7 +212,7 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, exam
     model, (source, _) = small_model(**parts), example
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
-        encoder_out = model.encoder(source, None)
+        encoder_out = encode(model, source)
         tokens = torch.full((3, 1), EOS)
         incremental_state: dict = {}
         for _ in range(6):
@@ -184,8 +221,7 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, exam
             assert logits.shape == (3, 1, 30)
             torch.testing.assert_close(logits[:, 0], full[:, -1])
             rows = torch.randint(0, 3, (3,), generator=generator)
-            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            encoder_out = reorder(model, encoder_out, incremental_state, rows)
             new = torch.randint(4, 30, (3, 1), generator=generator)
             tokens = torch.cat([tokens[rows], new], dim=1)
 
@@ -200,7 +236,7 @@ def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: li
     """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
     model, source = small_model(**parts), batch(lengths)
     with torch.no_grad():
-        encoder_out = model.encoder(source, None)
+        encoder_out = encode(model, source)
         tokens = torch.full((len(lengths), 1), EOS)
         incremental_state: dict = {}
         for _ in range(4):
@@ -209,8 +245,7 @@ def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: li
             rows = data.draw(st.lists(st.integers(0, tokens.size(0) - 1), min_size=1, max_size=5))
             new = data.draw(st.lists(st.integers(4, 29), min_size=len(rows), max_size=len(rows)))
             order = torch.tensor(rows)
-            model.decoder.reorder_incremental_state_scripting(incremental_state, order)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            encoder_out = reorder(model, encoder_out, incremental_state, order)
             tokens = torch.cat([tokens[order], torch.tensor(new)[:, None]], dim=1)
 
 
@@ -230,7 +265,7 @@ def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, e
     for recompute in (False, True):
         model = small_model(checkpoint_activations=recompute, dropout=0.3, **parts).train()
         torch.manual_seed(7)
-        model(source, None, previous)[0][previous.ne(PAD)].square().mean().backward()
+        forward(model, source, previous)[previous.ne(PAD)].square().mean().backward()
         missing = [name for name, p in model.named_parameters() if p.grad is None]
         assert missing == []
         gradients.append([p.grad for p in model.parameters()])

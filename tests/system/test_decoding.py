@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 SHORT = ("--max-len-a", 0, "--max-len-b", 20)
 
 
-@pytest.fixture(params=["euler", "rk2", "rk4"])
+@pytest.fixture(params=["euler", "rk2", "rk4", "reformer_fast", "reformer_base"])
 def checkpoint(request: pytest.FixtureRequest, learned: Callable[[str], Path]) -> Path:
     return learned(request.param)
 
@@ -63,8 +63,13 @@ def test_beam_search_reports_the_scores_of_whole_passes(text: Text, checkpoint: 
     assert len({fields[1] for fields in lines_of(output, "H").values()}) > 1
 
 
-def test_beam_search_finds_what_a_search_without_caches_finds(text: Text, checkpoint: Path) -> None:
-    models, args, task = load_model_ensemble_and_task([str(checkpoint)])
+@pytest.mark.parametrize(
+    "names", [("euler",), ("rk2",), ("rk4",), ("reformer_fast",), ("reformer_fast", "reformer_base")], ids="+".join
+)
+def test_beam_search_finds_what_a_search_without_caches_finds(
+    text: Text, learned: Callable[[str], Path], names: tuple[str, ...]
+) -> None:
+    models, args, task = load_model_ensemble_and_task([str(learned(name)) for name in names])
     task.load_dataset("test")
     dataset = task.dataset("test")
     sample = dataset.collater([dataset[number] for number in range(len(dataset))])
@@ -101,8 +106,10 @@ def test_sampling_is_repeatable_and_stays_among_the_most_probable(text: Text, tr
     assert len(set(ranks)) > 1  # a greedy choice would have rank 0 everywhere
 
 
-def test_alignments_follow_the_attention_of_the_last_layer(text: Text, learned: Callable[[str], Path]) -> None:
-    checkpoint = learned("rk4")
+@pytest.mark.parametrize("name", ["rk4", "reformer_fast"])
+def test_alignments_follow_the_attention_over_the_source(text: Text, learned: Callable[[str], Path], name: str) -> None:
+    """That of the last layer, or of the reduction of a Reformer."""
+    checkpoint = learned(name)
     # One sentence at a time, because fairseq counts padding on the left of a source, too.
     output = generate(text, checkpoint, "--beam", 5, "--print-alignment", "--batch-size", 1)
     model = WholePass(checkpoint)

@@ -1,0 +1,51 @@
+"""Reformer by fairseq's own commands: pairs of too many cells, and the weights of a trained model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands_for_tests import BATCHES, USER_DIR, Text, lines_of, run, succeed, training
+
+from ode_transformer.cli.command import main
+
+pytestmark = pytest.mark.slow
+
+FAST = "reformer_fast_tiny"
+
+
+def test_pairs_of_too_many_cells(text: Text, tmp_path: Path) -> None:
+    """The plain task stops when one comes, ours before the first update, or it trains on the others."""
+    limit = ("--max-joint-cells", 150)
+    for task, said in (
+        ("translation", "a sentence pair has"),
+        ("joint_translation", "40 sentence pairs have more cells"),
+    ):
+        done = run("train", *training(text, tmp_path / task, FAST, BATCHES, *limit, "--task", task))
+        assert done.returncode != 0
+        last = done.stderr.rstrip().splitlines()[-1]
+        assert said in last, done.stderr
+        assert "--max-joint-cells" in last
+        assert "--joint-cells-overflow skip" in last
+        assert not list((tmp_path / task).glob("checkpoint*.pt"))
+    flags = (*limit, "--task", "joint_translation", "--joint-cells-overflow", "skip")
+    out = succeed("train", *training(text, tmp_path / "skip", FAST, 6, *flags), stderr=-2)
+    assert "left out" in out
+    # Its checkpoint decodes, pairs of all sizes among them, under its own task and by our command.
+    checkpoint = tmp_path / "skip" / "checkpoint_last.pt"
+    decoding = ("--user-dir", USER_DIR, "--cpu", "--path", checkpoint, "--task", "joint_translation")
+    assert len(lines_of(succeed("generate", text.data, *decoding, "--max-len-a", 0, "--max-len-b", 20), "H")) == 8
+    (tmp_path / "lines.en").write_text("▁The ▁dog s .\n\n▁It ▁is\n")
+    words = ("translate", text.data, "--path", checkpoint, "--input", tmp_path / "lines.en", "--bpe", "none")
+    assert main([*map(str, words), "--output", str(tmp_path / "lines.de"), "--max-len-b", "5"]) == 0
+    assert len((tmp_path / "lines.de").read_text().split("\n")) == 4
+
+
+def test_the_coefficients_of_a_trained_model(
+    text: Text, learned: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, expected in (
+        ("reformer_base", "decoder layer 2:  0."),
+        ("reformer_fast", "every layer has one stage"),
+    ):
+        assert main(["coefficients", str(text.data), "--path", str(learned(name))]) == 0
+        assert expected in capsys.readouterr().out
