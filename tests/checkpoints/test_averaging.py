@@ -56,28 +56,18 @@ def run_directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_last_by_epoch_is_numeric(run_directory: Path):
-    assert names(last_checkpoints(run_directory, 3)) == [
-        "checkpoint9.pt",
-        "checkpoint10.pt",
-        "checkpoint11.pt",
-    ]
-
-
-def test_last_by_update_is_numeric(run_directory: Path):
-    chosen = last_checkpoints(run_directory, 2, by="update")
-    assert names(chosen) == ["checkpoint_2_1500.pt", "checkpoint_10_9000.pt"]
-
-
-def test_the_time_of_writing_does_not_matter(run_directory: Path):
-    os.utime(run_directory / "checkpoint1.pt", (4e9, 4e9))
-    assert names(last_checkpoints(run_directory, 1)) == ["checkpoint11.pt"]
-
-
-def test_until_is_inclusive(run_directory: Path):
-    assert names(last_checkpoints(run_directory, 2, until=10)) == ["checkpoint9.pt", "checkpoint10.pt"]
-    chosen = last_checkpoints(run_directory, 1, by="update", until=1499)
-    assert names(chosen) == ["checkpoint_2_1000.pt"]
+@pytest.mark.parametrize(
+    ("count", "by", "until", "expected"),
+    [
+        (3, "epoch", None, ["checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]),
+        (2, "update", None, ["checkpoint_2_1500.pt", "checkpoint_10_9000.pt"]),
+        (2, "epoch", 10, ["checkpoint9.pt", "checkpoint10.pt"]),
+        (1, "update", 1499, ["checkpoint_2_1000.pt"]),
+    ],
+)
+def test_last_by_number(run_directory: Path, count: int, by: str, until: int | None, expected: list[str]):
+    os.utime(run_directory / "checkpoint1.pt", (4e9, 4e9))  # the time of writing does not matter
+    assert names(last_checkpoints(run_directory, count, by, until)) == expected
 
 
 @pytest.mark.parametrize(
@@ -128,22 +118,19 @@ def test_best_from_old_checkpoints_with_args(tmp_path: Path):
     assert names(best_checkpoints(tmp_path, 1)) == ["checkpoint.best_bleu_2.0000.pt"]
 
 
-def test_best_of_unknown_direction(tmp_path: Path):
-    write(tmp_path / "checkpoint.best_loss_1.0000.pt")
-    with pytest.raises(UserError, match="higher metric is better"):
+@pytest.mark.parametrize(
+    ("metrics", "maximise", "message"),
+    [
+        ([], None, "1 best checkpoints requested, 0 found"),
+        (["loss"], None, "higher metric is better"),
+        (["loss", "bleu"], True, r"different metrics \(bleu, loss\)"),
+    ],
+)
+def test_no_best(tmp_path: Path, metrics: list[str], maximise: bool | None, message: str):
+    for metric in metrics:
+        write(tmp_path / f"checkpoint.best_{metric}_1.0000.pt", maximise=maximise)
+    with pytest.raises(UserError, match=message):
         best_checkpoints(tmp_path, 1)
-
-
-def test_best_of_two_metrics(tmp_path: Path):
-    for metric in ("loss", "bleu"):
-        write(tmp_path / f"checkpoint.best_{metric}_1.0000.pt", maximise=True)
-    with pytest.raises(UserError, match=r"different metrics \(bleu, loss\)"):
-        best_checkpoints(tmp_path, 1)
-
-
-def test_too_few_best(run_directory: Path):
-    with pytest.raises(UserError, match="1 best checkpoints requested, 0 found"):
-        best_checkpoints(run_directory, 1)
 
 
 # --- which numbers -----------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_what_is_plain_is_one_line_to_every_reader() -> None:
         assert len(normalize_spaces(f"a{character}b").splitlines()) == 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12), max_size=4))
 def test_as_many_lines_as_were_read(untrained: Path, texts: list[str]) -> None:
     hub = hub_of(untrained)

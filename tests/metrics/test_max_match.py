@@ -198,55 +198,41 @@ def test_what_is_told_of_a_sentence():
 # --- the command -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    (tmp_path / "gold.m2").write_text(EXAMPLE, encoding="utf-8")
-    (tmp_path / "output").write_text("".join(f"{line}\n" for line in OUTPUT), encoding="utf-8")
-    return tmp_path / "gold.m2", tmp_path / "output"
+@pytest.mark.parametrize("standard_input", [None, "gold", "output"])
+def test_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, standard_input: str | None
+):
+    texts = {"gold": EXAMPLE, "output": "".join(f"{line}\n" for line in OUTPUT), "one": "one line\n"}
+    paths = {name: tmp_path / name for name in texts}
+    for name, path in paths.items():
+        path.write_text(texts[name], encoding="utf-8")
+    if standard_input:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(paths[standard_input].read_bytes())))
+        paths[standard_input] = Path("-")
 
+    def score(output: str, *options: str) -> int:
+        return main(["score", "--metric", "m2", "--hypotheses", str(paths[output]), *options])
 
-def score(*arguments: object) -> int:
-    return main(["score", "--metric", "m2", *map(str, arguments)])
-
-
-def test_score_prints_precision_recall_and_f(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
-    assert score("--gold", files[0], "--hypotheses", files[1]) == 0
-    settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
-    assert capsys.readouterr().out.splitlines() == [
-        f"P 80.00 (4 of 5 system edits correct; {settings})",
-        f"R 80.00 (4 of 5 gold edits found; {settings})",
-        f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
-    ]
-
-
-def test_score_tells_of_every_sentence(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
-    assert score("--gold", files[0], "--hypotheses", files[1], "-v") == 0
+    gold_file = ("--gold", str(paths["gold"]))
+    assert score("output", *gold_file, "-v") == 0
     first, second, third, scores = capsys.readouterr().out.split("\n\n")
     assert first == f"1\n{max_match(OUTPUT[:1], gold(EXAMPLE)[:1])[0]}"
     assert second.startswith("2\nsource: My hat .\n")
     assert "gold edits of annotator 1: \n" in second
-    assert scores.startswith("P 80.00")
-    assert score("--gold", files[0], "--hypotheses", files[1], "-v", "--json") == 2
-    assert "--verbose is text: it does not go with --json" in capsys.readouterr().err
-
-
-def test_score_reads_standard_input(
-    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    for number in (0, 1):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(files[number].read_bytes())))
-        names = [*files]
-        names[number] = Path("-")
-        assert score("--gold", names[0], "--hypotheses", names[1]) == 0
-        assert capsys.readouterr().out.startswith("P 80.00")
-
-
-def test_score_says_what_is_missing(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]):
-    assert score("--hypotheses", files[1]) == 2
-    assert "--metric m2 needs --gold" in capsys.readouterr().err
-    files[1].write_text("one line\n", encoding="utf-8")
-    assert score("--gold", files[0], "--hypotheses", files[1]) == 2
-    assert "1 hypotheses, but 3 sentences in the M2 file" in capsys.readouterr().err
+    settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
+    assert scores.splitlines() == [
+        f"P 80.00 (4 of 5 system edits correct; {settings})",
+        f"R 80.00 (4 of 5 gold edits found; {settings})",
+        f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
+    ]
+    if standard_input is None:
+        for output, options, message in (
+            ("output", (*gold_file, "-v", "--json"), "--verbose is text: it does not go with --json"),
+            ("output", (), "--metric m2 needs --gold"),
+            ("one", gold_file, "1 hypotheses, but 3 sentences in the M2 file"),
+        ):
+            assert score(output, *options) == 2
+            assert message in capsys.readouterr().err
 
 
 # --- the definition, by trying everything ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Scores of files and logs by the command, and the reading of what is scored."""
+"""Scores of files and logs by the command."""
 
 import io
 import json
@@ -6,15 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS, REFERENCE_METRICS
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.generate_log import Translation, read_generate_log
-from ode_transformer.support.lines import read_lines
 
 
 @pytest.mark.parametrize("metric", REFERENCE_METRICS.values(), ids=REFERENCE_METRICS)
@@ -35,73 +31,9 @@ def test_a_metric_sees_the_settings_that_it_declares_alone(metric):
         assert getattr(own, name) == getattr(given if metric.uses(name) else Settings(), name)
 
 
-# --- files -------------------------------------------------------------------------------------
-
-LOG = """some other line
-S-1\tsource one
-T-1\treference one
-H-1\t-0.5\ttok en one
-D-1\t-0.5\tbest one
-P-1\t-0.1 -0.4
-H-1\t-0.7\ttok en two
-D-1\t-0.7\tsecond one
-S-0\t
-T-0\t
-H-0\t-1.5\t
-D-0\t-1.5\t
-Generate test with beam=5: BLEU4 = 12.3
-"""
-
-
 def write(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
-
-
-def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
-    assert read_generate_log(write(tmp_path / "log", LOG)) == [
-        Translation(0, "", "", ""),
-        Translation(1, "source one", "reference one", "best one"),
-    ]
-
-
-def test_log_with_numbers_of_two_digits(tmp_path: Path):
-    text = "".join(f"D-{number}\t-1\tsentence {number}\n" for number in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8))
-    translations = read_generate_log(write(tmp_path / "log", text))
-    assert [translation.hypothesis for translation in translations] == [f"sentence {n}" for n in range(11)]
-    assert {(translation.source, translation.reference) for translation in translations} == {(None, None)}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no output of fairseq-generate"),
-        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
-        ("T-0\ta\nD-0\t-1\ta\nT-0\ta\n", "T-0 occurs twice"),
-        ("T-0\ta\n", "sentence 0 has no hypothesis"),
-        ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
-        (f"D-{'9' * 5000}\t-1\ta\n", "no output of fairseq-generate"),
-    ],
-)
-def test_broken_logs(tmp_path: Path, text: str, message: str):
-    with pytest.raises(UserError, match=message):
-        read_generate_log(write(tmp_path / "log", text))
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]))))
-def test_lines_end_at_line_feeds_only(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
-    path = write(tmp_path_factory.mktemp("lines") / "text", "".join(text + "\n" for text in texts))
-    assert read_lines(path) == texts
-
-
-def test_lines_without_a_last_line_feed_or_with_carriage_returns(tmp_path: Path):
-    assert read_lines(write(tmp_path / "text", b"a\r\nb\rc\n\nd")) == ["a", "b\rc", "", "d"]
-
-
-def test_bad_utf8_is_located(tmp_path: Path):
-    with pytest.raises(UserError, match="text: line 2 is not UTF-8: byte 2 of it is 0xff"):
-        read_lines(write(tmp_path / "text", b"good\nb\xffd\n"))
 
 
 # --- the command -------------------------------------------------------------------------------
@@ -218,8 +150,6 @@ def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFi
     perfect |= {"ROUGE-1": "100.00", "ROUGE-2": "100.00", "ROUGE-L": "100.00"}
     printed = [line.split()[:2] for line in out.splitlines()]
     assert [line for line in printed if line[0] in perfect] == [list(pair) for pair in perfect.items()]
-    log = "".join(f"T-{n}\ta{end}b\nD-{n}\t-1\ta{end}b\n" for n, end in enumerate(ENDS))
-    assert [t.hypothesis for t in read_generate_log(write(tmp_path / "log", log))] == [f"a{end}b" for end in ENDS]
 
 
 def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

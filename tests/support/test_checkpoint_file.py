@@ -82,7 +82,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path):
     weights = {"a": torch.randn(50), "b": torch.randn(5).half()}
     torch.save({"args": argparse.Namespace(arch="x"), "model": weights}, path)
     whole, refused = path.read_bytes(), 0
-    for _ in range(1000):
+    for _ in range(300):
         path.write_bytes(whole)
         flip(path, numbers.randrange(8 * len(whole)))
         try:
@@ -93,7 +93,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path):
         else:  # in the filling between the archive's entries, or in the time of a file
             assert state["args"] == argparse.Namespace(arch="x")
             assert all(torch.equal(state["model"][name], weight) for name, weight in weights.items())
-    assert 500 < refused < 1000
+    assert 150 < refused < 300
 
 
 def test_a_flipped_bit_of_a_tensor_is_noticed(tmp_path: Path):

@@ -75,8 +75,8 @@ def test_only_regular_files_and_pipes_of_the_shell_are_read(tmp_path: Path) -> N
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_bytes("a\u2028b\r\n\nc\x0bd".encode())
-    assert read_lines(path) == ["a\u2028b", "", "c\x0bd"]
+    path.write_bytes("a\u2028b\r\nb\rc\n\nc\x0bd".encode())
+    assert read_lines(path) == ["a\u2028b", "b\rc", "", "c\x0bd"]
     path.write_bytes(b"a\nb\xffc\n")
     with pytest.raises(UserError, match=r"text: line 2 is not UTF-8: byte 2 of it is 0xff$"):
         read_lines(path)

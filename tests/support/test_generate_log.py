@@ -1,0 +1,65 @@
+"""Logs of fairseq-generate: the order of the input, the best hypothesis, and broken logs."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.generate_log import Translation, read_generate_log
+
+LOG = """some other line
+S-1\tsource one
+T-1\treference one
+H-1\t-0.5\ttok en one
+D-1\t-0.5\tbest one
+P-1\t-0.1 -0.4
+H-1\t-0.7\ttok en two
+D-1\t-0.7\tsecond one
+S-0\t
+T-0\t
+H-0\t-1.5\t
+D-0\t-1.5\t
+Generate test with beam=5: BLEU4 = 12.3
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "log"
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
+    assert read_generate_log(write(tmp_path, LOG)) == [
+        Translation(0, "", "", ""),
+        Translation(1, "source one", "reference one", "best one"),
+    ]
+
+
+def test_log_with_numbers_of_two_digits(tmp_path: Path):
+    text = "".join(f"D-{number}\t-1\tsentence {number}\n" for number in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8))
+    translations = read_generate_log(write(tmp_path, text))
+    assert [translation.hypothesis for translation in translations] == [f"sentence {n}" for n in range(11)]
+    assert {(translation.source, translation.reference) for translation in translations} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no output of fairseq-generate"),
+        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
+        ("T-0\ta\nD-0\t-1\ta\nT-0\ta\n", "T-0 occurs twice"),
+        ("T-0\ta\n", "sentence 0 has no hypothesis"),
+        ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
+        (f"D-{'9' * 5000}\t-1\ta\n", "no output of fairseq-generate"),
+    ],
+)
+def test_broken_logs(tmp_path: Path, text: str, message: str):
+    with pytest.raises(UserError, match=message):
+        read_generate_log(write(tmp_path, text))
+
+
+def test_control_characters_end_no_line(tmp_path: Path):
+    ends = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
+    text = "".join(f"T-{n}\ta{end}b\nD-{n}\t-1\ta{end}b\n" for n, end in enumerate(ends))
+    assert [entry.hypothesis for entry in read_generate_log(write(tmp_path, text))] == [f"a{end}b" for end in ends]
