@@ -1,4 +1,4 @@
-"""What fairseq imports on ``--user-dir``: registers every model and task, and lets their checkpoints load."""
+"""Models of fairseq; importing this package, as ``--user-dir`` does, registers every model and task."""
 
 import ode_transformer.models.saved_options  # noqa: F401  (lets fairseq read options, once they are checked)
 import ode_transformer.tasks.joint_translation  # noqa: F401

@@ -22,13 +22,13 @@ SCHEME_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def stack_sizes(
-    dim: int, inner_dim: int, heads: int, *, encoder: int | None = None, decoder: int | None = None, **more: Any
+    dim: int, inner_dim: int, heads: int, *, encoder: int | None = None, decoder: int | None = None, **options: Any
 ) -> dict[str, Any]:
     """Return the size options of a model whose stacks have equal layers.
 
     :param encoder: number of encoder layers; None for a model without this stack
     :param decoder: likewise
-    :param more: further options
+    :param options: further options
     """
     sizes: dict[str, Any] = {}
     for stack, layers in (("encoder", encoder), ("decoder", decoder)):
@@ -39,7 +39,7 @@ def stack_sizes(
                 f"{stack}_attention_heads": heads,
                 f"{stack}_layers": layers,
             }
-    return sizes | more
+    return sizes | options
 
 
 # Sizes of translation models by the suffix of their architecture's name.

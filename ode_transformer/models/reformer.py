@@ -150,7 +150,7 @@ class ReformerModel(ODETransformerModel):
 
 
 def reformer_sizes(
-    dim: int, inner_dim: int, heads: int, base: int, fast: int, **more: Any
+    dim: int, inner_dim: int, heads: int, base: int, fast: int, **options: Any
 ) -> dict[str, dict[str, Any]]:
     """Return the sizes of a Reformer-base and a Reformer-fast.
 
@@ -158,8 +158,8 @@ def reformer_sizes(
     :param fast: joint layers of Reformer-fast, and layers of its PreNet
     """
     return {
-        "base": stack_sizes(dim, inner_dim, heads, encoder=0, decoder=base, **more),
-        "fast": stack_sizes(dim, inner_dim, heads, encoder=fast, decoder=fast, **more),
+        "base": stack_sizes(dim, inner_dim, heads, encoder=0, decoder=base, **options),
+        "fast": stack_sizes(dim, inner_dim, heads, encoder=fast, decoder=fast, **options),
     }
 
 

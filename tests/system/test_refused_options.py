@@ -37,6 +37,7 @@ REFUSED = {
     "bias that is no number": (("--dlstm-forget-bias", "nan"), ("--dlstm-forget-bias", "nan is not a number")),
     "unknown part": (("--dlstm-merge", "mul"), ("--dlstm-merge", "mul", "add", "concat")),
     "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
+    "no width": (("--encoder-ffn-embed-dim", "0"), ("error: --encoder-ffn-embed-dim 0", "from 1 to 1,048,576")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
 
@@ -46,6 +47,7 @@ def test_training_is_refused(text: Text, tmp_path: Path, options: tuple[str, ...
     save_dir = tmp_path / "run"
     done = run("train", *training(text, save_dir, "ode_transformer_rk2_tiny", 1, *options))
     assert done.returncode != 0
+    assert "Traceback" not in done.stderr
     last = done.stderr.rstrip().splitlines()[-1]
     assert all(word in last for word in said), last
     assert not list(save_dir.glob("**/*"))

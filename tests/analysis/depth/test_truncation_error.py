@@ -212,7 +212,7 @@ def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--schemes", "euler,rk5", "unknown scheme 'rk5'; known are euler"),
+        ("--schemes", "euler,no-such-scheme", "unknown scheme 'no-such-scheme'; known are euler"),
         ("--schemes", "repeat", "repeat does not solve y' = f(y); these do: euler"),
         ("--steps", "1,0", "0 is not a whole number from 1 on"),
         ("--tolerance", "0", "0 is not a positive number"),
