@@ -6,8 +6,9 @@ and then digits that only keep names apart.
 """
 
 import argparse
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.checkpoint_schema import check_finite
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
 
@@ -70,7 +72,7 @@ def _larger_is_better(path: Path) -> bool:
     state = load_checkpoint(path)
     option = "maximize_best_checkpoint_metric"
     options = (state.get("cfg") or {}).get("checkpoint") or vars(state.get("args") or argparse.Namespace())
-    if option not in options:
+    if not isinstance(options, Mapping) or option not in options:
         raise UserError(f"{path}: its options do not say whether a higher metric is better: name the files instead")
     return bool(options[option])
 
@@ -90,7 +92,11 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         state = {}  # frees the previous checkpoint before the next one is read
         state = load_checkpoint(path)
         state.pop("last_optimizer_state", None)
-        descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
+        try:
+            check_finite(state["model"])
+            descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
         expected = expected or descriptions
         _check_same(expected, paths[0], descriptions, path)
         _add(sums, state["model"])
@@ -110,14 +116,16 @@ def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
     for name, tensor in model.items():
         if name in sums:
             sums[name] += tensor
-        elif tensor.is_floating_point() or tensor.is_complex():
-            wide = torch.complex128 if tensor.is_complex() else torch.float64
-            sums[name] = tensor.to(wide, copy=True)
+        elif tensor.is_floating_point():
+            sums[name] = tensor.to(torch.float64, copy=True)
 
 
 def _describe(name: str, tensor: torch.Tensor) -> str:
     if name.endswith("_extra_state"):  # a line of settings as bytes
-        return bytes(tensor.tolist()).decode()
+        try:
+            return bytes(tensor.tolist()).decode()
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{name!r} is not the text that a model of this package has there") from error
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
@@ -175,8 +183,8 @@ def select_checkpoints(args: argparse.Namespace) -> list[Path]:
     if args.last is None and args.best is None:
         if directories:
             raise UserError(f"{directories[0]} is a directory: give --last N or --best N")
-        resolved = [path.resolve() for path in args.inputs]
-        if repeated := [str(path) for path in args.inputs if resolved.count(path.resolve()) > 1]:
+        targets = [os.path.realpath(path) for path in args.inputs]  # Path.resolve fails on a loop of links
+        if repeated := [str(path) for path in args.inputs if targets.count(os.path.realpath(path)) > 1]:
             raise UserError(f"{repeated[0]} is named twice")
         return list(args.inputs)
     if len(args.inputs) > 1 or not directories:

@@ -220,9 +220,13 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     options = released.get("args")
     if not isinstance(options, argparse.Namespace):
         raise UserError("no options (args) of a released model; is it a checkpoint of another code?")
-    parameters = convert_parameters(released["model"])
-    ours = convert_options(options, released["model"])
-    _complete_parameters(parameters, ours)
+    try:
+        parameters = convert_parameters(released["model"])
+        ours = convert_options(options, released["model"])
+        _complete_parameters(parameters, ours)
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        # Released options have no declared types: one that is missing or of another type fails where it is used.
+        raise UserError(f"its options and parameters are not those of a released model: {error}") from error
     return {
         "args": ours,
         "model": parameters,
@@ -239,11 +243,13 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
     """
     import ode_transformer.models  # noqa: F401  (registers the architectures)
     from ode_transformer.models.model_from_options import build_from_options
+    from ode_transformer.models.saved_model import size_limit
 
     options.ode_options_saved = True  # marks options of a checkpoint, whose model may use another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
     try:
-        model = build_from_options(options, *(len(matrix) for matrix in embeddings))
+        with size_limit(options, parameters):
+            model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     except ValueError as error:
         raise UserError(f"describes a model that cannot be built: {error}") from error
     if options.share_all_embeddings or options.share_decoder_input_output_embed:

@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
@@ -42,13 +41,9 @@ def load_trained_model(
     for name in dictionaries:
         _check_dictionary(data / name, path)
     overrides["data"] = str(data)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
-            model, options, task = saved_model.build_saved_model(path, state, overrides)
-    except (AssertionError, LookupError, RuntimeError, ValueError) as error:
-        reason = textwrap.shorten(str(error), 300)  # it has a line for each parameter of the wrong size
-        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason}") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
+        model, options, task = saved_model.build_saved_model(path, state, overrides)
     return model.eval(), options, task
 
 

@@ -139,15 +139,12 @@ def load_hub(
     :param batch_size: lines of a batch
     :param max_tokens: tokens of a batch; None for any number
     :param cpu: use no GPU
-    :raises UserError: a parameter has a value that is not finite, or ``load_trained_model`` raises it
+    :raises UserError: ``load_trained_model`` raises it
     """
     import torch
     from fairseq.hub_utils import GeneratorHubInterface
 
     model, options, task = load_trained_model(path, data, source, target)
-    for parameter, values in model.named_parameters():
-        if not values.isfinite().all():  # fairseq's search would fail without naming it
-            raise UserError(f"{path}: the parameter {parameter!r} has a value that is infinite or not a number")
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens

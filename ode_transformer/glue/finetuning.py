@@ -52,6 +52,8 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
         value = getattr(saved, action.dest)
         if value != getattr(defaults, action.dest, action.default):
             options[action.option_strings[0].removeprefix("--")] = value
+    if "max_positions" not in saved:
+        raise UserError(f"{checkpoint}: its options do not say max_positions")
     return options | {"max-positions": saved.max_positions}
 
 
@@ -62,7 +64,10 @@ def check_dictionary(checkpoint: Path, dictionary: Path) -> None:
     """
     from fairseq.data import Dictionary
 
-    rows = load_checkpoint(checkpoint)["model"]["encoder.sentence_encoder.embed_tokens.weight"].size(0)
+    embeddings = load_checkpoint(checkpoint)["model"].get("encoder.sentence_encoder.embed_tokens.weight")
+    if embeddings is None or embeddings.dim() != 2:
+        raise UserError(f"{checkpoint}: has no embeddings of an encoder of text")
+    rows = len(embeddings)
     entries = len(Dictionary.load(str(dictionary))) + 1  # tasks add <mask>
     if rows != entries:
         raise UserError(f"{checkpoint}: has {rows} embeddings; with <mask>, {dictionary} has {entries} entries")

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairseq import checkpoint_utils, utils
+import torch
+from fairseq import checkpoint_utils, tasks, utils
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.hub_utils import GeneratorHubInterface
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ode_transformer.models.saved_options import TASKS, check_saved_options, is_allowed_architecture
 from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.checkpoint_schema import check_finite, saved_layers, saved_updates
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.plain_options import plain_mapping, shown
 
@@ -26,6 +33,11 @@ logger = logging.getLogger(__name__)
 
 # Options that name code or a file to read, which a model with saved parameters does not need.
 _DROPPED = dict.fromkeys(("user_dir", "encoder_embed_path", "decoder_embed_path"))
+
+MAX_UNUSED_LAYERS = 100  # options of a language model count layers of an encoder, too, which it has not
+MAX_POSITION_NUMBERS = 2**28  # 262,144 positions of width 1024
+SPARE_NUMBERS = 2**24  # which a model may have beside its parameters
+_FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn}  # take a shape first
 
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
@@ -47,20 +59,84 @@ def build_saved_model(
     :param overrides: options to change
     :param task: fairseq's task; by default the checkpoint's
     :return: the model, fairseq's configuration and the task
-    :raises UserError: the checkpoint's options are refused
+    :raises UserError: the checkpoint's options are refused, or do not fit its parameters or the dictionaries
     """
     try:
         args, cfg = _checked_options(state)
     except UserError as error:
         raise UserError(f"{path}: refused: {error}") from error
+    try:
+        check_finite(state["model"])
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     overrides = _DROPPED | dict(overrides or {})
-    namespace = None if args is None else argparse.Namespace(**(args | overrides))
-    config = None if cfg is None else OmegaConf.create(cfg, flags={"allow_objects": True})
-    if config is not None:
-        overwrite_args_by_name(config, overrides)
-    state = checkpoint_utils._upgrade_state_dict({**state, "args": namespace, "cfg": config})
-    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=state)
-    return model, cfg, task
+    try:
+        config = None if args is not None else OmegaConf.create(cfg, flags={"allow_objects": True})
+        if config is not None:
+            overwrite_args_by_name(config, overrides)
+        used = checkpoint_utils._upgrade_state_dict(
+            {
+                "args": None if args is None else argparse.Namespace(**(args | overrides)),
+                "cfg": config,
+                "model": state["model"],
+                "optimizer_history": [
+                    {"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state) or 0}
+                ],
+                "extra_state": {"train_iterator": {"epoch": 1}},
+            }
+        )
+        config, used["args"] = used["cfg"], None  # with args, fairseq would convert them for a second time
+        task = task or tasks.setup_task(config.task, from_checkpoint=True)
+        with size_limit(config.model, state["model"]):
+            (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
+    except OSError:
+        raise
+    except Exception as error:  # options of the right types can still fail anywhere in fairseq, torch and Hydra
+        reason = textwrap.shorten(str(error) or type(error).__name__, 300)  # a line for each parameter of a wrong size
+        raise UserError(
+            f"{path}: cannot be built with the dictionaries of {overrides.get('data')}: {reason}"
+        ) from error
+    return model, config, task
+
+
+@contextmanager
+def size_limit(options: argparse.Namespace | DictConfig, parameters: Mapping[str, Tensor]) -> Iterator[None]:
+    """Build no model within the block that is larger than the saved parameters.
+
+    :param options: options of the model
+    :raises ValueError: a number of layers or of positions is out of range, or the model is larger
+    """
+    _check_sizes(vars(options) if isinstance(options, argparse.Namespace) else options, parameters)
+    numbers = sum(tensor.numel() for tensor in parameters.values())
+    with _AllocationLimit(4 * numbers + SPARE_NUMBERS):
+        yield
+
+
+def _check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
+    layers = saved_layers(parameters)
+    width = max((max(tensor.shape, default=1) for tensor in parameters.values()), default=1)
+    for name in ("encoder_layers", "decoder_layers", "layers"):
+        if (options.get(name) or 0) > max(layers, MAX_UNUSED_LAYERS):
+            raise ValueError(f"option {name}: {options[name]:,}, but the file has {layers} layers in a stack")
+    for name in ("max_source_positions", "max_target_positions", "max_positions", "tokens_per_sample"):
+        if (options.get(name) or 0) * width > MAX_POSITION_NUMBERS:
+            raise ValueError(f"option {name}: {options[name]:,} positions of {width:,} numbers are out of range")
+
+
+class _AllocationLimit(TorchFunctionMode):
+    """Lets tensors be made of ``limit`` numbers in all; a model of more than its file has raises ``ValueError``."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit, self.numbers = limit, 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _FACTORIES:
+            shape = args[0] if args and isinstance(args[0], Sequence) else args
+            self.numbers += math.prod(shape)
+            if self.numbers > self.limit:
+                raise ValueError("its options describe a model that is larger than the one in the file")
+        return func(*args, **(kwargs or {}))
 
 
 def _checked_options(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.checkpoint_schema import saved_updates
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, write_text
 
@@ -118,6 +119,6 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
 def _updates(path: Path) -> int | None:
     """Return the number of updates behind a checkpoint; None if the file is torn."""
     try:
-        return int(load_checkpoint(path)["optimizer_history"][-1]["num_updates"])
+        return saved_updates(load_checkpoint(path))
     except UserError:
         return None

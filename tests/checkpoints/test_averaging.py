@@ -162,9 +162,25 @@ def test_buffers_that_are_no_floats_come_from_the_last(tmp_path: Path):
     assert model == {"count": torch.tensor(2), "mask": torch.tensor(True), "w": torch.tensor(1.0)}
 
 
-def test_complex_parameters_are_averaged(tmp_path: Path):
-    paths = [write(tmp_path / f"{i}.pt", {"w": torch.tensor([i + 2j * i])}) for i in range(2)]
-    assert average_checkpoints(paths)["model"]["w"].tolist() == [0.5 + 1j]
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_parameters_that_are_no_numbers_are_not_averaged(tmp_path: Path, value: float):
+    paths = [write(tmp_path / f"{i}.pt", {"w": torch.tensor([1.0, value if i else 2.0])}) for i in range(2)]
+    with pytest.raises(UserError, match=r"1\.pt: the parameter 'w' has a value that is infinite or not a number"):
+        average_checkpoints(paths)
+
+
+def test_a_damaged_description_of_parameters_is_refused(tmp_path: Path):
+    for value in (torch.tensor([300]), torch.tensor([255]), torch.tensor(0.5)):
+        path = write(tmp_path / "0.pt", {"encoder._extra_state": value})
+        with pytest.raises(UserError, match=r"0\.pt: 'encoder\._extra_state' is not the text"):
+            average_checkpoints([path])
+
+
+def test_a_loop_of_links_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "a.pt").symlink_to(tmp_path / "b.pt")
+    (tmp_path / "b.pt").symlink_to(tmp_path / "a.pt")
+    assert main(["average", str(tmp_path / "a.pt"), "--output", str(tmp_path / "mean.pt")]) == 2
+    assert capsys.readouterr().err.endswith("a.pt: Too many levels of symbolic links\n")
 
 
 def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):

@@ -317,3 +317,32 @@ def test_a_checkpoint_of_ours_is_not_converted_again(tmp_path: Path, capsys) -> 
     assert load_checkpoint(tmp_path / "ours.pt")
     assert main(["convert", str(tmp_path / "ours.pt"), "--output", str(tmp_path / "again.pt")]) == 2
     assert "none of the released models" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"encoder_layers": 10**9},
+        {"encoder_layers": "2"},
+        {"encoder_ffn_embed_dim": 2**20, "decoder_ffn_embed_dim": 2**20},
+        {"decoder_embed_dim": None},
+        {"arch": 3},
+        {"encoder_history_type": ["dense"]},
+        {"enc_calculate_num": [2]},
+        {"max_relative_length": "far"},
+        {"use_word_dropout": True},
+        {"dropout": "none"},
+    ],
+    ids=str,
+)
+def test_options_that_no_training_wrote_are_refused_in_one_line(
+    changes: dict, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options, model = released()
+    vars(options).update(changes)
+    torch.save({"args": options, "model": model}, tmp_path / "released.pt")
+    assert main(["convert", str(tmp_path / "released.pt"), "--output", str(tmp_path / "ours.pt")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"ode-transformer convert: error: {tmp_path / 'released.pt'}: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "ours.pt").exists()

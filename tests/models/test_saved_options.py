@@ -212,7 +212,7 @@ def test_a_value_of_another_type_is_refused(folder: Path, option: str, value: ob
 
 @pytest.mark.parametrize(
     "value",
-    [torch.ones(1), {1, 2}, b"bytes", 1j, torch.float16, 10**30, float("nan"), [[[[[[[[[[[[1]]]]]]]]]]]]],
+    [torch.ones(1), {1, 2}, torch.Size([1]), 10**30, float("nan"), [[[[[[[[[[[[1]]]]]]]]]]]]],
     ids=lambda value: type(value).__name__,
 )
 def test_only_plain_values_are_options(tmp_path: Path, value: object) -> None:

@@ -1,0 +1,236 @@
+"""Checkpoints that no training wrote: each ends in one line, quickly, whichever way it is opened."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import time
+import zipfile
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ode_transformer.cli import main
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.models import ODETransformerModel
+from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.support.errors import UserError
+
+State = dict[str, Any]
+NAME = "encoder.layer_norm.weight"
+
+
+@pytest.fixture
+def folder(untrained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(untrained.parent, tmp_path / "model"))
+
+
+def put(**parts: object) -> Callable[[State], None]:
+    return lambda state: state.update(parts)
+
+
+def put_in_cfg(**parts: object) -> Callable[[State], None]:
+    return lambda state: state["cfg"].update(parts)
+
+
+def put_option(**options: object) -> Callable[[State], None]:
+    return lambda state: vars(state["cfg"]["model"]).update(options)
+
+
+def put_tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[State], None]:
+    return lambda state: state["model"].update({NAME: change(state["model"][NAME])})
+
+
+def quantised(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+
+BROKEN_STRUCTURE: dict[str, Callable[[State], None]] = {
+    "args is a dict": put(args={"arch": "ode_transformer_rk2_tiny"}, cfg=None),
+    "args is a text": put(args="ode_transformer_rk2_tiny"),
+    "cfg is a list": put(cfg=[1]),
+    "cfg is a text": put(cfg="model"),
+    "cfg is a number": put(cfg=3),
+    "extra_state is None": put(extra_state=None),
+    "optimizer_history is None": put(optimizer_history=None),
+    "optimizer_history is empty": put(optimizer_history=[]),
+    "optimizer_history holds no dicts": put(optimizer_history=[3]),
+    "num_updates is a text": put(optimizer_history=[{"num_updates": "3"}]),
+    "num_updates is negative": put(optimizer_history=[{"num_updates": -1}]),
+    "num_updates has 300 digits": put(optimizer_history=[{"num_updates": 10**300}]),
+    "task_state is a number": put(task_state=3),
+    "model is a list": put(model=[torch.ones(1)]),
+    "a parameter's name is a number": lambda state: state["model"].update({3: torch.ones(1)}),
+    "cfg.model is a text": put_in_cfg(model="ode_transformer_rk2_tiny"),
+    "cfg.task is a list": put_in_cfg(task=["translation"]),
+    "an option is a tensor": put_option(dropout=torch.ones(1)),
+    "an option of 31 digits": put_option(encoder_layers=10**30),
+    "interpolation in a group": put_in_cfg(common={"seed": "${oc.env:HOME}"}),
+    "sparse": put_tensor(lambda tensor: tensor.to_sparse()),
+    "compressed rows": put_tensor(lambda tensor: tensor.reshape(2, -1).to_sparse_csr()),
+    "quantised": put_tensor(quantised),
+    "without data": put_tensor(lambda tensor: tensor.to("meta")),
+    "complex": put_tensor(lambda tensor: tensor.to(torch.complex64)),
+    "eight bits of floating point": put_tensor(lambda tensor: tensor.to(torch.float8_e4m3fn)),
+    "a number repeated a billion times": put_tensor(lambda tensor: tensor[:1].expand(10**9)),
+    "one tensor under a thousand names": lambda state: state["model"].update(
+        {f"copy{number}": state["model"]["decoder.embed_tokens.weight"] for number in range(1000)}
+    ),
+}
+# These are whole checkpoints, of which no model can be built.
+UNUSABLE_MODELS: dict[str, Callable[[State], None]] = {
+    "no options": put(args=None, cfg=None),
+    "no options at all": lambda state: state.pop("cfg"),
+    "empty args": put(args=Namespace(), cfg=None),
+    "empty cfg": put(cfg={}),
+    "cfg.model is None": put_in_cfg(model=None),
+    "cfg.model is empty": put_in_cfg(model=Namespace()),
+    "cfg.task is None": put_in_cfg(task=None),
+    "a billion layers": put_option(encoder_layers=10**9),
+    "negative layers": put_option(encoder_layers=-1),
+    "a wide model": put_option(encoder_embed_dim=2**16, decoder_embed_dim=2**16, encoder_ffn_embed_dim=2**20),
+    "a width of zero": put_option(encoder_embed_dim=0, decoder_embed_dim=0),
+    "no heads": put_option(encoder_attention_heads=0),
+    "a billion positions": put_option(max_source_positions=10**9),
+    "a distance of a billion": put_option(max_relative_positions=10**9),
+    "NaN": put_tensor(lambda tensor: tensor * torch.nan),
+    "infinite": put_tensor(lambda tensor: tensor / 0),
+    "a parameter is missing": lambda state: state["model"].pop(NAME),
+    "a parameter has another shape": put_tensor(lambda tensor: tensor[1:].clone()),
+    "no parameters": put(model={}),
+}
+
+
+def rewrite(folder: Path, change: Callable[[State], None]) -> Path:
+    """Changes the folder's model.pt, whose pickle torch writes without any check."""
+    state = torch.load(folder / "model.pt")
+    change(state)
+    torch.save(state, folder / "model.pt")
+    return folder / "model.pt"
+
+
+def read(path: Path) -> object:
+    return load_checkpoint(path)
+
+
+def build(path: Path) -> object:
+    return load_trained_model(path, path.parent, "en", "de")
+
+
+def pretrained(path: Path) -> object:
+    return ODETransformerModel.from_pretrained(path.parent, path.name)
+
+
+@pytest.mark.parametrize("change", BROKEN_STRUCTURE.values(), ids=BROKEN_STRUCTURE)
+@pytest.mark.parametrize("load", [read, pretrained])
+def test_a_broken_structure_is_one_line(folder: Path, load: Callable[[Path], object], change) -> None:
+    path, start = rewrite(folder, change), time.monotonic()
+    with pytest.raises(UserError, match=r"model\.pt: .+") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("change", UNUSABLE_MODELS.values(), ids=UNUSABLE_MODELS)
+@pytest.mark.parametrize("load", [build, pretrained])
+def test_a_model_that_cannot_be_built_is_one_line(folder: Path, load: Callable[[Path], object], change) -> None:
+    path, start = rewrite(folder, change), time.monotonic()
+    with pytest.raises(UserError) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize("load", [build, pretrained])
+def test_memory_is_not_taken_for_more_than_the_file_has(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, load: Callable[[Path], object]
+) -> None:
+    path = rewrite(folder, put_option(encoder_ffn_embed_dim=10_000))
+    monkeypatch.setattr("ode_transformer.models.saved_model.SPARE_NUMBERS", 0)
+    with pytest.raises(UserError, match="its options describe a model that is larger than the one in the file"):
+        load(path)
+
+
+@pytest.mark.parametrize("change", [BROKEN_STRUCTURE["cfg is a list"], UNUSABLE_MODELS["NaN"]])
+def test_commands_print_one_line(folder: Path, capsys: pytest.CaptureFixture[str], change) -> None:
+    path = str(rewrite(folder, change))
+    for words in (
+        ["coefficients", str(folder), "--path", path],
+        ["average", path, "--output", str(folder / "mean.pt")],
+        ["translate", str(folder), "--path", path, "--input", str(folder / "dict.en.txt")],
+    ):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"ode-transformer {words[0]}: error: {path}: ")
+        assert error.count("\n") == 1
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.pt")
+    with pytest.raises(UserError, match=r"a\.pt: not a regular file"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(UserError, match="/dev/zero: not a regular file"):
+        load_checkpoint("/dev/zero")
+
+
+def test_a_folder_and_a_loop_of_links_are_errors_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in (".", "loop"):
+        with pytest.raises(OSError, match="directory|symbolic links") as caught:
+            load_checkpoint(tmp_path / name)
+        assert caught.value.filename
+
+
+def test_a_compressed_archive_is_not_unpacked(tmp_path: Path) -> None:
+    """4 MB that become 4 GB."""
+    torch.save({"model": {"w": torch.zeros(10**6)}}, tmp_path / "whole.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "whole.pt") as whole,
+        zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as bomb,
+    ):
+        for entry in whole.infolist():
+            bomb.writestr(entry.filename, whole.read(entry))
+    assert (tmp_path / "a.pt").stat().st_size < 10**5
+    with pytest.raises(UserError, match=r"a\.pt: refused: its parts are compressed"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
+def test_one_compressed_part_is_damage(tmp_path: Path) -> None:
+    torch.save({"model": {"w": torch.zeros(10**6)}}, tmp_path / "whole.pt")
+    with zipfile.ZipFile(tmp_path / "whole.pt") as whole, zipfile.ZipFile(tmp_path / "a.pt", "w") as bomb:
+        for entry in whole.infolist():
+            kind = zipfile.ZIP_DEFLATED if entry.filename.endswith("data/0") else zipfile.ZIP_STORED
+            bomb.writestr(entry.filename, whole.read(entry), kind)
+    with pytest.raises(UserError, match=r"a\.pt: broken or truncated"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_of_many_steps_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool) -> None:
+    monkeypatch.setattr("ode_transformer.support.checkpoint_schema.MAX_PICKLE_STEPS", 1000)
+    torch.save({"model": {}, "more": list(range(2000))}, tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    with pytest.raises(UserError, match=r"a\.pt: refused: its names and options are more than any checkpoint has"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
+def test_parts_of_other_trainings_are_accepted(tmp_path: Path) -> None:
+    """Of an older fairseq, of half precision, and without an optimizer."""
+    state = {
+        "args": Namespace(arch="transformer", max_positions=1024, raw_text=True),
+        "model": {"half": torch.ones(2).half(), "brain": torch.ones(2).bfloat16(), "count": torch.tensor(3)},
+        "optimizer_history": [{"criterion_name": "CrossEntropyCriterion", "best_loss": 3.2}],
+        "extra_state": {"epoch": 3, "batch_offset": 0, "val_loss": 3.2},
+        "last_optimizer_state": None,
+    }
+    torch.save(state, tmp_path / "a.pt")
+    found = load_checkpoint(tmp_path / "a.pt")
+    assert found["args"] == argparse.Namespace(arch="transformer", max_positions=1024, raw_text=True)
+    assert found["model"].keys() == state["model"].keys()
