@@ -67,7 +67,7 @@ def score_text(data: bytes) -> None:
     words = options.decode(errors="replace").split()
     for option, texts in files.items():
         path = Path(_FOLDER.name) / option
-        path.write_bytes(b"\n".join(texts))
+        path.write_bytes(b"".join(text + b"\n" for text in texts))
         words += [f"--{option}", str(path)]
     with (
         contextlib.redirect_stdout(io.StringIO()),
