@@ -5,17 +5,15 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 import torch
-from commands_for_tests import ENVIRONMENT, parameters
+from commands_for_tests import parameters
 from forked_commands import Forked, inherit, run_quickly
+from killed_commands import kill_command, start_command
 from recipes_for_tests import Runner, publish, tree
 
 from ode_transformer.corpora.corpus import SplitWriter
@@ -209,20 +207,10 @@ def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
     """By the command line in processes of its own."""
     assert run("prepare") == 0
     run.change("train", max_update=40)
-    command = ["-m", "ode_transformer.cli", "train", run.path, "--output", run.output, "--gpus", 0]
-    here = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["train", run.path, "--output", run.output, "--gpus", 0]
     folder = run.data / "ode_transformer_rk2_tiny"
-
-    def start() -> subprocess.Popen[bytes]:
-        words = [sys.executable, *map(str, command)]
-        return subprocess.Popen(words, env=here, stdout=subprocess.DEVNULL, start_new_session=True)
-
-    first = start()
-    while first.poll() is None and not list(folder.glob("checkpoints/checkpoint[0-9]*.pt")):
-        time.sleep(0.01)
-    os.killpg(first.pid, signal.SIGKILL)
-    assert first.wait() == -signal.SIGKILL
-    assert start().wait() == 0
+    kill_command(command, lambda: bool(list(folder.glob("checkpoints/checkpoint[0-9]*.pt"))))
+    assert start_command(command).wait() == 0
     assert "Loaded checkpoint" in (folder / "train.log").read_text()
     folder.rename(run.folder / "stopped")
     assert run("train") == 0
