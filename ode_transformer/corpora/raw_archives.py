@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 
 # What the standard library raises for archives that are broken, encrypted or compressed in an unknown way.
 ARCHIVE_ERRORS = (
@@ -61,7 +61,7 @@ def archive_errors(path: Path) -> Iterator[None]:
     except ARCHIVE_ERRORS as error:
         if isinstance(error, OSError) and (error.filename is not None or error.errno not in (None, errno.EINVAL)):
             raise  # of the system, not of the archive, whose wrong offsets are invalid arguments
-        raise UserError(f"{path}: cannot be read to its end: {error or type(error).__name__}") from error
+        raise UserError(f"{path}: cannot be read to its end: {one_line(error) or type(error).__name__}") from error
 
 
 class CheckedStream(io.RawIOBase):

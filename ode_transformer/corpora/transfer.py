@@ -17,7 +17,7 @@ from types import TracebackType
 
 from ode_transformer.corpora.http_answer import Deadline, open_url
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import write_text
 
 READ_BYTES = 1 << 20  # in one call
@@ -167,7 +167,7 @@ def _attempt(url: str, partial: PartialFile, size: int | None, has_checksum: boo
             if not _is_complete(error, partial, request.has_header("Range")):
                 temporary = error.code in (408, 429) or error.code >= 500
                 kind = TransferInterrupted if temporary else TransferError
-                raise kind(_one_line(f"{error.code} {error.reason}")) from error
+                raise kind(one_line(f"{error.code} {error.reason}")) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             if deadline.expired:
                 too_slow = f"fewer than {MIN_BYTES_PER_WINDOW:,} bytes came in {PROGRESS_WINDOW:g} s"
@@ -200,7 +200,7 @@ def _receive(
     else:
         total = _content_length(answer)
         if total is None and (stated := answer.headers.get("Content-Length")) is not None:
-            raise TransferError(_one_line(f"states an impossible length, {stated[:40]}"))
+            raise TransferError(one_line(f"states an impossible length, {stated[:40]}"))
     if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
         raise TransferError("answers with a page")
     if size is not None and total is not None and total != size:
@@ -267,9 +267,4 @@ def _content_range(answer: http.client.HTTPResponse | urllib.error.HTTPError) ->
 
 
 def _reason(error: Exception) -> str:
-    return _one_line(str(getattr(error, "reason", None) or error) or type(error).__name__)
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:200]}…"
+    return one_line(str(getattr(error, "reason", None) or error) or type(error).__name__)

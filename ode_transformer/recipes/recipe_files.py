@@ -9,7 +9,7 @@ from ode_transformer.support.yaml_file import CONFIGS, find_config
 
 # Files of other kinds in the same folder, and their readers.
 OTHER_FILES = {
-    "sources": "the catalogue of raw files",
+    "sources": "the source list of raw files",
     "glue": "the grid of scripts/glue.sh, which prepares and fine-tunes its eight tasks",
     "bert_demo": "the recipe of scripts/bert_demo.sh",
 }

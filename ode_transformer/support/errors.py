@@ -8,6 +8,12 @@ class UserError(Exception):
     """
 
 
+def one_line(text: object, length: int = 200) -> str:
+    """Return a text that came from outside in one line of limited length, for a message."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= length else f"{line[:length]}…"
+
+
 class OptionError(SystemExit, ValueError):
     """Options of a model are out of range or do not go together; the message names the flag and fits on one line.
 

@@ -39,6 +39,14 @@ def with_header_field(archive: bytes, offset: int, value: int) -> bytes:
     return bytes(changed)
 
 
+def with_shifted_directory(archive: bytes) -> bytes:
+    """Return a zip file that states its directory 10 bytes too late, so that members start before the file."""
+    changed = bytearray(archive)
+    field = archive.index(b"PK\5\6") + 16
+    struct.pack_into("<I", changed, field, struct.unpack_from("<I", archive, field)[0] + 10)
+    return bytes(changed)
+
+
 def tarred(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
@@ -65,6 +73,11 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str | None, str]] = {
         lambda: with_header_field(zipped(b"a"), 4, 99),
         "text",
         "cannot be read to its end: zip file version 9.9",
+    ),
+    "member before the file": (
+        lambda: with_shifted_directory(zipped(b"a")),
+        "text",
+        "cannot be read to its end: .*Invalid argument",
     ),
     "zip bomb": (lambda: zipped(LINES), "text", "decompresses to more than 1,048,576 bytes"),
     "gzip bomb": (lambda: gzip.compress(LINES), None, "decompresses to more than 1,048,576 bytes"),

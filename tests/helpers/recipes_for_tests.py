@@ -50,7 +50,7 @@ def small(name: str, folder: Path) -> Path:
 
 
 def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
-    """Writes the stand-in of a recipe's raw files; returns them by their names in the catalogue."""
+    """Write small raw files for a recipe; return their paths by their names in the source list."""
     folder.mkdir()
     others = {"summaries": summarisation_stand_in, "corrections": gec_stand_in, "penn_treebank": ptb_stand_in}
     if recipe.corpus.kind in others:
@@ -74,14 +74,14 @@ def counts_of(recipe: Recipe) -> dict[str, int]:
 
 
 def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes a catalogue in which the checksums are those of these files."""
-    catalogue = read_sources()
+    """Replace the source list by one with the checksums of these files."""
+    sources = read_sources()
     for name, path in files.items():
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         changes = {"sha256": digest, "md5": None, "checksum_from": "the test", "bytes": path.stat().st_size}
-        catalogue[name] = catalogue[name].model_copy(update=changes)
+        sources[name] = sources[name].model_copy(update=changes)
     for module in (corpus, ptb_corpus):
-        monkeypatch.setattr(module, "read_sources", lambda: catalogue)
+        monkeypatch.setattr(module, "read_sources", lambda: sources)
 
 
 def tree(folder: Path) -> dict[str, bytes]:

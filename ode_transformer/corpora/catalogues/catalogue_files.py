@@ -25,6 +25,7 @@ from ode_transformer.corpora.catalogues.message_files import (
 )
 from ode_transformer.corpora.parallel_text import CorpusError
 from ode_transformer.corpora.raw_archives import read_zip_member
+from ode_transformer.support.errors import one_line
 
 ENGLISH = ("en", "en_US", "en_GB")
 # Languages whose regional forms differ too much to replace each other.
@@ -75,7 +76,7 @@ def read_wheel(path: Path, target: str) -> Wheel:
             member = "METADATA"
             name, version, licence = read_metadata(archive)
     except CATALOGUE_ERRORS as error:
-        raise CorpusError(f"{path}: broken wheel: {member and member + ': '}{error}") from error
+        raise CorpusError(f"{path}: broken wheel: {member and member + ': '}{one_line(error)}") from error
     return Wheel(name, version, licence, frozenset(files), tuple(messages))
 
 

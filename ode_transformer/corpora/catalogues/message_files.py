@@ -26,6 +26,8 @@ MAX_ENTRY_LINES = 2000  # polib's time is quadratic in the lines of an entry
 _MAGIC_NUMBERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
 _ENTRY_START = re.compile(r"\s*(#~\s*)?msgid[\s\"]")
 _FIELD_START = re.compile(r"\s*msg(ctxt|id|str)")
+_FLAG_WITHOUT_SPACE = re.compile(r"^#,(?=\S)", re.MULTILINE)
+_COMMENT_WITHOUT_SPACE = re.compile(r"^#(?=[^\s,.:|~#]|[.:|]\S|~[^\s|])", re.MULTILINE)
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _DEFAULT = re.compile(rf"Default: ({_QUOTED.pattern}(?:\n *{_QUOTED.pattern})*)")
 
@@ -86,6 +88,8 @@ def read_po(text: str) -> list[polib.POEntry]:
         entry_lines = 0 if _ENTRY_START.match(line) else entry_lines + 1
         if entry_lines > MAX_ENTRY_LINES:
             raise ValueError(f"a message has more than {MAX_ENTRY_LINES:,} lines")
+    # gettext accepts comments without a space after their mark, polib does not.
+    text = _COMMENT_WITHOUT_SPACE.sub("# ", _FLAG_WITHOUT_SPACE.sub("#, ", text))
     # polib would take a short text for the name of a file, and split a long one at characters other than line feeds.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".po") as file:
         file.write(text)

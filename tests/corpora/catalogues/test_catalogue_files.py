@@ -91,6 +91,11 @@ def test_text_form() -> None:
         assert [(entry.msgid, entry.msgstr) for entry in read_po(text)] == expected
 
 
+def test_comments_need_no_space() -> None:
+    text = '#,fuzzy\nmsgid "A"\nmsgstr "a"\n\n#.Default: "x"\n#:file\n#~msgid "B"\n#note\nmsgid "C"\nmsgstr "c"\n'
+    assert [(entry.msgid, entry.msgstr) for entry in read_po(text)] == [("C", "c")]
+
+
 def test_a_text_is_never_taken_for_a_path(tmp_path: Path) -> None:
     (tmp_path / "secret.po").write_text(TEXT_FORM)
     with pytest.raises(OSError, match=r"Syntax error in po file \(line 1\)"):
