@@ -32,6 +32,7 @@ def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> sub
 
     :param merge: write standard error to standard output
     :param timeout: seconds after which the command is killed
+    :raises subprocess.TimeoutExpired: if it was
     """
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
@@ -46,6 +47,7 @@ def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> sub
         if process.is_alive():
             process.kill()
             process.join()
+            raise subprocess.TimeoutExpired(words, timeout)
         out, err = (path.read_text(encoding="utf-8", errors="replace") for path in paths[1:])
         return subprocess.CompletedProcess(words, process.exitcode or 0, out, err)
 
