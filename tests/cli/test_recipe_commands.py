@@ -46,7 +46,7 @@ def value(command: list[str], flag: str) -> str:
     ("words", "message"),
     [
         (["train", "multi31k"], "train: error: multi31k: no such recipe; there are cnn_dm, gec_conll14"),
-        (["train", "sources"], "train: error: sources: the catalogue of raw files; recipes are"),
+        (["train", "sources"], "train: error: sources: the source list of raw files; recipes are"),
         (["prepare", "none.yaml"], "prepare: error: none.yaml: no such recipe"),
         (
             ["train", "multi30k_en_de", "--arch", "nobody"],
