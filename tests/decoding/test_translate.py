@@ -365,7 +365,7 @@ def test_a_failed_write_leaves_the_old_output(tmp_path: Path, command: Command, 
 
 def run_command(lines: Sequence[str], *options: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli.command", "translate", *map(str, options)],
+        [sys.executable, "-m", "ode_transformer.cli", "translate", *map(str, options)],
         input="".join(f"{line}\n" for line in lines).encode(),
         env=ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent), "LC_ALL": "C", "PYTHONUTF8": "0"},
         capture_output=True,
