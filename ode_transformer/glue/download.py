@@ -9,6 +9,7 @@ import os
 import shutil
 import zipfile
 from pathlib import Path
+from typing import IO, cast
 
 from ode_transformer.corpora.download import obtain_files, remove_download
 from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, CheckedStream
@@ -55,7 +56,7 @@ def unpack(task: GlueTask, archive: Path) -> None:
         for table in reversed(task.tables.values()):  # the training table last
             partial = folder / f".{table}.partial"
             with zip_file.open(members_by_table[table]) as member, open(partial, "wb") as file:
-                shutil.copyfileobj(CheckedStream(member, archive), file)
+                shutil.copyfileobj(cast(IO[bytes], CheckedStream(member, archive)), file)
             os.replace(partial, folder / table)
 
 
