@@ -36,6 +36,10 @@ COMMANDS = {
     ),
     "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
     "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
+    "verify": (
+        "ode_transformer.checkpoints.verification",
+        "check that checkpoints run no code, before fairseq's own commands open them",
+    ),
     "score": (
         "ode_transformer.metrics.score_command",
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",

@@ -62,7 +62,7 @@ def build_saved_model(
     :raises UserError: the checkpoint's options are refused, or do not fit its parameters or the dictionaries
     """
     try:
-        args, cfg = _checked_options(state)
+        args, cfg, _ = check_buildable(state)
     except UserError as error:
         raise UserError(f"{path}: refused: {error}") from error
     try:
@@ -139,9 +139,10 @@ class _AllocationLimit(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _checked_options(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return copies of ``args`` and ``cfg``.
+def check_buildable(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any] | None, str]:
+    """Check everything that a model is built from, except its parameters.
 
+    :return: copies of ``args`` and ``cfg``, and the architecture
     :raises UserError: an option is refused, or the architecture or task is not one that is built
     """
     args, cfg = state.get("args"), state.get("cfg")
@@ -153,15 +154,15 @@ def _checked_options(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, d
         if options is not None:
             check_saved_options(options)
     sources = (cfg or {}).get("model"), (cfg or {}).get("task")
-    for model, task in (sources if args is None else (args, args),):
-        names = _names(model, "arch"), _names(task, "task")
-        if not names[0] or not all(map(is_allowed_architecture, names[0])):
-            raise UserError(
-                f"architecture {shown((names[0] or [None])[0])} is none of this package or fairseq's plain ones"
-            )
-        if not set(names[1]) <= set(TASKS):
-            raise UserError(f"task {shown(names[1][0])} is not supported; known are {', '.join(TASKS)}")
-    return args, cfg
+    model, task = sources if args is None else (args, args)
+    architectures = _names(model, "arch") or [None]
+    for name in architectures:
+        if not isinstance(name, str) or not is_allowed_architecture(name):
+            raise UserError(f"architecture {shown(name)} is none of this package or fairseq's plain ones")
+    for name in _names(task, "task"):
+        if name not in TASKS:
+            raise UserError(f"task {shown(name)} is not supported; known are {', '.join(TASKS)}")
+    return args, cfg, architectures[0]
 
 
 def _names(options: Any, key: str) -> list[Any]:
