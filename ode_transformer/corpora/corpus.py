@@ -127,7 +127,7 @@ class SplitWriter:
         if split not in self.files:
             for language in self.languages:
                 path = self.folder / f"{split}.{language}"
-                file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  the stack closes it
+                file: TextIO = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  the stack closes it
                 self.files.setdefault(split, []).append(self.stack.enter_context(file))
         for file, line in zip(self.files[split], sides, strict=True):
             file.write(f"{line}\n")

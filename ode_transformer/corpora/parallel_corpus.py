@@ -84,7 +84,9 @@ class ParallelCorpus(TwoSidedCorpus):
         further_references = [[location] for location in self.references.get(name, [])]
         for version, locations in enumerate([self.test[name], *further_references]):
             published = [location.model_copy(update={"straight_apostrophes": False}) for location in locations]
-            texts = {f"raw{version or ''}": chain.from_iterable(read_pairs(files, location) for location in published)}
+            texts: dict[str, Pairs] = {
+                f"raw{version or ''}": chain.from_iterable(read_pairs(files, location) for location in published)
+            }
             if version:
                 preparation = self.test_text or self.text
                 texts[f"tokens{version}"] = self._prepared(files, locations, preparation, 1, f"references of {name}")

@@ -187,11 +187,11 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _decompress(stream: IO[bytes], path: Path) -> IO[bytes]:
-    buffered = io.BufferedReader(CheckedStream(stream, path), BUFFER_BYTES)
+    buffered = io.BufferedReader(cast(io.FileIO, CheckedStream(stream, path)), BUFFER_BYTES)
     if buffered.peek(2)[:2] != b"\x1f\x8b":
         return buffered
     decompressed = cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
-    return io.BufferedReader(CheckedStream(decompressed, path), BUFFER_BYTES)
+    return io.BufferedReader(cast(io.FileIO, CheckedStream(decompressed, path)), BUFFER_BYTES)
 
 
 def read_zip_member(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:

@@ -171,7 +171,8 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
 
 def _split_segments(text: str) -> tuple[list[str], str]:
     """Return the contents of complete ``<seg>`` elements, and the text from a start tag without end on."""
-    segments, position = [], 0
+    segments: list[str] = []
+    position = 0
     while match := _SEGMENT_START.search(text, position):
         content = text.find(">", match.end()) + 1
         end = text.find("</seg>", content) if content else -1

@@ -53,7 +53,7 @@ def download(requirements: Path, wheels: Path) -> None:
     """
     shutil.rmtree(wheels, ignore_errors=True)
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off"]
-    command = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
+    command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
     commands.print_command(["pip", *command[3:]])
     if subprocess.run(command, check=False).returncode != 0:
         shutil.rmtree(wheels, ignore_errors=True)
