@@ -93,6 +93,13 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
         "--gpus", type=non_negative_int, metavar="N", help="number of GPUs of this machine (default: all; 0: the CPU)"
     )
     parser.add_argument(
+        "--processes",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="with --gpus 0: N processes of the CPU train together (default: 1, which uses all cores)",
+    )
+    parser.add_argument(
         "--precision",
         choices=("fp32", "fp16", "bf16"),
         help="of the arithmetic (default: fp16 where the GPUs have cores for it)",

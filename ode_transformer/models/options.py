@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from fairseq.models.transformer import TransformerConfig
 
 from ode_transformer.models.depth_stack import depth_choice
@@ -169,6 +171,7 @@ def check_options(
     :param unsupported: further options that the model does not implement, with the value that means "off"
     :raises OptionError: names the flag, its value, and what is allowed
     """
+    _check_processes(args)
     for name, off in (UNSUPPORTED_OPTIONS | dict(unsupported or {})).items():
         if getattr(args, name, off) not in (off, None):
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
@@ -195,6 +198,18 @@ def check_options(
     if refused is not None:
         stack, reason = refused
         raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
+
+
+def _check_processes(args: argparse.Namespace) -> None:
+    """Refuse a training that torchrun has started several times, and that fairseq would run as often by itself."""
+    processes = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    trained = getattr(args, "ode_trained", False)  # a checkpoint may be loaded by any number of processes
+    if processes > 1 and not trained and not torch.distributed.is_initialized():
+        raise OptionError(
+            f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
+            f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or give fairseq-train the flags "
+            f"that it prints with --dry-run"
+        )
 
 
 def _check_ranges(args: argparse.Namespace) -> None:

@@ -13,6 +13,13 @@ import torch
 from ode_transformer.support.errors import UserError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+# Without a GPU fairseq sets nothing up among the processes that torchrun starts: these flags do.
+CPU_GROUP: dict[str, Any] = {
+    "distributed-init-method": "env://",
+    "distributed-backend": "gloo",
+    "distributed-no-spawn": True,
+    "ddp-backend": "legacy_ddp",  # pytorch_ddp needs a GPU
+}
 # The first of NVIDIA's compute capabilities with cores for a precision
 FP16_SINCE = (7, 0)
 BF16_SINCE = (8, 0)
@@ -38,6 +45,7 @@ class Machine:
     :param slurm_port: port of the first node, if Slurm starts the nodes
     :param standalone: torchrun starts the processes of the only node: within Slurm fairseq would take all its GPUs, and
         wait for tasks that Slurm has not started
+    :param cpu_processes: processes that train together on the CPU
     """
 
     gpus: int
@@ -47,11 +55,12 @@ class Machine:
     master: str | None = None
     slurm_port: int | None = None
     standalone: bool = False
+    cpu_processes: int = 1
 
     @property
     def processes(self) -> int:
         """Number of processes on all nodes."""
-        return max(1, self.gpus) * self.nodes
+        return (self.gpus or self.cpu_processes) * self.nodes
 
     def flags(self) -> dict[str, Any]:
         """Return flags of fairseq-train; on nodes started by hand, torchrun starts the processes."""
@@ -60,14 +69,20 @@ class Machine:
             "distributed-world-size": self.processes,
             "distributed-port": self.slurm_port,
             self.precision: self.precision != "fp32",
+            **(CPU_GROUP if self.cpu_processes > 1 else {}),
         }
 
     def __str__(self) -> str:
-        where = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else "the processor"
+        on_cpu = f"{self.cpu_processes} processes of the CPU" if self.cpu_processes > 1 else "the processor"
+        where = f"{self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else on_cpu
         return f"{self.precision} on {where}" + (f" of each of {self.nodes} machines" if self.nodes > 1 else "")
 
     def launcher(self) -> list[str]:
         """Return the words of the command before ``fairseq-train``."""
+        if self.cpu_processes > 1:
+            own_rank = 'exec "$@" --distributed-rank "$RANK"'
+            start = ["torchrun", "--standalone", f"--nproc-per-node={self.cpu_processes}", "--no-python"]
+            return [*start, "bash", "-c", own_rank, "rank"]
         if self.standalone:
             return ["torchrun", "--standalone", f"--nproc-per-node={self.gpus}", "--no-python"]
         if self.master is None:
@@ -92,6 +107,7 @@ def detect(
     tokens: int | None = None,
     longest: int = MIN_TOKENS_PER_PROCESS,
     pretend: bool = False,
+    cpu_processes: int = 1,
     environment: Mapping[str, str] = os.environ,
 ) -> Machine:
     """Return this machine, restricted to what the user chose.
@@ -104,6 +120,7 @@ def detect(
     :param tokens: of an update; a small update is not divided over all GPUs
     :param longest: longest sentence or sample that has to fit into a process: fairseq leaves longer ones out
     :param pretend: describe a machine elsewhere: nothing will run
+    :param cpu_processes: processes that train together on the CPU
     :param environment: variables in which Slurm gives the number of nodes that it has started
     :raises UserError: the machine does not have what the user chose
     """
@@ -129,6 +146,8 @@ def detect(
         raise UserError(f"--master {master}: expected HOST:PORT")
     if nodes > 1 and count == 0:
         raise UserError(f"--nodes {nodes}: several machines train on GPUs only")
+    if cpu_processes > 1 and count:
+        raise UserError(f"--processes {cpu_processes}: of the CPU, and goes with --gpus 0")
     if not 0 <= rank < nodes:
         raise UserError(f"--node-rank {rank}: with --nodes {nodes} it is from 0 to {nodes - 1}")
     # The GPUs of a machine elsewhere are assumed to have all cores.
@@ -146,9 +165,11 @@ def detect(
             raise UserError(f"{count * nodes} GPUs: an update has {tokens:,} tokens, too few; ask Slurm for {fitting}")
         count = max(1, fitting // nodes)
         print(f"{count} of the GPUs: an update has {tokens:,} tokens, too few to divide further", flush=True)
+    if tokens is not None and cpu_processes > (fitting := max(1, tokens // longest)):
+        raise UserError(f"--processes {cpu_processes}: an update has {tokens:,} tokens, enough for {fitting}")
     in_slurm = "SLURM_STEP_NODELIST" in environment or "SLURM_JOB_NODELIST" in environment  # what fairseq looks at
     standalone = in_slurm and nodes == 1 and count > 1
-    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, standalone)
+    return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, standalone, cpu_processes)
 
 
 @dataclass(frozen=True)

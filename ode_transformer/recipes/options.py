@@ -20,6 +20,7 @@ class RunOptions:
     :param minutes: limit of the training time instead of the recipe's
     :param average: number of checkpoints to average instead of the recipe's
     :param gpus: of this machine; None for all, 0 for the CPU
+    :param processes: processes that train together on the CPU
     :param precision: one of ``machine.PRECISIONS``; None for the fastest that the GPUs support
     :param max_tokens: tokens that one process takes at a time, instead of the recipe's
     :param nodes: machines that train together
@@ -38,6 +39,7 @@ class RunOptions:
     minutes: float | None = None
     average: int | None = None
     gpus: int | None = None
+    processes: int = 1
     precision: str | None = None
     max_tokens: int | None = None
     nodes: int = 1

@@ -65,6 +65,7 @@ def plan_experiments(
         recipe.tokens_per_update,
         max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0))),
         options.dry_run,
+        options.processes,
     )
     if available.nodes > 1 and not several_machines:
         raise UserError(f"Slurm has started this on {available.nodes} machines: only training takes several")
