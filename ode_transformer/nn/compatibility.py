@@ -108,8 +108,10 @@ def _residual_refusal(choice: DepthChoice) -> str | None:
 
 
 def _lstm_refusal(choice: DepthChoice) -> str | None:
-    options = ("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps")
-    options += ("stage_parameters", "splitting")
+    options = (
+        *("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps"),
+        *("stage_parameters", "splitting"),
+    )
     return _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
 
 

@@ -91,7 +91,7 @@ def _check_pickle(file: Any) -> None:
     for step, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         if step > MAX_PICKLE_STEPS:
             raise UserError("its names and options are more than any checkpoint has")
-        if opcode.name == "GLOBAL" and (name := argument.replace(" ", ".")) not in _GLOBALS:
+        if opcode.name == "GLOBAL" and (name := str(argument).replace(" ", ".")) not in _GLOBALS:
             why = "which no checkpoint needs" if name.startswith("torch.") else "and loading that could run code"
             raise UserError(f"it holds {name}, {why}")
 
