@@ -106,6 +106,14 @@ COMMANDS = {
 }
 
 
+# Subcommands made of jobs that are not done twice.
+RESUMABLE = {"quickstart", "prepare", "train", "evaluate", "reproduce", "study", "measure-scaling", "glue"} | {
+    "pretraining-text",
+    "bert-demo",
+    "probe-linear",
+}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
@@ -148,7 +156,8 @@ def _run(argv: list[str]) -> int:
             raise
         message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     except KeyboardInterrupt:
-        print(f"ode-transformer {name}: interrupted", file=sys.stderr)
+        hint = "; the same command resumes" if name in RESUMABLE else ""
+        print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
     finally:
         logging.disable(logging_level)

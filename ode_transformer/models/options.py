@@ -207,7 +207,7 @@ def _check_processes(args: argparse.Namespace) -> None:
     if processes > 1 and not trained and not torch.distributed.is_initialized():
         raise OptionError(
             f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
-            f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or give fairseq-train the flags "
+            f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
             f"that it prints with --dry-run"
         )
 

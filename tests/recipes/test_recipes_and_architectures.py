@@ -191,7 +191,7 @@ def test_the_learning_rate_reaches_its_peak(name: str) -> None:
             made = recipe.for_arch(arch, variant)
             warmup, epochs = int(made.train["warmup-updates"]), made.train.get("max-epoch")
             assert warmup < made.train.get("max-update", math.inf)
-            if epochs:
+            if epochs and "train" in recipe.counts:
                 assert warmup < int(epochs) * recipe.counts["train"] * 30 / made.tokens_per_update, (arch, variant)
 
 

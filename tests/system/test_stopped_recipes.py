@@ -106,7 +106,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
     with monkeypatch.context() as patch:
         patch.setattr(SplitWriter, "add", interrupted)
         assert run("prepare") == 130
-    assert capsys.readouterr().err == "ode-transformer prepare: interrupted\n"
+    assert capsys.readouterr().err == "ode-transformer prepare: interrupted; the same command resumes\n"
     assert set(made(run.data)) == {"raw.json"}
     assert run("prepare") == 0
 
