@@ -121,7 +121,8 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64
 
     from ode_transformer.models.saved_model import load_saved_model
 
-    model, cfg, task = load_saved_model(checkpoint, {"data": str(data)})
+    # A fine-tuning that diverged is scored like the others of a grid: it predicts nan.
+    model, cfg, task = load_saved_model(checkpoint, {"data": str(data)}, finite=False)
     gpu = torch.cuda.is_available()
     model = (model.cuda() if gpu else model).eval()
     head, regression = cfg.criterion.classification_head_name, cfg.task.regression_target

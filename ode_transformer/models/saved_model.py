@@ -50,7 +50,11 @@ _FILES_BESIDE = {
 
 
 def build_saved_model(
-    path: Path, state: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, task: Any = None
+    path: Path,
+    state: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    task: Any = None,
+    finite: bool = True,
 ) -> tuple[Any, Any, Any]:
     """Build the model of a checkpoint and load its parameters.
 
@@ -58,6 +62,7 @@ def build_saved_model(
     :param state: what :func:`ode_transformer.support.checkpoint_file.load_checkpoint` returned
     :param overrides: options to change
     :param task: fairseq's task; by default the checkpoint's
+    :param finite: refuse parameters that are infinite or not a number
     :return: the model, fairseq's configuration and the task
     :raises UserError: the checkpoint's options are refused, or do not fit its parameters or the dictionaries
     """
@@ -66,7 +71,8 @@ def build_saved_model(
     except UserError as error:
         raise UserError(f"{path}: refused: {error}") from error
     try:
-        check_finite(state["model"])
+        if finite:
+            check_finite(state["model"])
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     overrides = _DROPPED | dict(overrides or {})
@@ -172,9 +178,11 @@ def _names(options: Any, key: str) -> list[Any]:
     return [options[name] for name in ("_name", key) if options.get(name) is not None]
 
 
-def load_saved_model(path: Path, overrides: Mapping[str, Any] | None = None, task: Any = None) -> tuple[Any, Any, Any]:
+def load_saved_model(
+    path: Path, overrides: Mapping[str, Any] | None = None, task: Any = None, finite: bool = True
+) -> tuple[Any, Any, Any]:
     """Read a checkpoint and build its model, as :func:`build_saved_model`."""
-    return build_saved_model(path, load_checkpoint(path), overrides, task)
+    return build_saved_model(path, load_checkpoint(path), overrides, task, finite)
 
 
 def load_pretrained(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import checkpoint_targets
 import corpora_targets
 import text_targets
 
@@ -25,6 +26,6 @@ class FuzzTarget(NamedTuple):
 
 TARGETS: dict[str, FuzzTarget] = {
     name: FuzzTarget(seeds, parse)
-    for module in (corpora_targets, text_targets)
+    for module in (checkpoint_targets, corpora_targets, text_targets)
     for name, (seeds, parse) in module.TARGETS.items()
 }
