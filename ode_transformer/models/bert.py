@@ -64,8 +64,11 @@ class ODEBertModel(RobertaModel):
         :raises UserError: the folder does not exist, or the checkpoint is broken or refused
         """
         kwargs |= {"bpe": bpe, "load_checkpoint_heads": True}
-        (model,), cfg, task = load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
-        return RobertaHubInterface(cfg, task, model)
+        return load_pretrained(
+            lambda cfg, task, models: RobertaHubInterface(cfg, task, models[0]),
+            *(model_name_or_path, checkpoint_file, data_name_or_path),
+            **kwargs,
+        )
 
     @staticmethod
     def add_args(parser: argparse.ArgumentParser) -> None:

@@ -10,10 +10,10 @@ import logging
 import math
 import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
@@ -30,6 +30,8 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.plain_options import plain_mapping, shown
 
 logger = logging.getLogger(__name__)
+
+Interface = TypeVar("Interface")
 
 # Options that name code or a file to read, which a model with saved parameters does not need.
 _DROPPED = dict.fromkeys(("user_dir", "encoder_embed_path", "decoder_embed_path"))
@@ -98,11 +100,14 @@ def build_saved_model(
     except OSError:
         raise
     except Exception as error:  # options of the right types can still fail anywhere in fairseq, torch and Hydra
-        reason = textwrap.shorten(str(error) or type(error).__name__, 300)  # a line for each parameter of a wrong size
-        raise UserError(
-            f"{path}: cannot be built with the dictionaries of {overrides.get('data')}: {reason}"
-        ) from error
+        data = overrides.get("data")
+        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {_one_line(error)}") from error
     return model, config, task
+
+
+def _one_line(error: Exception) -> str:
+    """Return the message of an error, some of which have a line for each parameter of a wrong size."""
+    return textwrap.shorten(str(error) or type(error).__name__, 300)
 
 
 @contextmanager
@@ -186,17 +191,18 @@ def load_saved_model(
 
 
 def load_pretrained(
+    interface: Callable[[Any, Any, list[Any]], Interface],
     model_name_or_path: str | os.PathLike[str],
     checkpoint_file: str,
     data_name_or_path: str | os.PathLike[str],
     **kwargs: Any,
-) -> tuple[list[Any], Any, Any]:
+) -> Interface:
     """Load the models of a folder with what fairseq's ``from_pretrained`` takes.
 
+    :param interface: makes an interface of fairseq of a configuration, a task and models
     :param checkpoint_file: files in the folder, divided by ``os.pathsep``
     :param data_name_or_path: folder of the dictionaries; relative to the model's if it begins with a dot
     :param kwargs: options to change
-    :return: models, configuration, task
     :raises UserError: a folder is none, or a checkpoint is refused
     """
     folder, data = Path(model_name_or_path), os.fspath(data_name_or_path)
@@ -216,10 +222,15 @@ def load_pretrained(
     for name in checkpoint_file.split(os.pathsep):
         model, cfg, task = load_saved_model(folder / name, kwargs, task)
         models.append(model)
-    for name, value in (kwargs.get("generation_args") or {}).items():
-        cfg.generation[name] = value
-    logger.info(cfg)
-    return models, cfg, task
+    try:
+        for name, value in (kwargs.get("generation_args") or {}).items():
+            cfg.generation[name] = value
+        logger.info(cfg)
+        return interface(cfg, task, models)
+    except OSError:
+        raise
+    except Exception as error:  # options of generation, subwords and tokenisation, as in build_saved_model
+        raise UserError(f"{folder}: its options for text cannot be used: {_one_line(error)}") from error
 
 
 class SafeFromPretrained:
@@ -237,5 +248,4 @@ class SafeFromPretrained:
 
         :raises UserError: the folder does not exist, or a checkpoint is broken or refused
         """
-        models, cfg, task = load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
-        return GeneratorHubInterface(cfg, task, models)
+        return load_pretrained(GeneratorHubInterface, model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)

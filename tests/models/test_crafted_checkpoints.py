@@ -146,6 +146,15 @@ def test_a_model_that_cannot_be_built_is_one_line(folder: Path, load: Callable[[
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.parametrize(
+    "change", [put_in_cfg(generation={"print_alignment": None}), put_in_cfg(bpe={"_name": "transformer"})]
+)
+def test_options_for_text_that_cannot_be_used_are_one_line(folder: Path, change) -> None:
+    (folder / "sentencepiece.bpe.model").unlink()
+    with pytest.raises(UserError, match="model: its options for text cannot be used: "):
+        pretrained(rewrite(folder, change))
+
+
 @pytest.mark.parametrize("load", [build, pretrained])
 def test_memory_is_not_taken_for_more_than_the_file_has(
     folder: Path, monkeypatch: pytest.MonkeyPatch, load: Callable[[Path], object]
