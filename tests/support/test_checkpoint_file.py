@@ -26,18 +26,6 @@ class Intruder:
         return os.system, (f"touch '{self.path}'",)
 
 
-class Harmless:
-    """A class that is not on the list."""
-
-
-def test_namespace_is_allowed(tmp_path: Path):
-    path = tmp_path / "a.pt"
-    torch.save({"args": argparse.Namespace(arch="x"), "model": {"w": torch.ones(2)}}, path)
-    state = load_checkpoint(path)
-    assert state["args"] == argparse.Namespace(arch="x")
-    assert state["model"]["w"].tolist() == [1, 1]
-
-
 @pytest.mark.parametrize("zipped", [True, False])
 def test_an_intruder_does_not_run(tmp_path: Path, zipped: bool):
     path, trace = tmp_path / "evil.pt", tmp_path / "trace"
@@ -61,8 +49,8 @@ def test_a_plain_pickle_does_not_run(tmp_path: Path, protocol: int, recwarn: pyt
 
 def test_any_other_class_is_refused_by_name(tmp_path: Path):
     path = tmp_path / "other.pt"
-    torch.save({"model": {}, "args": Harmless()}, path)
-    with pytest.raises(UserError, match=r"refused: it holds \S*Harmless, and loading that could run code"):
+    torch.save({"model": {}, "args": random.Random(1)}, path)
+    with pytest.raises(UserError, match=r"refused: it holds random\.Random, and loading that could run code"):
         load_checkpoint(path)
 
 
@@ -73,6 +61,9 @@ def test_truncated(tmp_path: Path, zipped: bool, kept: float):
     torch.save({"model": {"w": torch.ones(500)}}, path, _use_new_zipfile_serialization=zipped)
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
+    with pytest.raises(UserError, match=r"cut\.pt: broken or truncated"):
+        load_checkpoint(path)
+    path.write_text("hello world\n")
     with pytest.raises(UserError, match=r"cut\.pt: broken or truncated"):
         load_checkpoint(path)
 
@@ -117,13 +108,6 @@ def test_an_entry_marked_as_a_directory_is_noticed(tmp_path: Path):
         load_checkpoint(path)
 
 
-def test_text(tmp_path: Path):
-    path = tmp_path / "text.pt"
-    path.write_text("hello world\n")
-    with pytest.raises(UserError, match=r"text\.pt: broken or truncated"):
-        load_checkpoint(path)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -138,11 +122,6 @@ def test_not_fairseq(tmp_path: Path, content: object, message: str):
         load_checkpoint(tmp_path / "a.pt")
 
 
-def test_absent(tmp_path: Path):
-    with pytest.raises(FileNotFoundError):
-        load_checkpoint(tmp_path / "a.pt")
-
-
 def test_written_file_is_whole_and_readable_by_others_as_usual(tmp_path: Path):
     path, usual = tmp_path / "a.pt", tmp_path / "usual"
     usual.touch()
@@ -152,8 +131,15 @@ def test_written_file_is_whole_and_readable_by_others_as_usual(tmp_path: Path):
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.pt", "usual"]
 
 
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), RuntimeError("write failed")])
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception):
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (OSError(28, "No space left on device"), UserError),
+        (RuntimeError("write failed"), UserError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure, raised):
     path = tmp_path / "a.pt"
     path.write_bytes(b"old")
 
@@ -162,20 +148,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise failure
 
     monkeypatch.setattr(torch, "save", save)
-    with pytest.raises(UserError, match=r"a\.pt: could not be written"):
-        save_checkpoint({"model": {}}, path)
-    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.pt", b"old")]
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "a.pt"
-    path.write_bytes(b"old")
-
-    def save(state, file):
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(torch, "save", save)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised, match=r"a\.pt: could not be written" if raised is UserError else None):
         save_checkpoint({"model": {}}, path)
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.pt", b"old")]

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,22 @@ def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) ->
     return done
 
 
-def test_a_completed_job_is_skipped(tmp_path: Path) -> None:
-    assert run(tmp_path) == ["a", "b"]
-    assert run(tmp_path) == []
+RUNS: dict[str, list[tuple[dict[str, Any], list[str]]]] = {  # runs in one folder, and the jobs that work in each
+    "a completed job is skipped": [({}, ["a", "b"]), ({}, [])],
+    "a stopped job runs again, those before it do not": [({"fail": True}, ["a", "stopped"]), ({}, ["b"])],
+    "a changed request redoes it": [({}, ["a", "b"]), ({"second": 3}, ["b"])],
+    "a changed request redoes all after it": [({}, ["a", "b"]), ({"first": 9}, ["a", "b"])],
+    "going back is a change, too": [({}, ["a", "b"]), ({"second": 3}, ["b"]), ({}, ["b"])],
+    "a failure forgets a success": [({}, ["a", "b"]), ({"second": 5, "fail": True}, ["stopped"]), ({}, ["b"])],
+}
 
 
-def test_whether_a_job_is_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", RUNS.values(), ids=RUNS)
+def test_which_jobs_run(tmp_path: Path, runs: list[tuple[dict[str, Any], list[str]]]) -> None:
+    assert [run(tmp_path, **requests) for requests, _ in runs] == [names for _, names in runs]
+
+
+def test_a_job_whose_result_is_gone_runs_again(tmp_path: Path) -> None:
     result = tmp_path / "result"
     assert not Jobs(tmp_path).is_done("a", 1, result)
     Jobs(tmp_path).run("a", 1, result, result.touch)
@@ -37,33 +48,8 @@ def test_whether_a_job_is_done(tmp_path: Path) -> None:
     assert not Jobs(tmp_path).is_done("a", 2, result)
     result.unlink()
     assert not Jobs(tmp_path).is_done("a", 1, result)
-
-
-def test_a_stopped_job_runs_again_and_those_before_it_are_not(tmp_path: Path) -> None:
-    assert run(tmp_path, fail=True) == ["a", "stopped"]
-    assert run(tmp_path) == ["b"]
-
-
-def test_a_changed_request_redoes_it_and_all_after_it(tmp_path: Path) -> None:
     run(tmp_path)
-    assert run(tmp_path, second=3) == ["b"]
-    assert run(tmp_path, first=9, second=3) == ["a", "b"]
-
-
-def test_a_job_whose_result_is_gone_runs_again(tmp_path: Path) -> None:
-    run(tmp_path)
-    (tmp_path / "result").unlink()
-    assert run(tmp_path) == ["b"]
-
-
-def test_going_back_is_a_change_too(tmp_path: Path) -> None:
-    for second in (2, 3, 2):
-        assert run(tmp_path, second=second)[-1] == "b"
-
-
-def test_a_failure_after_a_success_forgets_the_success(tmp_path: Path) -> None:
-    run(tmp_path)
-    assert run(tmp_path, second=5, fail=True) == ["stopped"]
+    result.unlink()
     assert run(tmp_path) == ["b"]
 
 

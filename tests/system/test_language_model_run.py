@@ -65,9 +65,21 @@ def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytes
     words = len((tmp_path / "valid").read_text().split())
     assert 1 < perplexities[0] < len((data / "dict.txt").read_text().splitlines())
     assert math.isfinite(perplexities[0])
+    # A literal <unk> is fairseq's own symbol, not a word of the dictionary; it is predicted and counted like one.
+    assert "<unk>" in (tmp_path / "valid").read_text()
+    assert "<unk>" not in (data / "dict.txt").read_text()
     scoring = ["score", "--metric", "perplexity", "--eval-lm-log", str(tmp_path / "eval.log")]
-    assert main([*scoring, "--references", str(tmp_path / "valid")]) == 0
-    assert f"{words + SENTENCES['valid']} words with the ends of sentence" in capsys.readouterr().out
+    for mode in ("none", "complete"):
+        if mode != "none":
+            evaluated(data, tmp_path / "model.pt", tmp_path / "eval.log", "--sample-break-mode", mode)
+        capsys.readouterr()
+        assert main([*scoring, "--references", str(tmp_path / "valid")]) == 0
+        out, sentences_read = capsys.readouterr().out, SENTENCES["valid"]
+        counted = (
+            f" {words + sentences_read} words with the ends of sentence; {sentences_read} lines; per:word|eos:counted"
+        )
+        assert counted in out
+        assert f"|sample-break-mode:{mode}|tokens-per-sample:32|context-window:0)" in out
 
     # Continuations begin as the text that they continue, whether searched for or drawn; a seed repeats what is drawn.
     def generated(*search: object) -> dict[int, list[str]]:
