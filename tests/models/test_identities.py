@@ -31,8 +31,10 @@ def settings(module) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in module.state_dict().items() if name.endswith("_extra_state")}
 
 
-STOCK = SMALL | {"encoder_normalize_before": True, "decoder_normalize_before": True}
-del STOCK["max_relative_positions"]
+POST_NORM = {
+    "post_norm": True,
+    "ode_function": "layer-output",
+}  # released code: without a scheme, the layers as they are
 
 
 @pytest.mark.parametrize(
@@ -42,13 +44,16 @@ del STOCK["max_relative_positions"]
         {"layernorm_embedding": True, "no_scale_embedding": True, "activation_fn": "gelu"},
         {"no_token_positional_embeddings": True, "no_decoder_final_norm": True},
         {"encoder_learned_pos": True, "decoder_learned_pos": True},
+        POST_NORM,
     ],
     ids=lambda more: "-".join(more) or "plain",
 )
-def test_euler_is_fairseqs_own_pre_norm_transformer(more: dict) -> None:
+def test_one_stage_is_fairseqs_own_transformer(more: dict) -> None:
     """Same weights, same encoder output, logits and attention."""
     ours = small_model(**OPTIONS, **more)
-    stock = build_model("transformer", **(STOCK | more)).double()
+    norms = {} if more is POST_NORM else {"encoder_normalize_before": True, "decoder_normalize_before": True} | more
+    sizes = {name: value for name, value in SMALL.items() if name != "max_relative_positions"}
+    stock = build_model("transformer", **sizes, **norms).double()
     stock.load_state_dict(fairseqs_names(ours))
     source, previous = batch([6, 4, 2]), teacher_forced(batch([5, 7, 2], seed=1))
     real, written = source.ne(PAD).t(), previous.ne(PAD)
@@ -72,20 +77,6 @@ def test_euler_is_fairseqs_own_pre_norm_transformer(more: dict) -> None:
             torch.testing.assert_close(attention[written], stock_attention[written], rtol=0, atol=1e-6)
 
 
-def test_layer_output_of_one_stage_is_fairseqs_own_post_norm_transformer() -> None:
-    """Released code: without a scheme, the layers as they are, one after another."""
-    ours = small_model(post_norm=True, ode_function="layer-output", **OPTIONS)
-    stock = build_model("transformer", **{name: value for name, value in STOCK.items() if "normalize" not in name})
-    stock = stock.double()
-    stock.load_state_dict(fairseqs_names(ours))
-    source, previous = batch([6, 4, 2]), teacher_forced(batch([5, 7, 2], seed=1))
-    real, written = source.ne(PAD).t(), previous.ne(PAD)
-    torch.testing.assert_close(encode(ours.encoder, source)[real], encode(stock.encoder, source)[real])
-    with torch.no_grad():
-        outs = [model(source, None, previous)[0] for model in (ours, stock)]
-    torch.testing.assert_close(outs[0][written], outs[1][written], rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("splitting", SPLITTINGS)
 def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -> None:
     """Diffusion by attention, convection by feed-forward networks, each of which moves y by its share of the step."""
@@ -107,13 +98,6 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
     torch.testing.assert_close(y + block.field(y), expected)
 
 
-def test_repeat_is_ones_with_rk2() -> None:
-    ones = small_model(encoder_ode_scheme="rk2", ode_coefficients="ones", **OPTIONS).encoder
-    repeat = small_model(encoder_ode_scheme="repeat", **OPTIONS).encoder
-    source = batch([6, 4, 2])
-    torch.testing.assert_close(encode(repeat, source), encode(ones, source))
-
-
 @pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
 @pytest.mark.parametrize("scheme", ["multistep", "dlcl-increments"])
 def test_recurrences_with_weights_of_one_are_euler(scheme: str, scope: str) -> None:
@@ -133,40 +117,6 @@ def test_released_polynet_is_polynet_of_each_sub_layer() -> None:
     )
     assert torch.equal(encode(one, source), encode(other, source))
     assert not torch.allclose(encode(one, source), encode(merged, source))
-
-
-def test_leapfrog_in_loops_over_the_layers() -> None:
-    encoder = small_model(encoder_ode_scheme="leapfrog", **(OPTIONS | {"encoder_layers": 4})).encoder
-    mask = attention_mask(5, 5, torch.device("cpu"))
-
-    def sublayer(layer, name: str, x: torch.Tensor, *given) -> torch.Tensor:
-        return layer[name].function(layer[name].layer_norm(x), *given)
-
-    y0 = torch.randn(2, 5, 16, dtype=torch.float64)
-    before, y = None, y0
-    for layer in encoder.layers:
-        attention = sublayer(layer, "self_attn", y, mask)
-        increment = attention + sublayer(layer, "ffn", y + attention)
-        before, y = y, y + increment if before is None else before + 2 * increment
-    got, _ = encoder.step_layers(y0, [context(mask)] * len(encoder.layers))
-    torch.testing.assert_close(got, y)
-
-
-def test_released_multistep_in_loops_over_the_sub_layers() -> None:
-    """x' = k ∗ x_before + u + f(u), u = LN((1 − k) ∗ x), after a first plain residual sub-layer."""
-    encoder = small_model(encoder_ode_scheme="multistep-released", **(OPTIONS | {"encoder_layers": 3})).encoder
-    mask = attention_mask(5, 5, torch.device("cpu"))
-    sublayers = [(layer[name].function, name) for layer in encoder.layers for name in ("self_attn", "ffn")]
-    assert encoder.scheme.k.shape == (5, 16)
-    before = torch.randn(2, 5, 16, dtype=torch.float64)
-    given = {"self_attn": (mask,), "ffn": ()}
-    got, _ = encoder.step_layers(before, [context(mask)] * len(encoder.layers))
-    attention, _ = sublayers[0]
-    x = before + attention(encoder.scheme.norms[0](before), mask)
-    for (function, name), norm, k in zip(sublayers[1:], encoder.scheme.norms[1:], encoder.scheme.k, strict=True):
-        u = norm((1 - k) * x)
-        before, x = x, k * before + u + function(u, *given[name])
-    torch.testing.assert_close(got, x)
 
 
 def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
@@ -200,6 +150,15 @@ def test_steps_of_full_order_approach_one_flow() -> None:
     assert errors[0] > 3 * errors[1] > 300 * errors[2]
 
 
+@torch.no_grad()
+def silence(encoder) -> None:
+    """Let every sub-layer add nothing."""
+    for layer in encoder.layers:
+        for last in (layer["self_attn"].function.out_proj, layer["ffn"].function.fc2):
+            for parameter in last.parameters():
+                parameter.zero_()
+
+
 @pytest.mark.parametrize(
     ("parts", "factor"),
     [
@@ -214,9 +173,7 @@ def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts:
     encoder = small_model(ode_function="layer-output", encoder_layers=1, **OPTIONS | parts).encoder
     y = torch.randn(2, 3, 16, dtype=torch.float64)
     with torch.no_grad():
-        for name, last in (("self_attn", "out_proj"), ("ffn", "fc2")):
-            for parameter in getattr(encoder.layers[0][name].function, last).parameters():
-                parameter.zero_()
+        silence(encoder)
         mask = attention_mask(3, 3, y.device)
         got, _ = encoder.step_layers(y, [context(mask)])
         if factor is None:
@@ -225,65 +182,17 @@ def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts:
     torch.testing.assert_close(got, factor * y)
 
 
-def test_ones_with_rk2_is_each_layer_applied_twice() -> None:
-    twice = small_model(encoder_ode_scheme="rk2", ode_coefficients="ones", **OPTIONS).encoder
-    once = small_model(**(OPTIONS | {"encoder_layers": 4})).encoder
-    weights = twice.state_dict()
-    doubled = {
-        name.replace(f"layers.{layer // 2}.", f"layers.{layer}.", 1): tensor
-        for layer in range(4)
-        for name, tensor in weights.items()
-        if name.startswith(f"layers.{layer // 2}.")
-    }
-    once.load_state_dict(weights | doubled | settings(once))
-    source = batch([6, 4, 2])
-    torch.testing.assert_close(encode(twice, source), encode(once, source))
-
-
-def test_layers_that_add_nothing_leave_the_embedding_alone() -> None:
-    """F = 0: y_L = y_0 for the paper's form of every scheme (the released form multiplies y, see the README)."""
-    for parts in (
+@pytest.mark.parametrize(
+    "parts",
+    [
         {},
         {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
-        {"encoder_ode_scheme": "rk4"},
-        {"encoder_ode_scheme": "leapfrog"},
-        {"encoder_ode_scheme": "multistep"},
-        {"encoder_ode_scheme": "dlcl-increments"},
-        {"encoder_ode_scheme": "polynet"},
-    ):
-        encoder = small_model(**OPTIONS, **parts).encoder
-        with torch.no_grad():
-            for layer in encoder.layers:
-                layer["self_attn"].function.out_proj.weight.zero_()
-                layer["self_attn"].function.out_proj.bias.zero_()
-                layer["ffn"].function.fc2.weight.zero_()
-                layer["ffn"].function.fc2.bias.zero_()
-        source = batch([6, 4])
-        y0 = encoder.forward_embedding(source)[0].masked_fill(source.eq(PAD).unsqueeze(-1), 0)
-        torch.testing.assert_close(encode(encoder, source), encoder.layer_norm(y0).transpose(0, 1))
-
-
-def test_the_scheme_converges_on_the_real_vector_field() -> None:
-    """The field of one encoder layer, smooth under GELU, is integrated with each scheme's order."""
-    from ode_transformer.numerics import get_tableau, runge_kutta_step
-
-    encoder = small_model(activation_fn="gelu").encoder
-    mask = attention_mask(4, 4, torch.device("cpu"), choice=AttentionChoice(3))
-    y0 = torch.randn(2, 4, 16, dtype=torch.float64)
-
-    def integrate(scheme: str, steps: int) -> torch.Tensor:
-        y = y0
-        for _ in range(steps):
-            y = runge_kutta_step(
-                encoder.layers[0].blocks(context(mask))[0].field,
-                y,
-                get_tableau(scheme),
-                step_size=1 / steps,
-            )
-        return y
-
-    with torch.no_grad():
-        exact = integrate("rk4", 512)
-        for scheme, order in (("euler", 1), ("rk2", 2), ("rk4", 4)):
-            errors = [(integrate(scheme, steps) - exact).norm() for steps in (16, 32)]
-            assert abs(torch.log2(errors[0] / errors[1]).item() - order) < 0.25
+        *({"encoder_ode_scheme": scheme} for scheme in ("rk4", "leapfrog", "multistep", "dlcl-increments", "polynet")),
+    ],
+)
+def test_layers_that_add_nothing_leave_the_embedding_alone(parts: dict) -> None:
+    """F = 0: y_L = y_0 for the paper's form of every scheme (the released form multiplies y, see the README)."""
+    encoder, source = small_model(**OPTIONS, **parts).encoder, batch([6, 4])
+    silence(encoder)
+    y0 = encoder.forward_embedding(source)[0].masked_fill(source.eq(PAD).unsqueeze(-1), 0)
+    torch.testing.assert_close(encode(encoder, source), encoder.layer_norm(y0).transpose(0, 1))

@@ -94,7 +94,7 @@ JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_sp
 
 LANGUAGE_MODEL = "ode_transformer_lm_euler"
 LANGUAGE_MODEL_AXES = {name: values for name, values in AXES.items() if not name.startswith("encoder")} | {
-    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "polynet", "dlstm"],
+    "decoder_ode_scheme": ["euler", "rk2", "rk4", "repeat", "polynet", "dlstm"]
 }
 
 
@@ -227,11 +227,7 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, exam
 
 
 @settings(deadline=None, max_examples=15)
-@given(
-    parts=st.sampled_from(PARTS),
-    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
-    data=st.data(),
-)
+@given(parts=st.sampled_from(PARTS), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
 def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: list[int], data) -> None:
     """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
     model, source = small_model(**parts), batch(lengths)
@@ -403,11 +399,7 @@ def test_attention_is_reported_and_equals_the_fast_path(example) -> None:
     fast, extra = model(source, None, previous)
     assert extra["attn"] == [None]
     torch.testing.assert_close(fast, out)
-    assert model(source, None, previous, alignment_layer=0, alignment_heads=1)[1]["attn"][0].shape == (
-        3,
-        7,
-        6,
-    )
+    assert model(source, None, previous, alignment_layer=0, alignment_heads=1)[1]["attn"][0].shape == (3, 7, 6)
 
 
 def test_word_dropout_acts_on_source_and_target_in_training_only(example) -> None:

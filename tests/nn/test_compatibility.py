@@ -14,10 +14,7 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice("dlstm", lstm=LSTMChoice(merge="mul")), "unknown merge 'mul'; known are add, concat"),
         (DepthChoice("dlstm", lstm=LSTMChoice(share="half")), "unknown sharing 'half'; known are gates, all, none"),
         (DepthChoice("dlstm", lstm=LSTMChoice(first_cell="one")), "unknown first cell 'one'; known are zero, learned"),
-        (
-            DepthChoice("dlstm", "gate"),
-            "steps no F and has no feed-forward networks: coefficients 'tableau' is all",
-        ),
+        (DepthChoice("dlstm", "gate"), "steps no F and has no feed-forward networks: coefficients 'tableau' is all"),
         (DepthChoice("dlstm", function="layer-output"), "function 'increment' is all it takes"),
         (DepthChoice("dlstm", scope="san"), "scope 'san+ffn' is all it takes"),
         (DepthChoice("dlstm", steps=2), "steps '1' is all it takes"),

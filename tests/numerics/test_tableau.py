@@ -48,18 +48,7 @@ def test_repeat_is_the_residual_layer_again_and_again(name: str, times: int) -> 
 
 
 def test_the_names_that_others_rely_on() -> None:
-    expected = {
-        "euler",
-        "midpoint",
-        "heun",
-        "rk2",
-        "ralston",
-        "kutta3",
-        "ssprk3",
-        "rk4",
-        "rk38",
-        "rk3-released",
-    }
+    expected = {"euler", "midpoint", "heun", "rk2", "ralston", "kutta3", "ssprk3", "rk4", "rk38", "rk3-released"}
     assert expected <= set(tableau_names())
     assert get_tableau("rk2") is get_tableau("heun")
 
