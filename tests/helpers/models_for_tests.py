@@ -1,7 +1,8 @@
 """Builds registered architectures without a data set."""
 
 from argparse import Namespace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -10,6 +11,7 @@ import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.model_from_options import build_from_options
 
 PAD, EOS = 1, 2
+ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
 
 
 def build_model(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
@@ -37,11 +39,19 @@ SMALL = {
 def small_model(seed: int = 0, arch: str = "ode_transformer_euler", **options: Any) -> FairseqEncoderDecoderModel:
     """A model of 2-2 layers in float64 whose every parameter has been moved away from its start."""
     torch.manual_seed(seed)
-    model = build_model(arch, **(SMALL | options)).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
+    return perturb(build_model(arch, **(SMALL | options)).double())
+
+
+@torch.no_grad()
+def perturb(module: ModuleT) -> ModuleT:
+    """Move every parameter a little away from its start."""
+    for parameter in module.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+def count_parameters(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def batch(lengths: list[int], seed: int = 0, vocabulary: int = 30) -> torch.Tensor:
@@ -60,6 +70,35 @@ def teacher_forced(target: torch.Tensor) -> torch.Tensor:
     shifted[:, 0] = EOS
     shifted[shifted.eq(EOS) & (torch.arange(target.size(1)) > 0)] = PAD
     return shifted
+
+
+def draw_rows(rows: int, generator: torch.Generator) -> tuple[list[int], list[int]]:
+    """Draw as many rows as there are, in place of them, and a token for each."""
+    order = torch.randint(0, rows, (rows,), generator=generator)
+    return order.tolist(), torch.randint(4, 30, (rows,), generator=generator).tolist()
+
+
+@torch.no_grad()
+def check_search(
+    model: Any, source: torch.Tensor, draw: Callable[[int], tuple[list[int], list[int]]], steps: int
+) -> None:
+    """Decode step by step; ``draw`` says which rows follow those of a step, as in beam search, and their new tokens.
+
+    Logits and attention have to be those of a full pass at every step.
+    """
+    encoder_out = model.encoder(source, None) if hasattr(model, "encoder") else None
+    tokens, incremental_state = torch.full((len(source), 1), EOS), {}
+    for _ in range(steps):
+        logits, extra = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)
+        full, full_extra = model.decoder(tokens, encoder_out=encoder_out)
+        assert logits.shape == (len(tokens), 1, full.size(-1))
+        torch.testing.assert_close(logits[:, -1], full[:, -1])
+        if encoder_out is not None and extra["attn"][0] is not None:
+            torch.testing.assert_close(extra["attn"][0], full_extra["attn"][0][:, -1:])
+        rows, new = (torch.tensor(numbers) for numbers in draw(len(tokens)))
+        model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+        encoder_out = encoder_out and model.encoder.reorder_encoder_out(encoder_out, rows)
+        tokens = torch.cat([tokens[rows], new[:, None]], dim=1)
 
 
 RENAMED = {

@@ -11,7 +11,7 @@ from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from fairseq.tasks.translation import TranslationTask
-from models_for_tests import EOS, PAD
+from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bert import complete_bert_options
@@ -24,23 +24,11 @@ from ode_transformer.numerics import RECURRENCES
 
 BOS = 0
 BASE, FINAL_NORM = 85_017_600, 2 * 768  # experiments sheet, section 6
-SMALL = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "encoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-}
 
 
 def build(arch: str = "macaron_bert_base", **options: Any) -> Any:
-    """A small model in float64 whose every parameter has been moved away from its start."""
-    torch.manual_seed(0)
-    model = build_from_options(Namespace(arch=arch, **(SMALL | options)), 30).double().eval()
+    model = small_model(arch=arch, **({"max_relative_positions": 0} | options))
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
         model.encoder.sentence_encoder.embed_tokens.weight[PAD] = 0
     return model
 
@@ -67,11 +55,11 @@ def texts(*lengths: int) -> torch.Tensor:
 def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None:
     model = build_from_options(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)
     encoder = model.encoder.sentence_encoder
-    assert sum(parameter.numel() for parameter in encoder.layers.parameters()) == count
+    assert count_parameters(encoder.layers) == count
     beside = (32_768 + 2) * 768 + (0 if plain else FINAL_NORM)  # words and segments; sinusoids have no parameters
-    assert sum(parameter.numel() for parameter in encoder.parameters()) == count + beside
+    assert count_parameters(encoder) == count + beside
     head = 768 * 768 + 768 + FINAL_NORM + 32_768  # the projection is the embeddings'
-    assert sum(parameter.numel() for parameter in model.parameters()) == count + beside + head
+    assert count_parameters(model) == count + beside + head
 
 
 @pytest.mark.parametrize("kind", ["ode_bert", "macaron_bert"])
@@ -93,28 +81,21 @@ def test_segments() -> None:
 
 def test_the_second_text_reads_the_second_segment() -> None:
     model, tokens = build(), texts(9)
-    before = model(tokens)[0]
+    pair, single = (model(text)[0] for text in (tokens, tokens[:, :4]))
     with torch.no_grad():
         model.encoder.sentence_encoder.embed_segments.weight[1] += torch.randn(16)
-    assert not torch.allclose(model(tokens)[0], before)
-    single = tokens[:, :4]
-    after = model(single)[0]
-    with torch.no_grad():
-        model.encoder.sentence_encoder.embed_segments.weight[1] += torch.randn(16)
-    torch.testing.assert_close(model(single)[0], after)
+    assert not torch.allclose(model(tokens)[0], pair)
+    torch.testing.assert_close(model(tokens[:, :4])[0], single)
 
 
 @pytest.mark.parametrize("scheme", [scheme for scheme in depth_schemes() if scheme != LSTM])
 def test_padding_changes_nothing(scheme: str) -> None:
-    remembers = scheme in RECURRENCES and RECURRENCES[scheme].remembers
-    history = "none" if remembers else "dlcl"
+    history = "none" if scheme in RECURRENCES and RECURRENCES[scheme].remembers else "dlcl"
     model = build(encoder_ode_scheme=scheme, max_relative_positions=3, encoder_layer_history=history)
     model.register_classification_head("h", num_classes=3)
     model.double().eval()
-    tokens = texts(9, 5)
-    alone, together = model(tokens[1:, :5])[0], model(tokens)[0]
-    torch.testing.assert_close(together[1:, :5], alone)
-    head = {"classification_head_name": "h"}
+    tokens, head = texts(9, 5), {"classification_head_name": "h"}
+    torch.testing.assert_close(model(tokens)[0][1:, :5], model(tokens[1:, :5])[0])
     torch.testing.assert_close(model(tokens, **head)[0][1:], model(tokens[1:, :5], **head)[0])
 
 
@@ -128,12 +109,7 @@ def test_it_is_fairseqs_roberta_where_there_are_no_segments(learned: bool) -> No
     theirs = RobertaEncoder(ours.args, ours.encoder.dictionary).double().eval()
     state = {}
     for name, value in ours.encoder.state_dict().items():
-        for mine, other in (
-            ("self_attn.layer_norm", "self_attn_layer_norm"),
-            ("self_attn.function", "self_attn"),
-            ("ffn.layer_norm", "final_layer_norm"),
-            ("ffn.function.", ""),
-        ):
+        for mine, other in RENAMED.items():
             name = name.replace(f".{mine}", f".{other}")
         state[name] = value
     missing, unexpected = theirs.load_state_dict(state, strict=False)
@@ -149,15 +125,12 @@ def test_it_is_fairseqs_roberta_where_there_are_no_segments(learned: bool) -> No
     torch.testing.assert_close(ours(tokens, masked_tokens=masked)[0], theirs(tokens, masked_tokens=masked)[0])
 
 
-def test_weights_start_as_berts_and_gates_as_their_scheme() -> None:
-    args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="rk2", ode_coefficients="gate")
-    encoder = build_from_options(args, 300).encoder.sentence_encoder
-    assert encoder.layers[0]["ffn_down"].function.fc1.weight.std().item() == pytest.approx(0.02, rel=0.05)
-    assert encoder.embed_tokens.weight.std().item() == pytest.approx(0.02, rel=0.05)
+def test_weights_start_as_berts_and_those_of_a_scheme_as_it_says() -> None:
+    options = {"arch": "macaron_bert_tiny", "encoder_ode_scheme": "rk2", "ode_coefficients": "gate"}
+    encoder = build_from_options(Namespace(**options), 300).encoder.sentence_encoder
+    for weight in (encoder.layers[0]["ffn_down"].function.fc1.weight, encoder.embed_tokens.weight):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert all(not parameter.any() for parameter in encoder.scheme.parameters())
-
-
-def test_the_weights_of_a_recurrence_start_where_it_says() -> None:
     args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="multistep", encoder_layer_history="none")
     assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
 
@@ -223,13 +196,9 @@ def test_tasks_that_read_one_text(kind: type) -> None:
 
 
 def test_post_norm_and_recomputed_activations() -> None:
-    model = build("ode_bert_base", post_norm=True, ode_function="layer-output", checkpoint_activations=True)
-    kept = build("ode_bert_base", post_norm=True, ode_function="layer-output")
-    tokens = texts(9, 5)
     gradients = []
-    for each in (model, kept):
-        each.train()
-        each(tokens)[0].square().mean().backward()
-        gradients.append([p.grad for p in each.parameters() if p.grad is not None])
-    for ours, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, other)
+    for recompute in (True, False):
+        model = build("ode_bert_base", post_norm=True, ode_function="layer-output", checkpoint_activations=recompute)
+        model.train()(texts(9, 5))[0].square().mean().backward()
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    torch.testing.assert_close(*gradients)

@@ -9,7 +9,7 @@ import torch
 from cover_for_tests import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from models_for_tests import PAD, batch, check_search, draw_rows, small_model, teacher_forced
 
 from ode_transformer.models import ODELanguageModel
 from ode_transformer.models.architectures import complete_transformer_options
@@ -140,25 +140,17 @@ def run(model, source, previous):
         return forward(model, source, previous)
 
 
-def encode(model, source):
-    return None if isinstance(model, ODELanguageModel) else model.encoder(source, None)
-
-
-def reorder(model, encoder_out, incremental_state, rows):
-    """Replace the rows as beam search does, and return the new ``encoder_out``."""
-    model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
-    return None if encoder_out is None else model.encoder.reorder_encoder_out(encoder_out, rows)
-
-
 @pytest.fixture
 def example():
     return batch(LENGTHS), teacher_forced(batch(TARGETS, seed=1))
 
 
 @every_choice
-def test_padding_does_not_matter(parts, example) -> None:
+def test_a_row_is_computed_as_if_it_were_alone(parts, example) -> None:
+    """Neither padding nor the order of the batch matters."""
     model, (source, previous) = small_model(**parts), example
-    out = run(model, source, previous)
+    out, order = run(model, source, previous), [2, 0, 1]
+    torch.testing.assert_close(run(model, source[order], previous[order]), out[order])
     for row, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
         alone = run(model, source[row : row + 1, :length], previous[row : row + 1, :target])
         torch.testing.assert_close(out[row, :target], alone[0])
@@ -184,13 +176,6 @@ def test_left_padded_target_gives_the_same(parts) -> None:
 
 
 @every_choice
-def test_order_of_the_batch_does_not_matter(parts, example) -> None:
-    model, (source, previous) = small_model(**parts), example
-    order = torch.tensor([2, 0, 1])
-    torch.testing.assert_close(run(model, source[order], previous[order]), run(model, source, previous)[order])
-
-
-@every_choice
 def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, example) -> None:
     model, (source, previous) = small_model(**parts), example
     out = run(model, source, previous)
@@ -209,40 +194,20 @@ def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, exam
 @every_choice
 def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, example) -> None:
     """At each step beam search replaces the rows by others; every stage's cache has to follow."""
-    model, (source, _) = small_model(**parts), example
     generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        encoder_out = encode(model, source)
-        tokens = torch.full((3, 1), EOS)
-        incremental_state: dict = {}
-        for _ in range(6):
-            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
-            full = model.decoder(tokens, encoder_out=encoder_out)[0]
-            assert logits.shape == (3, 1, 30)
-            torch.testing.assert_close(logits[:, 0], full[:, -1])
-            rows = torch.randint(0, 3, (3,), generator=generator)
-            encoder_out = reorder(model, encoder_out, incremental_state, rows)
-            new = torch.randint(4, 30, (3, 1), generator=generator)
-            tokens = torch.cat([tokens[rows], new], dim=1)
+    check_search(small_model(**parts), example[0], lambda rows: draw_rows(rows, generator), steps=6)
 
 
 @settings(deadline=None, max_examples=15)
 @given(parts=st.sampled_from(PARTS), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
 def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: list[int], data) -> None:
     """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
-    model, source = small_model(**parts), batch(lengths)
-    with torch.no_grad():
-        encoder_out = encode(model, source)
-        tokens = torch.full((len(lengths), 1), EOS)
-        incremental_state: dict = {}
-        for _ in range(4):
-            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
-            torch.testing.assert_close(logits[:, -1], model.decoder(tokens, encoder_out=encoder_out)[0][:, -1])
-            rows = data.draw(st.lists(st.integers(0, tokens.size(0) - 1), min_size=1, max_size=5))
-            new = data.draw(st.lists(st.integers(4, 29), min_size=len(rows), max_size=len(rows)))
-            order = torch.tensor(rows)
-            encoder_out = reorder(model, encoder_out, incremental_state, order)
-            tokens = torch.cat([tokens[order], torch.tensor(new)[:, None]], dim=1)
+
+    def draw(rows: int) -> tuple[list[int], list[int]]:
+        order = data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=5))
+        return order, data.draw(st.lists(st.integers(4, 29), min_size=len(order), max_size=len(order)))
+
+    check_search(small_model(**parts), batch(lengths), draw, steps=4)
 
 
 def test_stages_have_caches_of_their_own(example) -> None:
@@ -360,18 +325,10 @@ def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: p
     other = "convection" if acting == "diffusion" else "diffusion"
     entry = Splitting("halved", 2, ((acting, 0.5), (other, 1.0), (acting, 0.5)), "test")
     monkeypatch.setitem(SPLITTINGS, "halved", entry)
-    model, (source, previous) = small_model(layer_splitting="halved", ode_function_scope="san"), example
+    model = small_model(layer_splitting="halved", ode_function_scope="san")
     assert len(model.decoder.layers[0]) == (5 if acting == "diffusion" else 4)
-    with torch.no_grad():
-        encoder_out = model.encoder(source, None)
-        full = model.decoder(previous, encoder_out=encoder_out)[0]
-        state: dict = {}
-        steps = [
-            model.decoder(previous[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            for step in range(previous.size(1))
-        ]
-    kept = previous.ne(PAD)
-    torch.testing.assert_close(torch.cat(steps, dim=1)[kept], full[kept])
+    generator = torch.Generator().manual_seed(5)
+    check_search(model, example[0], lambda rows: draw_rows(rows, generator), steps=6)
 
 
 def test_the_last_stage_reports_its_attention(example) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from measuring import memory_of
-from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from models_for_tests import PAD, batch, check_search, draw_rows, small_model, teacher_forced
 from torch import Tensor
 
 from ode_transformer.models.joint_layers import JOINT_KINDS
@@ -21,10 +21,6 @@ def reformer(**options: object):
     return small_model(arch="reformer", **options)
 
 
-def positions(model, tokens: Tensor) -> Tensor:
-    return model.encoder.embed_positions(tokens)
-
-
 @pytest.mark.parametrize("layers", [0, 2])
 @pytest.mark.parametrize("how", ["paper", "released"])
 def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +31,13 @@ def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: p
     with torch.no_grad():
         model(source, None, previous)
         e_source, e_target = model.encoder.embed_tokens(source), model.decoder.embed_tokens(previous)
-        p_source, p_target = positions(model, source), positions(model, previous)
+        p_source, p_target = (model.encoder.embed_positions(tokens) for tokens in (source, previous))
         if layers:
             y0, _ = model.encoder.forward_embedding(source)
             scale = 4 if how == "paper" else 1
             torch.testing.assert_close(y0, 4 * e_source + scale * p_source)
-            e_source = model.encoder.layer_norm(_through_prenet(model, source))  # embed_s is replaced
+            prenet_states = model.encoder(source, None, return_all_hiddens=True)["encoder_states"]
+            e_source = model.encoder.layer_norm(prenet_states[-1].transpose(0, 1))  # embed_s is replaced
         if how == "paper":
             x = 4 * (e_source[:, :, None] + e_target[:, None] + p_source[:, :, None] + p_target[:, None])
         elif layers:
@@ -59,11 +56,6 @@ def test_there_may_be_no_positions(how: str) -> None:
     with torch.no_grad():
         got, expected = (model(tokens, None, previous[:1])[0] for tokens in (source[:1].gather(1, order), source[:1]))
     torch.testing.assert_close(got, expected)
-
-
-def _through_prenet(model, source: Tensor) -> Tensor:
-    """What the PreNet's last layer makes, before it is normalised."""
-    return model.encoder(source, None, return_all_hiddens=True)["encoder_states"][-1].transpose(0, 1)
 
 
 def gradients(model, source: Tensor, previous: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -117,12 +109,8 @@ def test_parts_bound_the_memory_of_training() -> None:
             parameter.grad = torch.zeros_like(parameter)
         return memory_of(lambda: model(source, None, previous)[0].sum(), "cpu")[1]
 
-    whole, parts, recomputed, both = (
-        peak(),
-        peak(max_joint_cells=144),
-        peak(checkpoint_activations=True),
-        peak(max_joint_cells=144, checkpoint_activations=True),
-    )
+    whole, recomputed = (peak(checkpoint_activations=recompute) for recompute in (False, True))
+    parts, both = (peak(max_joint_cells=144, checkpoint_activations=recompute) for recompute in (False, True))
     assert parts < whole / 4  # one of eight rows at a time
     assert recomputed < whole / 1.5  # one of two layers at a time, and what passes between them
     assert both < parts
@@ -139,19 +127,8 @@ def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> 
 
 @pytest.mark.parametrize("scheme", ["euler", "rk2"])
 def test_steps_by_parts_equal_the_full_pass_after_reordering(scheme: str) -> None:
-    model, (source, _) = reformer(max_joint_cells=7, decoder_ode_scheme=scheme), example()  # one row at a time
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        encoder_out, tokens, incremental_state = model.encoder(source, None), torch.full((3, 1), EOS), {}
-        for _ in range(4):
-            logits, extra = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)
-            full, whole = model.decoder(tokens, encoder_out=encoder_out)
-            torch.testing.assert_close(logits[:, 0], full[:, -1])
-            torch.testing.assert_close(extra["attn"][0], whole["attn"][0][:, -1:])
-            rows = torch.randint(0, 3, (3,), generator=generator)
-            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
-            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (3, 1), generator=generator)], dim=1)
+    model, generator = reformer(max_joint_cells=7, decoder_ode_scheme=scheme), torch.Generator().manual_seed(5)
+    check_search(model, batch(LENGTHS), lambda rows: draw_rows(rows, generator), steps=4)  # one row at a time
 
 
 def test_a_step_computes_one_target_position_for_every_source_position() -> None:
