@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import make_language_model
+from checkpoint_for_tests import make_language_model, rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from ode_transformer.decoding.trained_model import load_trained_model
@@ -22,7 +22,8 @@ from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
-ROUTES = ("load_trained_model", "from_pretrained", "fairseq")
+OUR_ROUTES = ("load_trained_model", "from_pretrained")
+ROUTES = (*OUR_ROUTES, "fairseq")
 
 
 @pytest.fixture
@@ -95,25 +96,27 @@ ATTACKS: dict[str, Callable[[State, str], object]] = {
 CODES = {"import": "__import__('os').system('touch {}') or [(32, 3)]", "open": "[(32, 3)] if open('{}', 'w') else 0"}
 
 
-@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-@pytest.mark.parametrize("route", ROUTES)
-def test_code_in_an_option_does_not_run(
-    folder: Path, tmp_path: Path, route: str, attack: Callable[[State, str], object], code: str
-) -> None:
-    state, trace = torch.load(folder / "model.pt"), tmp_path / "trace"
-    attack(state, code.format(trace))
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=r"refused|option \w+: "):
+def check_refused(folder: Path, route: str, attack: Callable[[State, str], object], code: str, message: str) -> None:
+    trace = folder / "trace"
+    rewrite(folder, lambda state: attack(state, code.format(trace)))
+    with pytest.raises(UserError, match=message):
         load(route, folder)
     assert not trace.exists()
 
 
-def test_without_the_check_the_code_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_code_in_an_option_does_not_run(
+    folder: Path, route: str, attack: Callable[[State, str], object], code: str
+) -> None:
+    check_refused(folder, route, attack, code, r"refused|option \w+: ")
+
+
+def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of these tests are dangerous indeed."""
-    state, trace = torch.load(folder / "model.pt"), tmp_path / "trace"
-    as_args(state, **convolutions(CODES["open"].format(trace)))
-    torch.save(state, folder / "model.pt")
+    trace = folder / "trace"
+    rewrite(folder, lambda state: as_args(state, **convolutions(CODES["open"].format(trace))))
     monkeypatch.setattr(plain_options, "_checks", [])
     with pytest.raises(RuntimeError):  # the parameters do not fit the convolutions
         load("fairseq", folder)
@@ -132,58 +135,46 @@ PLAIN_ATTACKS: dict[str, Callable[[State, str], object]] = {
 
 
 @pytest.mark.parametrize("attack", PLAIN_ATTACKS.values(), ids=PLAIN_ATTACKS)
-@pytest.mark.parametrize("route", ["load_trained_model", "from_pretrained"])
-def test_code_in_a_plain_group_does_not_run(
-    folder: Path, tmp_path: Path, route: str, attack: Callable[[State, str], object]
-) -> None:
-    state, trace = torch.load(folder / "model.pt"), tmp_path / "trace"
-    attack(state, CODES["open"].format(trace))
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=r"model\.pt: refused: "):
-        load(route, folder)
-    assert not trace.exists()
+@pytest.mark.parametrize("route", OUR_ROUTES)
+def test_code_in_a_plain_group_does_not_run(folder: Path, route: str, attack: Callable[[State, str], object]) -> None:
+    check_refused(folder, route, attack, CODES["open"], r"model\.pt: refused: ")
 
 
 @pytest.mark.parametrize("option", ["character_filters", "adaptive_input_cutoff", "adaptive_softmax_cutoff"])
-@pytest.mark.parametrize("route", ["load_trained_model", "from_pretrained"])
+@pytest.mark.parametrize("route", OUR_ROUTES)
 def test_code_in_a_language_model_does_not_run(language_model: Path, tmp_path: Path, route: str, option: str) -> None:
+    def attack(state: State, code: str) -> None:
+        more = {"character_embeddings": True, "adaptive_input": True, option: code}
+        in_plain_model(state, _name="transformer_lm", arch="transformer_lm", **more)
+
     folder = Path(shutil.copytree(language_model.parent, tmp_path / "model"))
-    state, trace = torch.load(folder / "model.pt"), tmp_path / "trace"
-    code = CODES["open"].format(trace)
-    more = {"character_embeddings": True, "adaptive_input": True, option: code}
-    in_plain_model(state, _name="transformer_lm", arch="transformer_lm", **more)
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=f"refused: option {option}: "):
-        load(route, folder)
-    assert not trace.exists()
+    check_refused(folder, route, attack, CODES["open"], f"refused: option {option}: ")
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("change", [as_args, in_model, in_plain_model])
-def test_the_environment_is_not_read(folder: Path, route: str, change: Callable[..., None]) -> None:
-    state = torch.load(folder / "model.pt")
-    change(state, activation_fn="${oc.env:HOME}")
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=r"option activation_fn: '\$\{oc\.env:HOME\}' asks for another value"):
-        load(route, folder)
+def in_task(state: State, **options: Any) -> None:
+    state["cfg"]["task"].update(options)
 
 
-@pytest.mark.parametrize("route", ["load_trained_model", "from_pretrained"])
-def test_the_environment_is_not_read_for_the_task(folder: Path, route: str) -> None:
-    state = torch.load(folder / "model.pt")
-    state["cfg"]["task"]["eval_bleu_args"] = "${oc.env:HOME}"
-    torch.save(state, folder / "model.pt")
-    with pytest.raises(UserError, match=r"option eval_bleu_args: '\$\{oc\.env:HOME\}' asks for another value"):
+@pytest.mark.parametrize(
+    ("change", "option", "route"),
+    [
+        *((change, "activation_fn", route) for change in (as_args, in_model, in_plain_model) for route in ROUTES),
+        *((in_task, "eval_bleu_args", route) for route in OUR_ROUTES),
+    ],
+)
+def test_the_environment_is_not_read(folder: Path, change: Callable[..., None], option: str, route: str) -> None:
+    rewrite(folder, lambda state: change(state, **{option: "${oc.env:HOME}"}))
+    with pytest.raises(UserError, match=rf"option {option}: '\$\{{oc\.env:HOME\}}' asks for another value"):
         load(route, folder)
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_folder_of_code_that_a_checkpoint_names_is_not_imported(folder: Path, tmp_path: Path, route: str) -> None:
-    state, trace, plugin = torch.load(folder / "model.pt"), tmp_path / "trace", tmp_path / "plugin"
+    trace, plugin = tmp_path / "trace", tmp_path / "plugin"
     plugin.mkdir()
     (plugin / "__init__.py").write_text(f"open({str(trace)!r}, 'w')")
-    state["cfg"]["common"]["user_dir"] = state["cfg"]["model"].user_dir = str(plugin)
-    torch.save(state, folder / "model.pt")
+    rewrite(folder, lambda state: in_model(state, user_dir=str(plugin)))
+    rewrite(folder, lambda state: state["cfg"]["common"].update(user_dir=str(plugin)))
     assert load(route, folder)
     assert not trace.exists()
 
@@ -195,7 +186,7 @@ def test_a_folder_of_code_that_a_checkpoint_names_is_not_imported(folder: Path, 
         ("encoder_layers", [2], "a number"),
         ("dropout", "0.1", "a number"),
         ("share_all_embeddings", "yes", "true or false"),
-        ("encoder_ode_scheme", "rk99", "one of euler,"),
+        ("encoder_ode_scheme", "no-such-scheme", "one of euler,"),
         ("encoder_ode_scheme", ["euler"], "one of euler,"),
         ("activation_fn", "evaluate", "one of relu,"),
         ("lr", ["0.1"], "a list"),
@@ -203,38 +194,32 @@ def test_a_folder_of_code_that_a_checkpoint_names_is_not_imported(folder: Path, 
     ],
 )
 def test_a_value_of_another_type_is_refused(folder: Path, option: str, value: object, described: str) -> None:
-    state = torch.load(folder / "model.pt")
-    in_model(state, **{option: value})
-    torch.save(state, folder / "model.pt")
+    rewrite(folder, lambda state: in_model(state, **{option: value}))
     with pytest.raises(UserError, match=f"option {option}: .* is not {described}"):
         load("fairseq", folder)
 
 
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
 @pytest.mark.parametrize(
-    "value",
-    [torch.ones(1), {1, 2}, torch.Size([1]), 10**30, float("nan"), [[[[[[[[[[[[1]]]]]]]]]]]]],
-    ids=lambda value: type(value).__name__,
+    ("name", "value", "message"),
+    [
+        *(
+            ("novelty", value, "option novelty: ")
+            for value in (torch.ones(1), {1, 2}, torch.Size([1]), 10**30, float("nan"), [[[[[[[[[[[[1]]]]]]]]]]]])
+        ),
+        ("novelty", ENDLESS, "option novelty: more values than any option has"),
+        *((name, 1, ".* is not the name of an option") for name in ("__class__", "a${b}", 3, "")),
+    ],
+    ids=str,
 )
-def test_only_plain_values_are_options(tmp_path: Path, value: object) -> None:
-    torch.save({"args": Namespace(arch="x", novelty=value), "model": {}}, tmp_path / "a.pt")
-    with pytest.raises(UserError, match=r"a\.pt: refused: option novelty: "):
-        load_checkpoint(tmp_path / "a.pt")
-
-
-def test_a_list_that_contains_itself_is_refused(tmp_path: Path) -> None:
-    endless: list[object] = []
-    endless.append(endless)
-    torch.save({"args": Namespace(arch="x", novelty=endless), "model": {}}, tmp_path / "a.pt")
-    with pytest.raises(UserError, match=r"a\.pt: refused: option novelty: more values than any option has"):
-        load_checkpoint(tmp_path / "a.pt")
-
-
-@pytest.mark.parametrize("name", ["__class__", "a${b}", 3, ""])
-def test_names_of_options_are_names(tmp_path: Path, name: object) -> None:
+def test_options_are_names_and_plain_values(tmp_path: Path, name: object, value: object, message: str) -> None:
     options = Namespace(arch="x")
-    options.__dict__[name] = 1  # type: ignore[index]
+    options.__dict__[name] = value  # type: ignore[index]
     torch.save({"args": options, "model": {}}, tmp_path / "a.pt")
-    with pytest.raises(UserError, match=r"a\.pt: refused: .* is not the name of an option"):
+    with pytest.raises(UserError, match=rf"a\.pt: refused: {message}"):
         load_checkpoint(tmp_path / "a.pt")
 
 
@@ -255,7 +240,7 @@ def test_empty_options_are_written_as_fairseqs(tmp_path: Path) -> None:
     assert b"ode_transformer" not in (tmp_path / "b.pt").read_bytes()
 
 
-@pytest.mark.parametrize("route", ["load_trained_model", "from_pretrained"])
+@pytest.mark.parametrize("route", OUR_ROUTES)
 def test_the_file_that_was_checked_is_loaded(folder: Path, route: str) -> None:
     """fairseq would take model-shard0.pt in place of model.pt."""
     other = torch.load(folder / "model.pt")
@@ -299,18 +284,12 @@ ACCEPTED = {
 }
 
 
-def test_a_criterion_may_share_its_name_with_an_architecture(folder: Path) -> None:
-    state = torch.load(folder / "model.pt")
-    state["cfg"]["criterion"] = {"_name": "masked_lm", "tpu": False}
-    torch.save(state, folder / "model.pt")
+def test_real_options_are_accepted(folder: Path) -> None:
+    """A criterion may share its name with an architecture."""
+    rewrite(folder, lambda state: state["cfg"].update(criterion={"_name": "masked_lm", "tpu": False}))
     for route in ROUTES:
         assert load(route, folder)
-
-
-def test_real_options_are_accepted(folder: Path) -> None:
-    state = torch.load(folder / "model.pt")
-    as_args(state, **ACCEPTED)
-    torch.save(state, folder / "model.pt")
+    rewrite(folder, lambda state: as_args(state, **ACCEPTED))
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in ROUTES:
         assert load(route, folder)
