@@ -14,6 +14,7 @@ from torch.nn.functional import layer_norm, linear
 from ode_transformer.checkpoints.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.cli.command import main
 from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -302,6 +303,7 @@ def test_a_checkpoint_of_ours_is_not_converted_again(tmp_path: Path, capsys) -> 
     options, model = released()
     ours = convert_checkpoint({"args": options, "model": model})
     assert "none of the released models" in refused(ours, tmp_path, capsys)
+    assert load_checkpoint(tmp_path / "released.pt")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from commands_for_tests import succeed
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
-from summarisation_stand_in import pack
 
-from ode_transformer.corpora.ptb_corpus import MEMBERS, PennTreebankCorpus, build
+from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus, build
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -76,13 +75,6 @@ def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: 
     with pytest.raises(UserError, match=message):
         build(raw, tmp_path / "corpus", OPTIONS, 1)
     assert not (tmp_path / "corpus").exists()
-
-
-def test_an_archive_without_a_member(tmp_path: Path) -> None:
-    archive = tmp_path / "simple-examples.tgz"
-    pack(archive, [(f"./{MEMBERS[split]}", b" a <unk> \n") for split in ("train", "valid")])
-    with pytest.raises(UserError, match=r"simple-examples.tgz: no simple-examples/data/ptb.test.txt in it"):
-        build({"ptb": archive}, tmp_path / "corpus", PennTreebankCorpus(types=2), 1)
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,9 +63,8 @@ def test_datelines_and_length() -> None:
     source, target = prepared(strip_dateline=True, source_tokens=7)
     assert source == "mr. ruiz didn 't win . he"
     assert target == prepared()[1]
-    assert (
-        source_and_target(["(CNN)The day."], SummarisationCorpus(strip_dateline=True, tokenise=False))[0] == "the day."
-    )
+    stripped = SummarisationCorpus(strip_dateline=True, tokenise=False)
+    assert source_and_target(["(CNN)The day."], stripped)[0] == "the day."
     assert source_and_target(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
 
 
@@ -133,34 +134,23 @@ def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
         SummarisationCorpus(source="text", target="text")
 
 
-def spoil_list(raw: dict[str, Path]) -> None:
-    with open(raw["cnn_dm_val_urls"], "a") as file:
-        file.write("http://news.example/never.html\n")
-
-
-def empty_list(raw: dict[str, Path]) -> None:
-    raw["cnn_dm_test_urls"].write_text(f"{address(EMPTY)}\n")
-
-
-def cut_archive(raw: dict[str, Path]) -> None:
-    data = raw["dailymail_stories"].read_bytes()
-    raw["dailymail_stories"].write_bytes(data[: len(data) // 2])
-
-
-def no_archive(raw: dict[str, Path]) -> None:
-    raw["cnn_stories"].write_bytes(b"<html>Please log in</html>")
-
-
-def bad_bytes(raw: dict[str, Path]) -> None:
-    pack(raw["cnn_stories"], [(f"cnn/stories/{story_name(address(1))}", b"good\nb\xffd\n")])
-
-
-BROKEN = {
-    "a story that is nowhere": (spoil_list, r"all_val.txt: line 9: its story, [0-9a-f]{40}.story, is in none of the"),
-    "nothing left": (empty_list, "all_test.txt: no story for the test split"),
-    "a truncated archive": (cut_archive, "dailymail_stories.tgz: cannot be read to its end"),
-    "no archive": (no_archive, "cnn_stories.tgz: cannot be read to its end"),
-    "not UTF-8": (bad_bytes, r"cnn_stories.tgz: cnn/stories/[0-9a-f]{40}.story: line 2 is not UTF-8"),
+BROKEN: dict[str, tuple[Callable[[dict[str, Path]], object], str]] = {
+    "a story that is nowhere": (
+        lambda raw: raw["cnn_dm_val_urls"].open("a").write("http://news.example/never.html\n"),
+        r"all_val.txt: line 9: its story, [0-9a-f]{40}.story, is in none of the",
+    ),
+    "nothing left": (
+        lambda raw: raw["cnn_dm_test_urls"].write_text(f"{address(EMPTY)}\n"),
+        "all_test.txt: no story for the test split",
+    ),
+    "a truncated archive": (
+        lambda raw: os.truncate(raw["dailymail_stories"], raw["dailymail_stories"].stat().st_size // 2),
+        "dailymail_stories.tgz: cannot be read to its end",
+    ),
+    "not UTF-8": (
+        lambda raw: pack(raw["cnn_stories"], [(f"cnn/stories/{story_name(address(1))}", b"good\nb\xffd\n")]),
+        r"cnn_stories.tgz: cnn/stories/[0-9a-f]{40}.story: line 2 is not UTF-8",
+    ),
 }
 
 

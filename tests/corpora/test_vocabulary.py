@@ -81,14 +81,6 @@ def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:
     assert "\r" not in "".join(lines)  # at which fairseq-preprocess would end a line
 
 
-def test_a_text_that_is_not_utf8(texts: list[Path], tmp_path: Path) -> None:
-    PIECES.learn(texts, tmp_path, workers=1)
-    broken = tmp_path / "test.xx"
-    broken.write_bytes(b"the old\nhou\xffse\n")
-    with pytest.raises(UserError, match=r"test\.xx: line 2 is not UTF-8: byte 4 of it is 0xff"):
-        list(encode_text(PIECES, tmp_path, broken, workers=1))
-
-
 def test_too_many_pieces(texts: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vocabulary of 100000 pieces from .*train\.en"):
         PieceVocabulary(kind="sentencepiece", size=100000).learn(texts, tmp_path, workers=1)

@@ -1,4 +1,6 @@
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ CATALOGUE = {
     for second, zweite in zip(COLOURS, FARBEN, strict=True)
     for noun, ding in NOUNS.items()
 }
+MO = "locale/de/LC_MESSAGES/app.mo"
 JUNK = {"Hello %(name)s there": "Hallo %(name)s", "Single": "Einzeln", "Same text": "Same text"}
 
 
@@ -169,12 +172,11 @@ def test_unusual_lengths_are_dropped() -> None:
 def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    path = "locale/de/LC_MESSAGES/app.mo"
     first = dict(list(CATALOGUE.items())[:400])
     # The second package repeats a third of the first one's phrases, in capitals.
     second = {key.upper(): value for key, value in list(CATALOGUE.items())[300:]}
-    make_wheel(wheels, "first", {path: compile_mo(first | JUNK)})
-    make_wheel(wheels, "second", {path: compile_mo(second)}, "License: BSD\n")
+    make_wheel(wheels, "first", {MO: compile_mo(first | JUNK)})
+    make_wheel(wheels, "second", {MO: compile_mo(second)}, "License: BSD\n")
     make_wheel(wheels, "without", {"a.py": "print()"})
     output = tmp_path / "out"
     assert run(wheels, output) == 0
@@ -198,46 +200,49 @@ def test_romanian_is_spelt_with_commas(tmp_path: Path) -> None:
     assert all(line.endswith(" și țară") for line in lines(tmp_path / "out", "ro"))
 
 
-def test_missing_language_lists_those_that_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for package, code in (("one", "de"), ("two", "de"), ("three", "pt_BR")):
-        make_wheel(tmp_path, package, {f"locale/{code}/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
-    assert run(tmp_path, tmp_path / "out", "xx") == 2
-    assert capsys.readouterr().err == (
-        "catalogue_corpus: error: --target xx: no catalogues in this language; "
-        "there are (packages): de (2), pt_BR (1)\n"
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_no_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path / "nowhere", tmp_path / "out") == 2
-    assert capsys.readouterr().err == f"catalogue_corpus: error: --wheels {tmp_path}/nowhere: no wheels there\n"
-
-
-def test_broken_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_wheel(tmp_path, "good", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
-    (tmp_path / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive")
-    assert run(tmp_path, tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert f"{tmp_path / 'bad-1.0-py3-none-any.whl'}: broken wheel" in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_flipped_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel = make_wheel(tmp_path, "flipped", {"locale/de/LC_MESSAGES/app.mo": compile_mo(CATALOGUE)})
+def flip_bit(wheel: Path) -> None:
     data = bytearray(wheel.read_bytes())
     data[len(data) // 2] ^= 1
     wheel.write_bytes(data)
-    assert run(tmp_path, tmp_path / "out") == 2
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {  # what is done, language, error
+    "another language": (
+        lambda folder: make_wheel(folder, "three", {MO.replace("de", "pt_BR"): compile_mo(CATALOGUE)}),
+        "xx",
+        "--target xx: no catalogues in this language; there are (packages): de (2), pt_BR (1)\n",
+    ),
+    "no wheels": (shutil.rmtree, "de", "--wheels {0}: no wheels there\n"),
+    "no archive": (
+        lambda folder: (folder / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive"),
+        "de",
+        "{0}/bad-1.0-py3-none-any.whl: broken wheel",
+    ),
+    "a flipped bit": (
+        lambda folder: flip_bit(folder / "one-1.0-py3-none-any.whl"),
+        "de",
+        f"{{0}}/one-1.0-py3-none-any.whl: broken wheel: {MO.removesuffix('.mo')}: Bad CRC-32",
+    ),
+    "too few pairs": (
+        lambda folder: [make_wheel(folder, name, {MO: compile_mo({"Two words": "Zwei"})}) for name in ("one", "two")],
+        "de",
+        "1 pairs are too few",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "target", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_makes_no_corpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], object], target: str, message: str
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for package in ("one", "two"):
+        make_wheel(wheels, package, {MO: compile_mo(CATALOGUE)})
+    spoil(wheels)
+    assert run(wheels, tmp_path / "out", target) == 2
     error = capsys.readouterr().err
-    assert f"{wheel}: broken wheel: locale/de/LC_MESSAGES/app: Bad CRC-32" in error
+    assert error.startswith("catalogue_corpus: error: ")
+    assert message.format(wheels) in error
     assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_too_few_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_wheel(tmp_path, "one", {"locale/de/LC_MESSAGES/app.mo": compile_mo({"Two words": "Zwei Worte"})})
-    assert run(tmp_path, tmp_path / "out") == 2
-    assert "1 pairs are too few" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
