@@ -27,7 +27,7 @@ def test_fewer_cells_recomputation_and_half_precision_save_memory(capsys: pytest
     [
         (["--arch", "transformer"], "--arch transformer: not a Reformer"),
         (["--tokens", "9"], "--tokens 9 are less than one sentence of --length 10"),
-        (["--length", "0"], "0 is not a memory number from 1 on"),
+        (["--length", "0"], "0 is not a whole number from 1 on"),
     ],
 )
 def test_impossible_options_are_refused(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

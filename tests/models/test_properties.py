@@ -10,6 +10,7 @@ from cover_for_tests import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import PAD, batch, check_search, draw_rows, small_model, teacher_forced
+from observers_for_tests import AttentionRecord
 
 from ode_transformer.models import ODELanguageModel
 from ode_transformer.models.architectures import complete_transformer_options
@@ -30,8 +31,11 @@ from ode_transformer.nn import (
     SCOPES,
     SHARES,
     STAGE_PARAMETERS,
+    LayerId,
+    SubLayerKind,
     WordDropout,
     depth_schemes,
+    observing,
 )
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
@@ -334,14 +338,12 @@ def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: p
 def test_the_last_stage_reports_its_attention(example) -> None:
     """With γ = b of midpoint, (0, 1), the last stage alone moves the layer."""
     model, (source, previous) = small_model(decoder_ode_scheme="midpoint"), example
-    seen = []
-    attention = model.decoder.layers[1]["encoder_attn"].function
-    attention.register_forward_hook(lambda _, inputs, kwargs, out: seen.append(kwargs["weights"][-1]), with_kwargs=True)
-    with torch.no_grad():
+    seen = AttentionRecord(LayerId("decoder", 2), SubLayerKind.CROSS_ATTENTION)
+    with torch.no_grad(), observing(model, seen):
         extra = model(source, None, previous)[1]
-    assert len(seen) == 2
-    assert not torch.allclose(seen[0], seen[1])
-    torch.testing.assert_close(extra["attn"][0], seen[1].mean(dim=1))
+    first, last = seen.weights
+    assert not torch.allclose(first, last)
+    torch.testing.assert_close(extra["attn"][0], last.mean(dim=1))
 
 
 def test_attention_is_reported_and_equals_the_fast_path(example) -> None:

@@ -17,7 +17,7 @@ def pairs(count: int, given: int, made: int, seed: int = 0) -> tuple[torch.Tenso
 
 
 def in_parts(x: torch.Tensor, y: torch.Tensor, size: int) -> LinearSums:
-    first, *others = (LinearSums.of(*part) for part in zip(x.split(size), y.split(size), strict=True))
+    first, *others = (LinearSums.of_pairs(*part) for part in zip(x.split(size), y.split(size), strict=True))
     for other in others:
         first = first + other
     return first
@@ -57,10 +57,10 @@ def test_arguments_in_a_subspace_have_the_smallest_solution() -> None:
 
 def test_constant_values_are_explained_and_constant_arguments_explain_nothing() -> None:
     x, y = pairs(30, 4, 2)
-    fit = LinearSums.of(x, torch.full_like(y, 3)).fit()
+    fit = LinearSums.of_pairs(x, torch.full_like(y, 3)).fit()
     assert fit.r_squared == pytest.approx(1)
     torch.testing.assert_close(fit.weight @ x[0] + fit.bias, torch.full((2,), 3.0, dtype=torch.float64))
-    fit = LinearSums.of(torch.zeros_like(x), y).fit()
+    fit = LinearSums.of_pairs(torch.zeros_like(x), y).fit()
     assert (fit.rank, fit.r_squared) == (0, pytest.approx(0))
     torch.testing.assert_close(fit.bias, y.mean(0))
 
@@ -68,4 +68,4 @@ def test_constant_values_are_explained_and_constant_arguments_explain_nothing() 
 def test_fewer_pairs_than_unknowns_are_refused() -> None:
     x, y = pairs(10, 10, 2)
     with pytest.raises(ValueError, match="10 positions do not determine the 11 unknowns of each output"):
-        LinearSums.of(x, y).fit()
+        LinearSums.of_pairs(x, y).fit()
