@@ -49,30 +49,25 @@ def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileSer
     assert server.fetched == [("a.tgz", "")]
 
 
-def test_a_cut_connection_is_taken_up_where_it_was_cut(tmp_path: Path, server: FileServer) -> None:
-    server.cuts = [40_000, 30_000]
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-"), ("a.tgz", "bytes=70000-")]
-
-
-def test_without_a_length_the_published_size_tells_that_an_answer_was_cut(tmp_path: Path, server: FileServer) -> None:
-    server.cuts, server.lengths = [40_000], False
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
-
-
-def test_a_connection_that_brings_nothing_more_is_left(tmp_path: Path, server: FileServer, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize(
+    ("cuts", "faults"),
+    [
+        ([40_000, 30_000], {}),
+        ([40_000], {"lengths": False}),  # the published size tells that the answer was cut
+        ([40_000], {"hangs": True}),
+        ([40_000], {"ranges": False}),  # all is sent again
+    ],
+)
+def test_a_cut_connection_is_taken_up_where_it_was_cut(
+    tmp_path: Path, server: FileServer, monkeypatch, capsys, cuts: list[int], faults: dict[str, bool]
+) -> None:
     monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.2)
-    server.cuts, server.hangs = [40_000], True
+    server.cuts = list(cuts)
+    vars(server).update(faults)
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
-    assert "timed out; again in" in capsys.readouterr().err
-
-
-def test_a_server_that_knows_no_ranges_sends_all_again(tmp_path: Path, server: FileServer) -> None:
-    server.cuts, server.ranges = [40_000], False
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-"]
+    ranges = ["", "bytes=40000-", "bytes=70000-"]
+    assert server.fetched == [("a.tgz", byte_range) for byte_range in ranges[: 1 + len(cuts)]]
+    assert ("timed out; again in" in capsys.readouterr().err) == ("hangs" in faults)
 
 
 def stopped_download(remote: Source, folder: Path, server: FileServer) -> None:
@@ -94,47 +89,39 @@ def test_a_later_run_goes_on(tmp_path: Path, server: FileServer, checksum: bool)
     assert server.fetched == [("a.tgz", "bytes=40000-")]
 
 
-@pytest.mark.parametrize("checksum", [True, False])
-def test_a_file_that_changed_between_parts_is_fetched_anew(tmp_path: Path, server: FileServer, checksum: bool) -> None:
+@pytest.mark.parametrize(
+    ("versions", "checksum", "ranges"),
+    [
+        (('"1"', '"2"'), True, ["bytes=40000-"]),  # the answer to it is the whole file
+        (('"1"', '"2"'), False, ["bytes=40000-"]),
+        (("", ""), True, ["bytes=40000-", ""]),  # seen by the checksum
+        (("", ""), False, [""]),  # no parts are joined
+    ],
+)
+def test_a_file_that_changed_between_parts_is_fetched_anew(
+    tmp_path: Path, server: FileServer, versions: tuple[str, str], checksum: bool, ranges: list[str]
+) -> None:
+    server.version = versions[0]
     remote = source(server, checksum=checksum, **({"sha256": hashlib.sha256(OTHER).hexdigest()} if checksum else {}))
     stopped_download(remote, tmp_path, server)
-    server.files["a.tgz"], server.version = OTHER, '"2"'
+    server.files["a.tgz"], server.version = OTHER, versions[1]
     assert fetch(remote, tmp_path).read_bytes() == OTHER
-    assert server.fetched == [("a.tgz", "bytes=40000-")]  # the answer to it is the whole file
+    assert [byte_range for _, byte_range in server.fetched] == ranges
 
 
-def test_a_change_that_the_server_does_not_tell_is_seen_by_the_checksum(tmp_path: Path, server: FileServer) -> None:
-    server.version = ""
-    remote = source(server, sha256=hashlib.sha256(OTHER).hexdigest())
-    stopped_download(remote, tmp_path, server)
-    server.files["a.tgz"] = OTHER
-    assert fetch(remote, tmp_path).read_bytes() == OTHER
-    assert [byte_range for _, byte_range in server.fetched] == ["bytes=40000-", ""]
-
-
-def test_without_version_and_checksum_no_parts_are_joined(tmp_path: Path, server: FileServer) -> None:
-    server.version = ""
-    remote = source(server, checksum=False)
-    stopped_download(remote, tmp_path, server)
-    server.files["a.tgz"] = OTHER
-    assert fetch(remote, tmp_path).read_bytes() == OTHER
-    assert [byte_range for _, byte_range in server.fetched] == [""]
-
-
-@pytest.mark.parametrize("size", [100_000, None])
-def test_a_part_that_is_whole_needs_no_more_bytes(tmp_path: Path, server: FileServer, size: int | None) -> None:
+@pytest.mark.parametrize(
+    ("size", "part", "ranges"),
+    [(100_000, CONTENT, []), (None, CONTENT, ["bytes=100000-"]), (None, CONTENT + b"more", None)],
+    ids=["whole", "whole, of unknown size", "too long"],
+)
+def test_a_part_that_is_whole_needs_no_more_bytes_and_a_longer_one_is_forgotten(
+    tmp_path: Path, server: FileServer, size: int | None, part: bytes, ranges: list[str] | None
+) -> None:
     remote = source(server, bytes=size)
     stopped_download(remote, tmp_path, server)
-    (tmp_path / "a.tgz.part").write_bytes(CONTENT)
+    (tmp_path / "a.tgz.part").write_bytes(part)
     assert fetch(remote, tmp_path).read_bytes() == CONTENT
-    assert server.fetched == ([] if size else [("a.tgz", "bytes=100000-")])
-
-
-def test_a_part_longer_than_the_file_is_forgotten(tmp_path: Path, server: FileServer) -> None:
-    remote = source(server, bytes=None)
-    stopped_download(remote, tmp_path, server)
-    (tmp_path / "a.tgz.part").write_bytes(CONTENT + b"more")
-    assert fetch(remote, tmp_path).read_bytes() == CONTENT
+    assert ranges is None or server.fetched == [("a.tgz", byte_range) for byte_range in ranges]
 
 
 @pytest.mark.parametrize(
@@ -198,11 +185,17 @@ def test_nobody_answers(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_broken_download_is_fetched_anew(tmp_path: Path, server: FileServer, capsys) -> None:
-    remote = source(server)
-    fetch(remote, tmp_path).write_bytes(OTHER)
+@pytest.mark.parametrize(("is_known", "content", "reason"), [(True, OTHER, "; "), (False, b"", "a.tgz: empty; ")])
+def test_a_broken_download_is_fetched_anew(
+    tmp_path: Path, server: FileServer, capsys, is_known: bool, content: bytes, reason: str
+) -> None:
+    """Whether an earlier run has checked another file there, or it is empty and nothing is known of it."""
+    remote = source(server, checksum=is_known)
+    if is_known:
+        fetch(remote, tmp_path)
+    (tmp_path / "a.tgz").write_bytes(content)
     assert fetch(remote, tmp_path).read_bytes() == CONTENT
-    assert "it is downloaded again" in capsys.readouterr().err
+    assert f"{reason}it is downloaded again" in capsys.readouterr().err
 
 
 def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
@@ -241,8 +234,10 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
         fetch(source(server), tmp_path)
 
 
-def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
+def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     sources = {"a": source(server), "n": LICENSED}
+    with pytest.raises(UserError, match="x: no such source; there are a, n"):
+        obtain_files(["a", "x"], sources, None, tmp_path)
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
         obtain_files(["a", "n"], sources, None, tmp_path)
     assert server.requests == []
@@ -251,12 +246,9 @@ def test_what_is_under_licence_is_said_before_anything_is_fetched(tmp_path: Path
     assert obtain_files(["a", "n"], sources, None, tmp_path)["n"].read_text() == "theirs"
 
 
-def test_an_unknown_source(tmp_path: Path, server: FileServer) -> None:
-    with pytest.raises(UserError, match="x: no such source; there are a, n"):
-        obtain_files(["a", "x"], {"n": LICENSED, "a": source(server)}, None, tmp_path)
-
-
 OK = b"HTTP/1.1 200 OK\r\n"
+LENGTH, RANGE = OK + b"Content-Length: ", b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/"
+SLOW = "fewer than 100,000 bytes came in 0.3 s"
 REDIRECT = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
 HOSTILE = {  # answer, what follows it for ever, error
     "no range after nothing": (b"HTTP/1.1 416 Beyond\r\nContent-Range: bytes */0\r\n\r\n", b"", "416 Beyond"),
@@ -264,26 +256,14 @@ HOSTILE = {  # answer, what follows it for ever, error
     "redirect to a port without number": (REDIRECT + b"http://localhost:x/\r\n\r\n", b"", "nonnumeric port: 'x'"),
     "redirect to itself": (REDIRECT + b"/a.tgz\r\n\r\n", b"", "302 .*infinite loop"),
     "redirect to a file": (REDIRECT + b"file:///etc/passwd\r\n\r\n", b"", "302 .*file:///etc/passwd' is not allowed"),
-    "length of 5,000 digits": (
-        OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
-        b"",
-        "an impossible length, 9{40}$",
-    ),
-    "negative length": (OK + b"Content-Length: -1\r\n\r\nabc", b"", "an impossible length, -1"),
-    "range of 5,000 digits": (
-        b"HTTP/1.1 206 OK\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n",
-        b"",
-        "another range than the requested one",
-    ),
+    "length of 5,000 digits": (LENGTH + b"9" * 5000 + b"\r\n\r\nabc", b"", "an impossible length, 9{40}$"),
+    "negative length": (LENGTH + b"-1\r\n\r\nabc", b"", "an impossible length, -1"),
+    "range of 5,000 digits": (RANGE + b"9" * 5000 + b"\r\n\r\n", b"", "another range than the requested one"),
     "another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", b"", "SSH-2.0-OpenSSH_9.6"),
-    "endless headers": (OK, b"X: y\r\n", "fewer than 100,000 bytes came in 0.3 s"),
-    "endless beginnings": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "fewer than 100,000 bytes came in 0.3 s"),
-    "endless slow content": (OK + b"Content-Length: 1000000\r\n\r\n", b"x", "fewer than 100,000 bytes came in 0.3 s"),
-    "endless end": (
-        OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
-        b"X: y\r\n",
-        "fewer than 100,000 bytes came in 0.3 s",
-    ),
+    "endless headers": (OK, b"X: y\r\n", SLOW),
+    "endless beginnings": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", SLOW),
+    "endless slow content": (LENGTH + b"1000000\r\n\r\n", b"x", SLOW),
+    "endless end": (OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X: y\r\n", SLOW),
 }
 
 
@@ -304,17 +284,10 @@ def test_hostile_answers_end_in_one_line(
 
 
 def test_an_absurd_length_is_said_before_the_download(tmp_path: Path, server: FileServer) -> None:
-    server.raw_answers["a.tgz"] = OK + b"Content-Length: 99999999999999999\r\n\r\n"
-    with pytest.raises(
-        UserError, match="100,000,000,000.0 MB are to be downloaded, and 268.4 MB more have to stay free"
-    ):
+    server.raw_answers["a.tgz"] = LENGTH + b"99999999999999999\r\n\r\n"
+    message = "100,000,000,000.0 MB are to be downloaded, and 268.4 MB more have to stay free"
+    with pytest.raises(UserError, match=message):
         fetch(source(server, checksum=False), tmp_path)
-
-
-def test_an_empty_file_of_an_earlier_download_is_replaced(tmp_path: Path, server: FileServer, capsys) -> None:
-    (tmp_path / "a.tgz").touch()
-    assert fetch(source(server, checksum=False), tmp_path).read_bytes() == CONTENT
-    assert "a.tgz: empty; it is downloaded again" in capsys.readouterr().err
 
 
 def test_a_download_of_unknown_length_leaves_room_on_the_disk(tmp_path: Path, server: FileServer, monkeypatch) -> None:
