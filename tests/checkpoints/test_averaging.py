@@ -4,6 +4,7 @@ import argparse
 import os
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -80,9 +81,6 @@ def test_last_by_number(run_directory: Path, count: int, by: str, until: int | N
 def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):
     with pytest.raises(UserError, match=message):
         last_checkpoints(run_directory, count, by, until)
-
-
-def test_two_checkpoints_of_one_update(run_directory: Path):
     (run_directory / "checkpoint_1_1000.pt").touch()
     with pytest.raises(UserError, match="two checkpoints have the same update"):
         last_checkpoints(run_directory, 1, by="update")
@@ -142,33 +140,6 @@ def test_mean_in_double_precision_and_own_type(tmp_path_factory: pytest.TempPath
     torch.testing.assert_close(mean.double(), exact.to(dtype).double(), rtol=0, atol=0)
 
 
-def test_buffers_that_are_no_floats_come_from_the_last(tmp_path: Path):
-    models = [{"count": torch.tensor(i), "mask": torch.tensor(i == 2), "w": torch.tensor(1.0 * i)} for i in range(3)]
-    model = average_checkpoints([write(tmp_path / f"{i}.pt", m) for i, m in enumerate(models)])["model"]
-    assert model == {"count": torch.tensor(2), "mask": torch.tensor(True), "w": torch.tensor(1.0)}
-
-
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_parameters_that_are_no_numbers_are_not_averaged(tmp_path: Path, value: float):
-    paths = [write(tmp_path / f"{i}.pt", {"w": torch.tensor([1.0, value if i else 2.0])}) for i in range(2)]
-    with pytest.raises(UserError, match=r"1\.pt: the parameter 'w' has a value that is infinite or not a number"):
-        average_checkpoints(paths)
-
-
-def test_a_damaged_description_of_parameters_is_refused(tmp_path: Path):
-    for value in (torch.tensor([300]), torch.tensor([255]), torch.tensor(0.5)):
-        path = write(tmp_path / "0.pt", {"encoder._extra_state": value})
-        with pytest.raises(UserError, match=r"0\.pt: 'encoder\._extra_state' is not the text"):
-            average_checkpoints([path])
-
-
-def test_a_loop_of_links_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "a.pt").symlink_to(tmp_path / "b.pt")
-    (tmp_path / "b.pt").symlink_to(tmp_path / "a.pt")
-    assert main(["average", str(tmp_path / "a.pt"), "--output", str(tmp_path / "mean.pt")]) == 2
-    assert capsys.readouterr().err.endswith("a.pt: Too many levels of symbolic links\n")
-
-
 def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):
     paths = []
     for index in range(2):
@@ -189,12 +160,26 @@ def test_parameters_tied_in_the_last_file_only_become_two(tmp_path: Path):
     assert [model["a"].tolist(), model["b"].tolist()] == [[0.5, 0.5], [1.5, 1.5]]
 
 
+def encode(value: str) -> torch.Tensor:
+    return torch.tensor(list(value.encode()))
+
+
+FIRST = {"w": torch.zeros(2), "b": torch.zeros(1), "e._extra_state": encode("scheme=rk4")}
+
+
 def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
-    state = average_checkpoints([write(tmp_path / "a.pt"), write(tmp_path / "b.pt")])
+    """Buffers that are no floats come from the last file."""
+    models = [
+        FIRST | {"count": torch.tensor(i), "mask": torch.tensor(i == 2), "w": torch.tensor(i / 2)} for i in range(3)
+    ]
+    state = average_checkpoints([write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)])
     assert state["cfg"]["model"].arch == "transformer_tiny"
     assert state["optimizer_history"] == [{"num_updates": 7}]
     assert "last_optimizer_state" not in state
-    assert state["averaged_from"] == ["a.pt", "b.pt"]
+    assert state["averaged_from"] == ["0.pt", "1.pt", "2.pt"]
+    model = state["model"]
+    assert (model["count"], model["mask"], model["w"]) == (torch.tensor(2), torch.tensor(True), torch.tensor(0.5))
+    assert torch.equal(model["e._extra_state"], encode("scheme=rk4"))
 
 
 def test_one_checkpoint_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -211,39 +196,41 @@ def test_one_checkpoint_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.
     average_checkpoints(paths)
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"w": torch.zeros(2)}, "second.pt: lacks the parameter 'b' of .*first.pt"),
-        (
-            {"w": torch.zeros(2), "b": torch.zeros(1), "c": torch.zeros(1)},
-            "second.pt: has a parameter 'c' that",
-        ),
-        (
-            {"w": torch.zeros(3), "b": torch.zeros(1)},
-            r"'w' is float32 \(3,\), but float32 \(2,\) in .*first.pt",
-        ),
-        ({"w": torch.zeros(2).half(), "b": torch.zeros(1)}, r"'w' is float16 \(2,\), but float32"),
-    ],
-)
-def test_different_models(tmp_path: Path, other: dict[str, torch.Tensor], message: str):
-    first = write(tmp_path / "first.pt", {"w": torch.zeros(2), "b": torch.zeros(1)})
+DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second model, error
+    "a parameter less": ({"b": None}, "second.pt: lacks the parameter 'b' of .*first.pt"),
+    "a parameter more": ({"c": torch.zeros(1)}, "second.pt: has a parameter 'c' that"),
+    "another shape": ({"w": torch.zeros(3)}, r"'w' is float32 \(3,\), but float32 \(2,\) in .*first.pt"),
+    "another type": ({"w": torch.zeros(2).half()}, r"'w' is float16 \(2,\), but float32"),
+    # Their parameters would fit; what they were trained for does not.
+    "another scheme": (
+        {"e._extra_state": encode("scheme=rk2")},
+        "second.pt: 'e._extra_state' is scheme=rk2, but scheme=rk4 in .*first.pt",
+    ),
+    **{
+        f"no numbers: {value}": (
+            {"w": torch.tensor([1.0, value])},
+            r"second\.pt: the parameter 'w' has a value that is infinite or not a number",
+        )
+        for value in (torch.nan, torch.inf)
+    },
+    **{
+        f"no text: {value}": (
+            {"e._extra_state": torch.tensor(value)},
+            r"second\.pt: 'e\._extra_state' is not the text",
+        )
+        for value in ([300], [255], 0.5)
+    },
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), DIFFERENT.values(), ids=DIFFERENT)
+def test_models_that_have_no_mean(tmp_path: Path, changes: dict[str, Any], message: str):
+    second = {name: value for name, value in (FIRST | changes).items() if value is not None}
     with pytest.raises(UserError, match=message):
-        average_checkpoints([first, write(tmp_path / "second.pt", other)])
+        average_checkpoints([write(tmp_path / "first.pt", FIRST), write(tmp_path / "second.pt", second)])
 
 
 # --- the command -------------------------------------------------------------------------------
-
-
-def test_models_of_different_schemes_have_no_mean(tmp_path: Path):
-    """Their parameters would fit; what they were trained for does not."""
-    paths = []
-    for scheme in ("scheme=rk4", "scheme=rk2"):
-        model = {"w": torch.ones(2), "encoder._extra_state": torch.tensor(list(scheme.encode()))}
-        paths.append(write(tmp_path / f"{scheme[-3:]}.pt", model))
-    with pytest.raises(UserError, match="rk2.pt: 'encoder._extra_state' is scheme=rk2, but scheme=rk4 in .*rk4.pt"):
-        average_checkpoints(paths)
-    assert average_checkpoints([paths[0], paths[0]])["model"]["encoder._extra_state"].tolist() == list(b"scheme=rk4")
 
 
 def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -265,12 +252,14 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
         (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
         (["{dir}/a.pt", "{dir}/../{name}/a.pt"], "named twice"),
         (["{dir}/absent.pt"], "absent.pt: No such file"),
+        (["{dir}/loop.pt"], "loop.pt: Too many levels of symbolic links\n"),
         (["{dir}/a.pt", "--output", "{dir}/absent/x.pt"], "x.pt: not a file in an existing directory"),
         (["{dir}/a.pt", "--output", "{dir}"], "not a file in an existing directory"),
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
     write(tmp_path / "a.pt")
+    (tmp_path / "loop.pt").symlink_to("loop.pt")
     arguments = [argument.format(dir=tmp_path, name=tmp_path.name) for argument in arguments]
     assert main(["average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
     error = capsys.readouterr().err
