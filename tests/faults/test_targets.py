@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from mutations import mutate
@@ -9,12 +10,15 @@ from targets import TARGETS
 
 from ode_transformer.support.errors import UserError
 
+CASES = Path(__file__).parent / "cases"  # inputs that once ended otherwise, called TARGET-DIGEST
+
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_parser_accepts_its_seeds_and_ends_in_one_line_otherwise(name: str) -> None:
     seeds, parse = TARGETS[name]
     generator = random.Random(name)
-    for data in [*seeds, *(mutate(generator, seeds) for _ in range(40))]:
+    cases = [path.read_bytes() for path in sorted(CASES.glob(f"{name.replace(' ', '_')}-*"))]
+    for data in [*seeds, *cases, *(mutate(generator, seeds) for _ in range(40))]:
         assert is_one_line(error_of(parse, data)), data
 
 
