@@ -9,16 +9,8 @@ from checkpoint_for_tests import MAX_POSITIONS, binarise
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
 
-LENGTHS = [
-    (3, 9),
-    (5, 2),
-    (MAX_POSITIONS, 2),
-    (1, 1),
-    (2, MAX_POSITIONS + 9),
-    (30, 8),
-    (7, 7),
-    (4, 3),
-]  # without end symbol
+# Of sources and targets, without end symbol.
+LENGTHS = [(3, 9), (5, 2), (MAX_POSITIONS, 2), (1, 1), (2, MAX_POSITIONS + 9), (30, 8), (7, 7), (4, 3)]
 
 
 @pytest.fixture

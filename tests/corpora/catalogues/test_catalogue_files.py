@@ -82,11 +82,7 @@ def test_plural_entry_gives_the_singular(rule: str, singular: str) -> None:
 
 
 def test_text_form() -> None:
-    expected = [
-        ('Save the "file"', 'Die "Datei" sichern'),
-        ("Not yet done", ""),
-        ("label_name", "Ihr Name, bitte"),
-    ]
+    expected = [('Save the "file"', 'Die "Datei" sichern'), ("Not yet done", ""), ("label_name", "Ihr Name, bitte")]
     for text in (TEXT_FORM, TEXT_FORM.replace("\n", "\r\n")):
         assert [(entry.msgid, entry.msgstr) for entry in read_po(text)] == expected
 
@@ -160,13 +156,7 @@ def test_choice_of_language(available: tuple[str, ...], target: str, chosen: str
 
 
 def test_only_catalogues_count() -> None:
-    names = [
-        "a/de/LC_MESSAGES/x.mo",
-        "a/de/LC_MESSAGES/x.json",
-        "a/de/x.mo",
-        "a/C/LC_MESSAGES/x.mo",
-        "a/x.po",
-    ]
+    names = ["a/de/LC_MESSAGES/x.mo", "a/de/LC_MESSAGES/x.json", "a/de/x.mo", "a/C/LC_MESSAGES/x.mo", "a/x.po"]
     assert catalogue_files(names) == {"de": {"a/de/LC_MESSAGES/x": {"mo"}}}
 
 
