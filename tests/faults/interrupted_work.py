@@ -222,13 +222,11 @@ class Study(Training):
         self.path.write_text(yaml.safe_dump(study), encoding="utf-8")
 
     def work(self) -> int:
-        from ode_transformer.studies import study_runner
-
         patch = pytest.MonkeyPatch()
         run_commands_here(patch)
         publish(self.run.files, patch)
         words = [self.path, "--output", self.results, "--raw", self.run.raw, "--workers", "1", "--gpus", "0"]
-        return study_runner.main(list(map(str, words)))
+        return main(["study", *map(str, words)])
 
 
 WORKS: dict[str, type[Interruptible]] = {
