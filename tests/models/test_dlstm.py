@@ -1,7 +1,7 @@
 """Depth-wise LSTM architectures: their settings, and the arithmetic of their sizes."""
 
 import pytest
-from models_for_tests import build_model, small_model
+from models_for_tests import build_model
 
 from ode_transformer.models.dlstm import DLSTM_SIZES, matched_inner_dim
 
@@ -70,28 +70,3 @@ def test_the_attentions_read_normalised_input_on_request() -> None:
     plain = count(build_model("dlstm", 40))
     normalised = build_model("dlstm", 40, encoder_normalize_before=True, decoder_normalize_before=True)
     assert count(normalised) == plain + 18 * 2 * 512 + 2 * 2 * 512  # each attention, and after each stack
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"ode_coefficients": "gate"}, "coefficients 'tableau' is all it takes"),
-        ({"layer_splitting": "strang"}, "splitting 'lie-trotter' is all it takes"),
-        ({"post_norm": True}, "--post-norm"),
-        ({"dlstm_share": "some"}, "unknown sharing 'some'; known are gates, all, none"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
-    schemes = {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"}
-    with pytest.raises(ValueError, match=reason):
-        small_model(**schemes, **options)
-
-
-def test_a_merge_needs_a_decoder_that_merges() -> None:
-    with pytest.raises(ValueError, match="--dlstm-merge concat joins attentions of decoder layers"):
-        small_model(encoder_ode_scheme="dlstm", dlstm_merge="concat")
-
-
-def test_a_part_of_the_lstm_without_an_lstm_is_refused() -> None:
-    with pytest.raises(ValueError, match="--encoder-ode-scheme euler: the parts of a depth-wise LSTM"):
-        small_model(dlstm_hidden="linear")

@@ -38,16 +38,11 @@ def test_skipping_without_a_limit_is_said_to_do_nothing(folder: Path, caplog: py
     assert "--joint-cells-overflow skip: this model has no limit of cells" in caplog.text
 
 
-def test_all_pairs_fit_by_default(folder: Path) -> None:
-    assert lengths_kept(folder) == [0, 1, 2, 3]
-    assert lengths_kept(folder, "--max-joint-cells", 30) == [0, 1, 2, 3]
-
-
 def test_pairs_that_do_not_fit_stop_the_training_before_it_starts(folder: Path) -> None:
-    found = (
+    reason = (
         r"2 of 4 sentence pairs have more cells than --max-joint-cells 23, the largest \(number 1\) 6 × 5: raise it, or"
     )
-    with pytest.raises(ValueError, match=found) as refused:
+    with pytest.raises(ValueError, match=reason) as refused:
         lengths_kept(folder, "--max-joint-cells", 23)
     assert "\n" not in str(refused.value)
 
@@ -59,18 +54,24 @@ def test_or_they_are_left_out_with_a_word_about_it(folder: Path, caplog: pytest.
     assert "1 of 4 sentence pairs have more cells than --max-joint-cells 24" in caplog.text
 
 
-def test_no_limit_validation_and_a_trained_model_keep_all(folder: Path) -> None:
-    assert lengths_kept(folder, "--max-joint-cells", 0) == [0, 1, 2, 3]
-    assert lengths_kept(folder, "--max-joint-cells", 6, split="valid") == [0, 1, 2, 3]
-    assert lengths_kept(folder, "--max-joint-cells", 6, trained=True) == [0, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        ((), {}),
+        (("--max-joint-cells", 30), {}),
+        (("--max-joint-cells", 0), {}),
+        (("--max-joint-cells", 6), {"split": "valid"}),
+        (("--max-joint-cells", 6), {"trained": True}),
+        (("--arch", "ode_transformer_euler_tiny"), {}),  # other models take the task as translation
+    ],
+)
+def test_all_pairs_fit_by_default_without_a_limit_in_validation_and_after_training(
+    folder: Path, flags: tuple[object, ...], options: dict
+) -> None:
+    assert lengths_kept(folder, *flags, **options) == [0, 1, 2, 3]
 
 
 def test_another_word_than_stop_or_skip_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         lengths_kept(folder, "--joint-cells-overflow", "shrink")
     assert "--joint-cells-overflow: invalid choice: 'shrink'" in capsys.readouterr().err
-
-
-def test_other_models_take_the_task_as_translation(folder: Path) -> None:
-    flags = ("--arch", "ode_transformer_euler_tiny")
-    assert lengths_kept(folder, *flags) == [0, 1, 2, 3]

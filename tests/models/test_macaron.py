@@ -1,7 +1,7 @@
 """Macaron architectures: sizes, and parameters that match those of the Transformer."""
 
 import pytest
-from models_for_tests import SMALL, build_model
+from models_for_tests import SMALL, build_model, count_parameters
 
 from ode_transformer.models.macaron import MACARON_SIZES
 
@@ -15,10 +15,6 @@ EXPECTED = {
     "_wmt_en_de_big": (1024, 4096, 16, 6, 2048),
 }
 PLAIN = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
-
-
-def count(model) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("suffix", MACARON_SIZES)
@@ -37,12 +33,14 @@ def test_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
             assert layer["self_attn"].function.heads == heads
             assert layer["self_attn"].function.relative_keys is None
     transformer = build_model(f"macaron{suffix}", 40, layer_splitting="lie-trotter")
-    assert count(macaron) - count(transformer) == 3 * d * 2 * layers
+    assert count_parameters(macaron) - count_parameters(transformer) == 3 * d * 2 * layers
     sizes = {"encoder_embed_dim": d, "encoder_ffn_embed_dim": f, "encoder_layers": layers}
     sizes |= {name.replace("encoder", "decoder"): value for name, value in sizes.items()}
     pre_norm = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     heads_of = {f"{stack}_attention_heads": heads for stack in ("encoder", "decoder")}
-    assert count(build_model("transformer", 40, **sizes, **pre_norm, **heads_of)) == count(transformer)
+    assert count_parameters(build_model("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
+        transformer
+    )
 
 
 def test_an_odd_inner_size_cannot_be_halved() -> None:

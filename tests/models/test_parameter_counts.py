@@ -1,7 +1,7 @@
 """Parameter counts of every architecture, by the arithmetic of the papers' own parts, and the published totals."""
 
 import pytest
-from models_for_tests import build_model
+from models_for_tests import build_model, count_parameters
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
 
@@ -22,13 +22,11 @@ PUBLISHED = [
 ]
 
 
-def count(model) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 @pytest.mark.parametrize(("suffix", "vocabulary", "total"), PUBLISHED)
 def test_published_totals(suffix: str, vocabulary: int, total: int) -> None:
-    assert count(build_model(f"ode_transformer_rk2{suffix}", vocabulary, ode_share_coefficients=True)) == total
+    assert (
+        count_parameters(build_model(f"ode_transformer_rk2{suffix}", vocabulary, ode_share_coefficients=True)) == total
+    )
 
 
 def expected(size: dict, vocabulary: int, gate: bool, shared: bool) -> int:
@@ -48,7 +46,7 @@ def expected(size: dict, vocabulary: int, gate: bool, shared: bool) -> int:
 def test_every_architecture(method: str, suffix: str) -> None:
     for shared in (False, True) if method == "rk2" else (False,):
         model = build_model(f"ode_transformer_{method}{suffix}", 40, ode_share_coefficients=shared)
-        assert count(model) == expected(TRANSLATION_SIZES[suffix], 40, gate=method == "rk2", shared=shared)
+        assert count_parameters(model) == expected(TRANSLATION_SIZES[suffix], 40, gate=method == "rk2", shared=shared)
 
 
 @pytest.mark.parametrize(("suffix", "millions"), [("", 69), ("_wmt_en_de_big", 226)])
@@ -59,4 +57,4 @@ def test_english_romanian_needs_dictionaries_of_different_sizes(suffix: str, mil
             f"ode_transformer_rk2{suffix}", 34_976, rows - 34_976,
             share_decoder_input_output_embed=True, ode_share_coefficients=True,
         )  # fmt: skip
-        assert count(model) // 10**6 == millions
+        assert count_parameters(model) // 10**6 == millions
