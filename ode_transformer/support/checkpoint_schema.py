@@ -87,13 +87,16 @@ def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
                 _check_pickle(pickle)
 
 
+MAX_SHOWN_NAME = 100  # characters of a class in a message; a damaged name can be very long
+
+
 def _check_pickle(file: Any) -> None:
     for step, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         if step > MAX_PICKLE_STEPS:
             raise UserError("its names and options are more than any checkpoint has")
         if opcode.name == "GLOBAL" and (name := str(argument).replace(" ", ".")) not in _GLOBALS:
             why = "which no checkpoint needs" if name.startswith("torch.") else "and loading that could run code"
-            raise UserError(f"it holds {name}, {why}")
+            raise UserError(f"it holds {name[:MAX_SHOWN_NAME]}, {why}")
 
 
 def check_state(state: object) -> None:

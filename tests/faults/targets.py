@@ -1,6 +1,7 @@
 """Parsers that are fuzzed, each with valid inputs to start from.
 
-A parser may raise ``UserError`` with a message of one line, and nothing else, whatever bytes it is given.
+A parser may raise ``UserError`` with a message of one line, or ``OSError`` with the name of a file, and nothing else,
+whatever bytes it is given.
 """
 
 from __future__ import annotations

@@ -23,11 +23,15 @@ def test_a_parser_accepts_its_seeds_and_ends_in_one_line_otherwise(name: str) ->
 
 
 def error_of(parse: Callable[[bytes], None], data: bytes) -> str | None:
-    """Return the message of the ``UserError`` that a parser raises; None if there is none."""
+    """Return the message of a parser's refusal as the command line prints it; None if there is none."""
     try:
         parse(data)
     except UserError as error:
         return str(error)
+    except OSError as error:
+        if error.filename is None or error.strerror is None:
+            raise
+        return f"{error.filename}: {error.strerror}"
     return None
 
 
