@@ -117,10 +117,10 @@ def default_of(action: argparse.Action, architectures: Mapping[str, Mapping[str,
     if not names_by_default:
         return default_text(action.default)
     all_names = [name for names in names_by_default.values() for name in names]
-    most_frequent, *others = sorted(names_by_default, key=lambda value: -len(names_by_default[value]))
+    most_frequent, *exceptions = sorted(names_by_default, key=lambda value: -len(names_by_default[value]))
     exceptions = [
         f"{', '.join(f'`{pattern}`' for pattern in name_patterns(names_by_default[value], all_names))}: {value}"
-        for value in others
+        for value in exceptions
     ]
     return "; ".join([most_frequent, *exceptions])
 
@@ -140,13 +140,13 @@ def stack_exists(option: str, options: Mapping[str, Any]) -> bool:
 
 def name_patterns(names: Sequence[str], all_names: Iterable[str]) -> list[str]:
     """Return the shortest patterns ``prefix*`` that match ``names`` and no other name."""
-    others = [name for name in all_names if name not in names]
+    excluded = [name for name in all_names if name not in names]
     patterns: list[str] = []
     for name in names:
-        words = name.split("_")
-        prefixes = ("_".join(words[:count]) for count in range(1, len(words) + 1))
-        prefix = next((some for some in prefixes if not any(other.startswith(some) for other in others)), name)
-        alone = [other for other in names if other.startswith(prefix)] == [name]
+        segments = name.split("_")
+        prefixes = ("_".join(segments[:count]) for count in range(1, len(segments) + 1))
+        prefix = next((p for p in prefixes if not any(foreign.startswith(p) for foreign in excluded)), name)
+        alone = [match for match in names if match.startswith(prefix)] == [name]
         pattern = name if alone else f"{prefix}*"
         if pattern not in patterns:
             patterns.append(pattern)

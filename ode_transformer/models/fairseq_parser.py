@@ -21,24 +21,24 @@ _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 
 
 @lru_cache
-def parser_for(program: str, words: tuple[str, ...]) -> argparse.ArgumentParser:
-    """Return the parser of a fairseq command with the options that some words add, such as an architecture's.
+def parser_for(program: str, arguments: tuple[str, ...]) -> argparse.ArgumentParser:
+    """Return the parser of a fairseq command with the options that some arguments add, such as an architecture's.
 
     :param program: fairseq-train, fairseq-generate or fairseq-eval-lm
     :raises UserError: a word names an architecture, task, criterion or optimizer that does not exist
     """
     parser = _new_parser(program)
-    _catch_exit(lambda: options.parse_args_and_arch(parser, ["data", *words], parse_known=True))
+    _catch_exit(lambda: options.parse_args_and_arch(parser, ["data", *arguments], parse_known=True))
     return parser
 
 
-def parse(program: str, words: Sequence[str]) -> argparse.Namespace:
+def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line of fairseq.
 
-    :param words: the command line without the program's name
+    :param arguments: the command line without the program's name
     :raises UserError: fairseq rejects it; the message is fairseq's
     """
-    return _catch_exit(lambda: options.parse_args_and_arch(_new_parser(program), list(words)))
+    return _catch_exit(lambda: options.parse_args_and_arch(_new_parser(program), list(arguments)))
 
 
 def _new_parser(program: str) -> argparse.ArgumentParser:
@@ -47,12 +47,12 @@ def _new_parser(program: str) -> argparse.ArgumentParser:
     return _PARSERS[program]()
 
 
-def _catch_exit(work: Callable[[], Any]) -> Any:
+def _catch_exit(parse_call: Callable[[], Any]) -> Any:
     """Turn argparse's message and exit into an error of one line."""
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
-            return work()
+            return parse_call()
     except SystemExit as error:
         lines = [line for line in stderr.getvalue().splitlines() if line.strip()]
         raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error

@@ -56,8 +56,8 @@ _PATHS = {
 def is_allowed_architecture(name: str) -> bool:
     """Tell whether models of an architecture are built from checkpoints."""
     model = ARCH_MODEL_REGISTRY.get(name)
-    own = model is not None and model.__module__.partition(".")[0] == PACKAGE
-    return own or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
+    is_ours = model is not None and model.__module__.partition(".")[0] == PACKAGE
+    return is_ours or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
 
 
 def check_saved_options(options: Mapping[str, Any]) -> None:

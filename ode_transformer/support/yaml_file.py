@@ -65,9 +65,9 @@ class YamlFile:
             raise UserError(f"{self.path}: cannot be read as YAML: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise self._syntax_error(data[: error.start].count(b"\n"), "not UTF-8") from error
-        if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
-            line = text.count("\n", 0, found.start())
-            raise self._syntax_error(line, f"the character U+{ord(found[0]):04X} is not allowed")
+        if forbidden := yaml.reader.Reader.NON_PRINTABLE.search(text):
+            line = text.count("\n", 0, forbidden.start())
+            raise self._syntax_error(line, f"the character U+{ord(forbidden[0]):04X} is not allowed")
         return text
 
     def _compose(self, text: str) -> yaml.Node | None:
@@ -178,9 +178,9 @@ class YamlFile:
     def _file_key(self, entry: Any) -> Key:
         """Return the location of a pydantic error without the parts that are no keys of the file, such as types."""
         key: Key = ()
-        for part in entry["loc"]:
-            if (*key, part) in self.line_numbers:
-                key = (*key, part)
+        for name in entry["loc"]:
+            if (*key, name) in self.line_numbers:
+                key = (*key, name)
         return key
 
 
@@ -191,8 +191,8 @@ def _shorten(value: object) -> str:
 
 def _allowed_keys(schema: type[BaseModel], location: tuple[str | int, ...]) -> str:
     """List the keys allowed beside an unknown one, or return "" if a schema on the way is no simple model."""
-    for part in location[:-1]:
-        field = schema.model_fields.get(str(part))
+    for name in location[:-1]:
+        field = schema.model_fields.get(str(name))
         inner = field.annotation if field else None
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return ""
