@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
 from ode_transformer.nn.observers import LayerId
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.errors import UserError
 
 
 def save_fit(fit: LinearFit, path: Path) -> None:
@@ -26,7 +28,8 @@ def load_fit(path: Path, device: torch.device) -> LinearFit:
     :raises UserError: the file is damaged
     """
     state = load_checkpoint(path)
-    return LinearFit(**{name: tensor.to(device) for name, tensor in state.pop("model").items()}, **state)
+    with _expecting("fit", path):
+        return LinearFit(**{name: tensor.to(device) for name, tensor in state.pop("model").items()}, **state)
 
 
 @dataclass
@@ -68,13 +71,23 @@ def load_sums(path: Path, device: torch.device) -> SavedSums:
     :raises UserError: the file is damaged
     """
     state = load_checkpoint(path)
-    layers = [LayerId(*layer) for layer in state["places"]]
-    sums = {}
-    for layer in layers if state["position"] else []:
-        values = {entry.name: state["model"][_tensor_name(layer, entry.name)] for entry in fields(LinearSums)}
-        count = int(values.pop("count"))
-        sums[layer] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
-    return SavedSums(state["request"], layers, state["position"], sums)
+    with _expecting("sums", path):
+        layers = [LayerId(*layer) for layer in state["places"]]
+        sums = {}
+        for layer in layers if state["position"] else []:
+            values = {entry.name: state["model"][_tensor_name(layer, entry.name)] for entry in fields(LinearSums)}
+            count = int(values.pop("count"))
+            sums[layer] = LinearSums(count=count, **{name: tensor.to(device) for name, tensor in values.items()})
+        return SavedSums(state["request"], layers, state["position"], sums)
+
+
+@contextmanager
+def _expecting(content: str, path: Path) -> Iterator[None]:
+    """Report a checkpoint that holds something else than ``content`` as the user's error."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path}: not a file of the linear probe's {content}") from error
 
 
 def _tensor_name(layer: LayerId, entry: str) -> str:
