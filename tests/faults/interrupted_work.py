@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -165,7 +164,6 @@ class Translation(Interruptible):
 class Preparation(Interruptible):
     """``prepare`` of a small recipe, by fairseq's own commands."""
 
-    action: Sequence[str] = ("prepare",)
     recipe = "multi30k_en_de"
 
     def make_inputs(self) -> None:
@@ -178,26 +176,29 @@ class Preparation(Interruptible):
         self.run.data = self.results / self.recipe
 
     def work(self) -> int:
+        return self.perform("prepare")
+
+    def perform(self, action: str) -> int:
+        """Run a command of recipes in this process, and its commands of fairseq in forks."""
         patch = pytest.MonkeyPatch()  # undone by the end of the process
         run_commands_here(patch)
         publish(self.run.files, patch)
-        return self.run(*self.action)
+        return self.run(action)
 
 
 class Training(Preparation):
     """``train`` of a small recipe whose data are prepared: four updates, a checkpoint at each."""
 
-    action = ("train",)
-
     def make_inputs(self) -> None:
         super().make_inputs()
         self.run.change("train", max_update=4)
         self.results.mkdir(exist_ok=True)
-        prepared = run_in_fork(
-            lambda: Preparation.work(type("Prepare", (), {"run": self.run, "action": ("prepare",)})()), self.results
-        )
+        prepared = run_in_fork(lambda: self.perform("prepare"), self.results)
         assert prepared.status == 0, prepared.output
         shutil.move(self.results, self.folder / "prepared")
+
+    def work(self) -> int:
+        return self.perform("train")
 
     def begin(self) -> None:
         shutil.rmtree(self.results, ignore_errors=True)

@@ -5,6 +5,9 @@ Here a few points of each kind; ``python tests/faults/strike_everywhere.py`` tak
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 from interrupted_work import WORKS, Interruptible, points_of
 from interruptions import KINDS, Fault
@@ -15,28 +18,24 @@ LONG = [("train", kind, 2) for kind in ("kill", "interrupt", "too long")] + [("s
 
 
 @pytest.fixture(scope="module")
-def works(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Interruptible]:
+def work_called(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Interruptible]:
+    """Return a piece of work by name; each is made once."""
     folder = tmp_path_factory.mktemp("interrupted")
-    made: dict[str, Interruptible] = {}
-
-    class OnDemand(dict[str, Interruptible]):
-        def __missing__(self, name: str) -> Interruptible:
-            return self.setdefault(name, WORKS[name](folder / name))
-
-    return OnDemand(made)
+    return cache(lambda name: WORKS[name](folder / name))
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "most"), [*SAMPLE, *(pytest.param(*case, marks=pytest.mark.slow) for case in LONG)]
 )
-def test_the_same_command_goes_on(works: dict[str, Interruptible], name: str, kind: str, most: int) -> None:
-    points = points_of(works[name], kind, most)
+def test_the_same_command_goes_on(work_called: Callable[[str], Interruptible], name: str, kind: str, most: int) -> None:
+    work = work_called(name)
+    points = points_of(work, kind, most)
     if not points:
         pytest.skip("the work leaves no file that is large enough")
     for point in points:
-        works[name].check(Fault(kind, point))
+        work.check(Fault(kind, point))
 
 
 @pytest.mark.parametrize("name", ["average", "translate", "prepare", pytest.param("train", marks=pytest.mark.slow)])
-def test_two_processes_at_one_folder(works: dict[str, Interruptible], name: str) -> None:
-    works[name].check_two_at_once()
+def test_two_processes_at_one_folder(work_called: Callable[[str], Interruptible], name: str) -> None:
+    work_called(name).check_two_at_once()
