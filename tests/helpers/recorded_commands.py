@@ -16,6 +16,8 @@ PROGRAMS = (
 )
 RECORD = """#!/bin/bash
 { printf '%s' "${0#"$SHIMS"/}"; printf '\\001%s' "$@"; printf '\\n'; } >>"$RECORDED"
+# Read the pipe to its end: a writer whose reader is gone would be killed by SIGPIPE, now and then.
+if [[ -p /dev/stdin ]]; then while read -r _; do :; done; fi
 """
 
 
