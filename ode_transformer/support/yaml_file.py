@@ -31,6 +31,9 @@ _SCALAR_TYPES = {"str", "int", "float", "bool", "null", "timestamp"}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is absent from a PyYAML built without libyaml
 
 
+MAX_MESSAGE = 1000  # characters; keys and names of a file can be very long
+
+
 class YamlSection(BaseModel):
     """A mapping of a YAML file: no unknown keys, no values of another type, immutable."""
 
@@ -147,7 +150,8 @@ class YamlFile:
         lines = (self.line_numbers.get(key[:length]) for length in range(len(key), 0, -1))
         line = next(filter(None, lines), None)
         parts = [str(self.path) if line is None else f"{self.path}:{line}", ".".join(map(str, key)), message]
-        return UserError(" ".join(": ".join(filter(None, parts)).split()))
+        text = " ".join(": ".join(filter(None, parts)).split())
+        return UserError(text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}...")
 
     def parse(self, schema: type[Schema]) -> Schema:
         """Return the file's values as an instance of a schema.
