@@ -49,7 +49,8 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
     paths = [path for number, path in numbered_checkpoints(directory, by).items() if until is None or number <= until]
     if len(paths) < count:
         limit = "" if until is None else f" up to {by} {until}"
-        raise UserError(f"{directory}: {count} {by} checkpoints requested, {len(paths)} found{limit}")
+        hint = f": pass --last {len(paths)}" if paths else ""
+        raise UserError(f"{directory}: {count} {by} checkpoints requested, {len(paths)} found{limit}{hint}")
     return paths[-count:]
 
 
