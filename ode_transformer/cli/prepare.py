@@ -9,6 +9,7 @@ from ode_transformer.cli.run_arguments import run_options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer prepare``."""
     run_arguments.add_recipe(parser)
+    run_arguments.add_system(parser)
     run_arguments.add_preparation(parser)
     run_arguments.add_output(parser)
     parser.epilog = f"{parser.epilog} A changed raw file or recipe prepares again what depends on it."

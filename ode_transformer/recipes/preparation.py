@@ -90,7 +90,7 @@ class RecipeData:
         description = json.loads(path.read_text()) if path.exists() else []
         for name, request, result in self._requests(description):
             if not result.exists():
-                raise UserError(f"{result}: not there; scripts/prepare.sh makes it")
+                raise UserError(f"{result}: not there; scripts/prepare.sh makes it, with the same --arch and --variant")
             if not jobs.is_done(name, request, result):
                 raise UserError(
                     f"{result}: made for a recipe with another {name} than this one; prepare the data again"

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
@@ -96,9 +96,27 @@ class PublishedResult(YamlSection):
     parameters: int | None = None
 
 
-class Overrides(YamlSection):
-    """Values that replace the recipe's for some architectures; see ``Recipe``."""
+class Preparation(YamlSection):
+    """Another preparation of the same data set: keys that replace the recipe's.
 
+    :param corpus: keys of the corpus; null sets a key back to its default
+    :param vocabulary: keys of the vocabulary; all of them if ``kind`` is among them
+    :param counts: published sizes of this preparation
+    """
+
+    corpus: dict[str, Any] = {}
+    vocabulary: dict[str, Any] = {}
+    counts: dict[str, Count] = {}
+
+
+class Overrides(YamlSection):
+    """Values that replace the recipe's for some architectures; see ``Recipe``.
+
+    :param preparation: one of the recipe's ``preparations``
+    """
+
+    preparation: str | None = None
+    score: list[Scoring] | None = None
     tokens_per_update: Count | None = None
     minutes: Annotated[float, Field(gt=0)] | None = None
     average: Average | None = None
@@ -124,6 +142,8 @@ class Recipe(YamlSection):
     :param architectures: pattern of names -> values that differ for them; of several matches the last wins
     :param variants: name -> another such table, for ``--variant``: where a paper and its code differ, where other
         architectures are trained as in one paper, or a small size
+    :param preparations: other preparations of the data, by names that architectures and variants refer to
+    :param preparation: the chosen one of them; None for the recipe's own
     :param score_valid: whether the validation set is decoded and scored, too
     :param counts: published sizes: lines of the splits, and ``dictionary``
     :param expected: published results
@@ -143,6 +163,8 @@ class Recipe(YamlSection):
     size: Flags = {}
     architectures: dict[str, Overrides] = {}
     variants: dict[str, dict[str, Overrides]] = {}
+    preparations: dict[Annotated[str, Field(pattern=r"^\w+$")], Preparation] = {}
+    preparation: str | None = None
     score_valid: bool = False
     counts: dict[str, Count] = {}
     expected: list[PublishedResult] = []
@@ -187,7 +209,40 @@ class Recipe(YamlSection):
             values = {name: getattr(section, name) for name in section.model_fields_set}
             flags = {name: earlier | values.pop(name, {}) for name, earlier in flags.items()}
             changes |= values
-        return self.model_copy(update=changes | flags)
+        chosen_data = self.prepared_as(changes.get("preparation", self.preparation))
+        return chosen_data.model_copy(update=changes | flags)
+
+    def prepared_as(self, name: str | None) -> Recipe:
+        """Return a copy with one of ``preparations`` applied; None changes nothing.
+
+        :raises pydantic.ValidationError: the keys do not go together
+        """
+        if name is None:
+            return self
+        preparation = self.preparations[name]
+        corpus = _replace_keys(self.corpus, preparation.corpus)
+        vocabulary = _replace_keys(self.vocabulary, preparation.vocabulary)
+        changes = {
+            "corpus": TypeAdapter(Corpus).validate_python(corpus),
+            "vocabulary": TypeAdapter(Vocabulary).validate_python(vocabulary),
+            "counts": preparation.counts or self.counts,
+            "preparation": name,
+            "preparations": {},
+        }
+        return self.model_copy(update=changes)
+
+    def with_data_of(self, recipe: Recipe) -> Recipe:
+        """Return a copy that is trained on the data of another recipe and scored like it."""
+        names = ("corpus", "vocabulary", "counts", "preparation", "score")
+        return self.model_copy(update={name: getattr(recipe, name) for name in names})
+
+
+def _replace_keys(section: YamlSection, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a section of the file with some of its keys replaced."""
+    values = (
+        {} if "kind" in changes else section.model_dump(exclude_unset=True) | {"kind": getattr(section, "kind", None)}
+    )
+    return {key: value for key, value in (values | dict(changes)).items() if value is not None}
 
 
 def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
@@ -196,16 +251,42 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
 
 def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
     """Yield the parts of a recipe that contradict each other."""
-    titles = recipe.score_titles
-    if repeated := [title for title in titles if titles.count(title) > 1]:
-        yield ("score",), f"two scores are called {repeated[0]}"
+    sections: dict[Key, Overrides] = {
+        ("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()
+    }
+    for name, patterns in recipe.variants.items():
+        sections |= {("variants", name, pattern): overrides for pattern, overrides in patterns.items()}
+    for key, overrides in sections.items():
+        if overrides.preparation is not None and overrides.preparation not in recipe.preparations:
+            known = ", ".join(recipe.preparations) or "none"
+            yield (*key, "preparation"), f"{overrides.preparation}: preparations has {known}"
+    for name in recipe.preparations:
+        yield from _preparation_problems(recipe, name)
+    scorings = {("score",): recipe.score}
+    scorings |= {(*key, "score"): overrides.score for key, overrides in sections.items() if overrides.score is not None}
+    titles: list[str] = []
+    for key, scoring in scorings.items():
+        titles_here = recipe.model_copy(update={"score": scoring}).score_titles
+        if repeated := [title for title in titles_here if titles_here.count(title) > 1]:
+            yield key, f"two scores are called {repeated[0]}"
+        titles += (title for title in titles_here if title not in titles)
     for number, entry in enumerate(recipe.expected):
         for name in sorted(set(entry.scores) - set(titles)):
             yield ("expected", number, "scores", name), f"no score has this name; there are {', '.join(titles)}"
-    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in recipe.score):
+    all_scores = [entry for scoring in scorings.values() for entry in scoring]
+    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in all_scores):
         yield ("score_valid",), "the references of the validation set are tokens: no score against others"
     if "max-tokens" not in recipe.train:
         yield ("train",), "max-tokens is missing: what one GPU takes at a time"
+
+
+def _preparation_problems(recipe: Recipe, name: str) -> Iterator[Problem]:
+    try:
+        recipe.prepared_as(name)
+    except ValidationError as error:
+        entry = error.errors()[0]
+        part = "vocabulary" if "Vocabulary" in error.title else "corpus"
+        yield ("preparations", name, part, *entry["loc"][1:]), entry["msg"].removeprefix("Value error, ")
 
 
 def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> Recipe:

@@ -41,11 +41,11 @@ def load_recipe(name: str, options: RunOptions) -> Recipe:
 
 
 def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
-    """Return the data of a recipe in the user's output folder.
+    """Return the data of a recipe in the user's output folder; every preparation has its own folder.
 
     :param name: of the recipe, or the path of its file
     """
-    return RecipeData(recipe, options.output / Path(name).stem)
+    return RecipeData(recipe, options.output / "-".join(filter(None, (Path(name).stem, recipe.preparation))))
 
 
 def plan_experiments(

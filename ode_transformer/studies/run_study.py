@@ -58,8 +58,12 @@ class StudyRuns:
 
     @cached_property
     def data(self) -> RecipeData:
-        """The data of the place."""
-        return workflow.recipe_data(self.recipe, self.place.recipe, self.options)
+        """The data of the place, prepared as for the baseline."""
+        return workflow.recipe_data(self._baseline_recipe, self.place.recipe, self.options)
+
+    @cached_property
+    def _baseline_recipe(self) -> Recipe:
+        return self._recipe_for(self.cells[0])
 
     @property
     def cells(self) -> list[Cell]:
@@ -67,10 +71,13 @@ class StudyRuns:
         return list(self.study.cells(self.place_name))
 
     def cell_recipe(self, cell: Cell) -> Recipe:
-        """Return the recipe with the overrides of a system's architecture applied.
+        """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline.
 
         :raises UserError: the system's architecture does not exist, or is not for the task
         """
+        return self._recipe_for(cell).with_data_of(self._baseline_recipe)
+
+    def _recipe_for(self, cell: Cell) -> Recipe:
         arch = cell.arch(self.place)
         check_architecture(arch, self.recipe.task, f"{cell}: arch {arch}")
         return self.recipe.for_arch(arch, self.place.variant)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
+from ode_transformer.recipes.workflow import recipe_data
 from ode_transformer.support.errors import UserError
 
 GOOD = """\
@@ -31,6 +33,9 @@ architectures:
   "macaron*_big": {train: {dropout: 0.3}}
 variants:
   released: {"macaron*": {train: {lr: 0.4}, average: {best: true}}}
+  capitals: {"*": {preparation: pieces, score: [{names: [Cased], metric: bleu}]}}
+preparations:
+  pieces: {corpus: {text: {lowercase: true}, valid: null, hold_out: 7}, vocabulary: {min_count: 3}, counts: {train: 9}}
 expected:
   - {table: one, system: this, arch: macaron, scores: {BLEU: 30.0}}
 """
@@ -69,7 +74,19 @@ def test_a_variant_comes_last(recipe_of) -> None:
     assert made.average.best
 
 
-@pytest.mark.parametrize(("arch", "known"), [("macaron", "released"), ("ode_transformer_rk2", "none")])
+def test_a_variant_can_prepare_and_score_the_data_in_another_way(recipe_of) -> None:
+    made = recipe_of(GOOD).for_arch("macaron", "capitals")
+    assert (made.preparation, made.counts, made.score_titles) == ("pieces", {"train": 9}, ["Cased"])
+    assert made.corpus.text.model_dump(exclude_defaults=True) == {"lowercase": True}
+    assert (made.corpus.hold_out, made.corpus.valid, made.corpus.target) == (7, [], "de")
+    assert (made.vocabulary.kind, made.vocabulary.min_count) == ("words", 3)
+    assert recipe_data(made, "data.yaml", RunOptions()).folder == Path("experiments/data-pieces")
+    plain = recipe_of(GOOD).for_arch("macaron")
+    assert plain.with_data_of(made).corpus == made.corpus != plain.corpus
+    assert recipe_data(plain, "data.yaml", RunOptions()).folder == Path("experiments/data")
+
+
+@pytest.mark.parametrize(("arch", "known"), [("macaron", "released, capitals"), ("ode_transformer_rk2", "capitals")])
 def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
     with pytest.raises(UserError, match=f"--variant other: for {arch} there is {known}"):
         recipe_of(GOOD).for_arch(arch, "other")
@@ -87,10 +104,14 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
         ("kind: words", "kind: letters", "10: vocabulary.*'words', 'subword_nmt', 'sentencepiece'"),
         ("tokenise: true", "split_dashes: true", "9: corpus.text: split_dashes needs tokenise: true"),
         ("  valid: [{source_file: a, target_file: b}]\n", "", "corpus: say either valid: .* or hold_out: N"),
-        ("BLEU: 30.0", "chrF: 30.0", "24: expected.0.scores.chrF: no score has this name; there are BLEU"),
+        ("BLEU: 30.0", "chrF: 30.0", "27: expected.0.scores.chrF: no score has this name; there are BLEU"),
         (", max-tokens: 500", "", "14: train: max-tokens is missing"),
         ("names: [BLEU]", "names: [BLEU, BLEU]", "16: score: two scores are called BLEU"),
         ("arch: ode", "arch: a\narch: ode", "12: arch: stands here for the second time"),
+        ("hold_out: 7", "hold_out: 1", "25: preparations.pieces.corpus.hold_out: Input should be greater than"),
+        ("valid: null, ", "", "25: preparations.pieces.corpus: say either valid: .* or hold_out: N"),
+        ("min_count: 3", "size: 3", "25: preparations.pieces.vocabulary.size: Extra inputs are not permitted"),
+        ("preparation: pieces", "preparation: words", "23: .*preparation: words: preparations has pieces"),
         ("title: Captions", "title: [", "cannot be read as YAML"),
     ],
 )

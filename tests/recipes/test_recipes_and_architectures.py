@@ -206,7 +206,9 @@ def test_variants_change_what_they_are_for() -> None:
             assert patterns
             both = [experiment(name, arch), experiment(name, arch, variant=variant)]
             assert both[0].folder != both[1].folder
-            plain, varied = (vars(read(made)) | made.recipe.generate for made in both)
+            plain, varied = (
+                vars(read(made)) | made.recipe.generate | {"preparation": made.recipe.preparation} for made in both
+            )
             different = {key for key, value in varied.items() if value != plain[key]}
             assert different > {"save_dir", "tensorboard_logdir"}
 
