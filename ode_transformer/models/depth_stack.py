@@ -43,7 +43,13 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         stage_parameters=cfg.ode_stage_parameters,
         splitting=cfg.layer_splitting,
         lstm=LSTMChoice(
-            cfg.dlstm_hidden, cfg.dlstm_merge, cfg.dlstm_share, cfg.dlstm_first_cell, cfg.dlstm_forget_bias
+            cfg.dlstm_hidden,
+            cfg.dlstm_merge,
+            cfg.dlstm_share,
+            cfg.dlstm_first_cell,
+            cfg.dlstm_forget_bias,
+            cfg.dlstm_normalization,
+            cfg.dlstm_output_norm,
         ),
         history=options.layer_history,
         normalize_before=options.normalize_before,

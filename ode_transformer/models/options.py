@@ -19,6 +19,7 @@ from ode_transformer.nn import (
     HISTORIES,
     LSTM,
     MERGES,
+    NORMALIZATIONS,
     SCOPES,
     SHARES,
     STACKS,
@@ -47,6 +48,8 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "dlstm_share": "gates",
     "dlstm_first_cell": "zero",
     "dlstm_forget_bias": 0.0,
+    "dlstm_normalization": "separate",
+    "dlstm_output_norm": False,
     "relative_values": False,
     "word_dropout_prob": 0.0,
     "log_depth_interval": 0,
@@ -126,7 +129,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
         ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
         ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),
-        ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a decoder layer become the LSTM's input"),
+        ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a layer become the LSTM's input"),
         ("--dlstm-share", {"choices": SHARES}, "what layers share: the gates, gates and hidden state, or nothing"),
         ("--dlstm-first-cell", {"choices": FIRST_CELLS}, "the cell below the first layer"),
         (
@@ -134,6 +137,8 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             {"type": finite_float, "metavar": "B"},
             "initial bias of the forget gate; above 0 the gate starts open",
         ),
+        ("--dlstm-normalization", {"choices": NORMALIZATIONS}, "statistics of each gate, or of all gates together"),
+        ("--dlstm-output-norm", {"action": "store_true"}, "depth-wise LSTM: normalise the output of the last layer"),
         (
             "--post-norm",
             {"action": "store_true"},
@@ -188,9 +193,10 @@ def check_options(
         dim, heads = getattr(args, f"{stack}_embed_dim"), getattr(args, f"{stack}_attention_heads")
         if heads < 1 or dim % heads:
             raise OptionError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
-    if args.dlstm_merge == "concat" and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
+    joins_attentions = args.dlstm_merge.startswith("concat")
+    if joins_attentions and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
         raise OptionError(
-            f"--dlstm-merge concat joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
+            f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
         )
     _check_adaptive_softmax(args)
     cfg = TransformerConfig.from_namespace(args)

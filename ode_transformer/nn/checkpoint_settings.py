@@ -17,7 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 # Settings that are written only if they have another value, because older checkpoints do not have them.
-UNWRITTEN = {"gate_sum": "one"}
+UNWRITTEN = {"gate_sum": "one", "normalization": "separate", "input": "attention"}
+
+# Settings of a depth-wise LSTM that its parameters belong to.
+LSTM_SETTINGS = ("first_cell", "normalization", "input")
 
 
 def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
@@ -36,9 +39,12 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
         "stage_parameters": choice.stage_parameters,
         "splitting": choice.splitting,
     }
-    if choice.gate_sum != UNWRITTEN["gate_sum"]:
-        settings["gate_sum"] = choice.gate_sum
-    return settings | {"first_cell": choice.lstm.first_cell} if choice.is_lstm else settings
+    further = {"gate_sum": choice.gate_sum}
+    if choice.is_lstm:
+        settings["first_cell"] = choice.lstm.first_cell
+        residual_input = choice.lstm.merge == "residual"
+        further |= {"normalization": choice.lstm.normalization, "input": "residual" if residual_input else "attention"}
+    return settings | {name: value for name, value in further.items() if value != UNWRITTEN[name]}
 
 
 class SettingsChange(NamedTuple):
@@ -74,8 +80,9 @@ def _obstacle(trained: Mapping[str, str], choice: DepthChoice, changed: Mapping[
         return "learned coefficients belong to the scheme that they were trained with"
     if "scheme" in changed and LSTM in (trained["scheme"], choice.scheme):
         return "a depth-wise LSTM and layers with residuals have different parameters"
-    if "first_cell" in changed:
-        return "the parameters of a depth-wise LSTM belong to its first cell"
+    for name in LSTM_SETTINGS:
+        if name in changed:
+            return f"the parameters of a depth-wise LSTM belong to its {name.replace('_', ' ')}"
     if "splitting" in changed:
         return "layers of another splitting have other sub-layers"
     if "separate" in (trained["stage_parameters"], choice.stage_parameters):

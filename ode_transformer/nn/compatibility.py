@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
-from ode_transformer.nn.depth_wise_lstm import FIRST_CELLS, HIDDEN, LSTM, MERGES, SHARES, LSTMChoice
+from ode_transformer.nn.depth_wise_lstm import FIRST_CELLS, HIDDEN, LSTM, MERGES, NORMALIZATIONS, SHARES, LSTMChoice
 from ode_transformer.nn.layer import FUNCTIONS, SCOPES
 from ode_transformer.nn.layer_history import HISTORIES
 from ode_transformer.numerics import SPLITTINGS, Recurrence, coefficients_refusal, get_tableau
@@ -29,6 +29,7 @@ def refusal(choice: DepthChoice) -> str | None:
         ("merge", lstm.merge, MERGES),
         ("sharing", lstm.share, SHARES),
         ("first cell", lstm.first_cell, FIRST_CELLS),
+        ("normalisation", lstm.normalization, NORMALIZATIONS),
     ):
         if value not in allowed:
             return f"unknown {option} {value!r}; known are {', '.join(allowed)}"
@@ -112,7 +113,10 @@ def _lstm_refusal(choice: DepthChoice) -> str | None:
         *("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps"),
         *("stage_parameters", "splitting"),
     )
-    return _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
+    reason = _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
+    if reason is None and choice.lstm.output_norm and (choice.normalize_before or choice.history != "none"):
+        return "pre-norm and a layer history normalise the output of a stack already: leave out dlstm-output-norm"
+    return reason
 
 
 def _refuse_changes(choice: DepthChoice, options: Sequence[str], reason: str) -> str | None:

@@ -15,6 +15,13 @@ of the layer's attention, and h takes the place of its feed-forward network (3.2
 
 The first layer's o' is the embedded text. The paper states neither c' of the first layer nor dropout. Our decisions:
 zero, as LSTMs start (or learned); dropout as in the feed-forward network that h replaces, on its inner layer and on h.
+
+Later code of the authors' toolkit (hfxunlp/transformer) computes four parts in another way, which are options here:
+
+    normalization "joint"         mean and deviation of LN over the three gates together, and over h where it is linear
+    merge "residual"              x = s + o' in the encoder, x = s + e + o' in the decoder
+    merge "concat-unprojected"    v = [s; e; o'] in the decoder
+    output_norm                   LN(o) of the last layer
 """
 
 from __future__ import annotations
@@ -35,7 +42,8 @@ LSTM = "dlstm"  # value of the scheme flags
 reserve_scheme_name(LSTM)
 
 HIDDEN = ("ffn", "linear")
-MERGES = ("add", "concat")
+MERGES = ("add", "concat", "concat-unprojected", "residual")
+NORMALIZATIONS = ("separate", "joint")
 SHARES = ("gates", "all", "none")
 FIRST_CELLS = ("zero", "learned", "embedding")
 
@@ -45,10 +53,12 @@ class LSTMChoice:
     """Options of a depth-wise LSTM; the defaults are the paper's (Tables 2-4).
 
     :param hidden: one of ``HIDDEN``: hidden computation by a network of two layers, or of one
-    :param merge: one of ``MERGES``: combination of the attentions of a decoder layer
+    :param merge: one of ``MERGES``: combination of the attentions of a layer, with o' or without
     :param share: one of ``SHARES``: parameters that all layers of a stack share: gates, gates and hidden, or none
     :param first_cell: one of ``FIRST_CELLS``: cell below the first layer
     :param forget_bias: initial bias of the forget gate's normalisation
+    :param normalization: one of ``NORMALIZATIONS``: each gate has its own mean and deviation, or all have the same
+    :param output_norm: normalise the output of the last layer
     """
 
     hidden: str = "ffn"
@@ -56,6 +66,15 @@ class LSTMChoice:
     share: str = "gates"
     first_cell: str = "zero"
     forget_bias: float = 0.0
+    normalization: str = "separate"
+    output_norm: bool = False
+
+    def inputs(self, attentions: int) -> int:
+        """Return the number of vectors in v.
+
+        :param attentions: number of attentions of a layer
+        """
+        return 1 + (attentions if self.merge == "concat-unprojected" else 1)
 
 
 @dataclass(frozen=True)
@@ -85,44 +104,63 @@ class LSTMState(DepthState):
 
 
 class Gates(nn.Module):
-    """Gates i, f and g by one projection, each normalised by itself; [.., 2·dim] -> three tensors [.., dim]."""
+    """Gates i, f and g by one projection, normalised by themselves or together; [.., n·dim] -> three tensors [.., dim].
 
-    def __init__(self, dim: int, forget_bias: float = 0.0) -> None:
+    :param inputs: number n of vectors in v
+    :param joint: one mean and one deviation for the three gates
+    """
+
+    def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2, joint: bool = False) -> None:
         super().__init__()
-        self.projection = linear(2 * dim, 3 * dim)
+        self.projection = linear(inputs * dim, 3 * dim)
         for weight in self.projection.weight.data.chunk(3):  # three matrices in one
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
         self.bias = nn.Parameter(torch.tensor([0.0, forget_bias, 0.0])[:, None].repeat(1, dim))
+        self.joint = joint
 
     def forward(self, v: Tensor) -> tuple[Tensor, ...]:
-        z = self.projection(v).unflatten(-1, self.weight.shape)  # [.., 3, dim]
-        z = torch.addcmul(self.bias, layer_norm(z, z.shape[-1:]), self.weight)
-        return z.sigmoid().unbind(dim=-2)  # three tensors [.., dim]
+        z = self.project(v)  # [.., 3, dim]
+        return self.activate(layer_norm(z, z.shape[-2:] if self.joint else z.shape[-1:]))  # three tensors [.., dim]
+
+    def project(self, v: Tensor) -> Tensor:
+        """Return W v + b of the three gates, [.., 3, dim]."""
+        return self.projection(v).unflatten(-1, self.weight.shape)
+
+    def activate(self, z: Tensor) -> tuple[Tensor, ...]:
+        """Return the gates of normalised projections, [.., 3, dim] -> three tensors [.., dim]."""
+        return torch.addcmul(self.bias, z, self.weight).sigmoid().unbind(dim=-2)
 
 
-def build_hidden(hidden: str, dim: int, sizes: HiddenSizes) -> nn.Module:
-    """Build the hidden computation h of v, [.., 2·dim] -> [.., dim]: Eq. 8 or Eq. 6."""
+def build_hidden(hidden: str, dim: int, sizes: HiddenSizes, inputs: int = 2) -> nn.Module:
+    """Build the hidden computation h of v, [.., n·dim] -> [.., dim]: Eq. 8 or Eq. 6.
+
+    :param inputs: number n of vectors in v
+    """
     if hidden == "ffn":
         network: nn.Module = FeedForward(
-            dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=2 * dim, normalized=True
+            dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=inputs * dim, normalized=True
         )
     else:
-        network = OneLayer(dim, sizes.activation)
+        network = OneLayer(dim, sizes.activation, inputs)
     return nn.Sequential(network, Dropout(sizes.dropout))
 
 
 class OneLayer(nn.Module):
-    """act(LN(W_h v + b_h)), [.., 2·dim] -> [.., dim]."""
+    """act(LN(W_h v + b_h)), [.., n·dim] -> [.., dim]."""
 
-    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor], inputs: int = 2) -> None:
         super().__init__()
-        self.projection = linear(2 * dim, dim)
+        self.projection = linear(inputs * dim, dim)
         self.layer_norm = nn.LayerNorm(dim)
         self.activation = activation
 
     def forward(self, v: Tensor) -> Tensor:
         return self.activation(self.layer_norm(self.projection(v)))
+
+    def activate(self, z: Tensor) -> Tensor:
+        """Return h of a normalised projection, [.., dim] -> [.., dim]."""
+        return self.activation(torch.addcmul(self.layer_norm.bias, z, self.layer_norm.weight))
 
 
 class DepthWiseLSTM(DepthScheme):
@@ -139,10 +177,14 @@ class DepthWiseLSTM(DepthScheme):
         super().__init__()
         gates = layers if choice.share == "none" else 1
         hidden = 1 if choice.share == "all" else layers
-        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias) for _ in range(gates))
-        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes) for _ in range(hidden))
+        inputs, joint = choice.inputs(attentions), choice.normalization == "joint"
+        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, inputs, joint) for _ in range(gates))
+        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes, inputs) for _ in range(hidden))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
+        self.merge = choice.merge
+        self.normalizes_hidden_jointly = joint and choice.hidden == "linear"
+        self.output_norm = nn.LayerNorm(dim) if choice.output_norm else nn.Identity()
         self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
@@ -157,14 +199,34 @@ class DepthWiseLSTM(DepthScheme):
         attended: list[Tensor] = []
         for attention in layer:
             attended.append(attention.field(sum(attended, start=y)))
-        if self.merges is None:
-            x = sum(attended[1:], start=attended[0])  # [.., dim]
-        else:
-            x = self.merges[depth](torch.cat(attended, dim=-1))  # [.., dim]
-        v = torch.cat([x, y], dim=-1)  # [.., 2·dim]
-        i, f, g = _module_of_layer(self.gates, depth)(v)  # [.., dim] each
-        cell = torch.addcmul(depth_state.cell * f, _module_of_layer(self.hidden, depth)(v), i)
+        v = torch.cat([*self._merge(attended, y, depth), y], dim=-1)  # [.., n·dim]
+        i, f, g, h = self._gates_and_hidden(v, depth)  # [.., dim] each
+        cell = torch.addcmul(depth_state.cell * f, h, i)
         return LSTMState(cell * g, depth + 1, cell=cell)
+
+    def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
+        """Return the vectors of v beside o', [.., dim] each."""
+        if self.merges is not None:
+            return [self.merges[depth](torch.cat(tuple(attended), dim=-1))]
+        if self.merge == "concat-unprojected":
+            return attended
+        total = sum(attended[1:], start=attended[0])
+        return [total + y if self.merge == "residual" else total]
+
+    def _gates_and_hidden(self, v: Tensor, depth: int) -> tuple[Tensor, ...]:
+        """Return i, f, g and h of a layer, [.., dim] each."""
+        gates, hidden = _module_of_layer(self.gates, depth), _module_of_layer(self.hidden, depth)
+        if not self.normalizes_hidden_jointly:
+            return *gates(v), hidden(v)
+        assert isinstance(gates, Gates)
+        assert isinstance(hidden, nn.Sequential)
+        network, dropout = hidden
+        z = torch.cat([gates.project(v), network.projection(v).unsqueeze(-2)], dim=-2)  # [.., 4, dim]
+        z = layer_norm(z, z.shape[-2:])
+        return *gates.activate(z[..., :3, :]), dropout(network.activate(z[..., 3, :]))
+
+    def finish(self, depth_state: DepthState) -> Tensor:
+        return self.output_norm(depth_state.y)
 
     def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
         """Return the output o and the cell c."""

@@ -27,6 +27,7 @@ from ode_transformer.nn import (
     HIDDEN,
     HISTORIES,
     MERGES,
+    NORMALIZATIONS,
     REDUCTIONS,
     SCOPES,
     SHARES,
@@ -71,6 +72,8 @@ LSTM_AXES = {
     "dlstm_merge": MERGES,
     "dlstm_share": SHARES,
     "dlstm_first_cell": FIRST_CELLS,
+    "dlstm_normalization": NORMALIZATIONS,
+    "dlstm_output_norm": [False, True],
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ode_transformer.nn import DepthChoice, SettingsChange, checkpoint_settings, settings_change
+from ode_transformer.nn import DepthChoice, LSTMChoice, SettingsChange, checkpoint_settings, settings_change
 
 RESIDUAL = DepthChoice()
 SEPARATE = DepthChoice("rk4", stage_parameters="separate")
@@ -76,6 +76,18 @@ def test_a_change_that_the_parameters_allow(trained: DepthChoice, model: DepthCh
                 (SEPARATE, DepthChoice("rk4")),
                 (SEPARATE, DepthChoice("rk38", stage_parameters="separate")),
                 (SEPARATE, DepthChoice("rk4", stage_parameters="separate", scope="san")),
+            )
+        ),
+        *(
+            (
+                DepthChoice("dlstm"),
+                DepthChoice("dlstm", lstm=LSTMChoice(**{option: value})),
+                f"belong to its {name}",
+            )
+            for option, value, name in (
+                ("first_cell", "learned", "first cell"),
+                ("normalization", "joint", "normalization"),
+                ("merge", "residual", "input"),
             )
         ),
         (DepthChoice("dlstm"), RESIDUAL, "have different parameters"),

@@ -14,6 +14,11 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice("dlstm", lstm=LSTMChoice(merge="mul")), "unknown merge 'mul'; known are add, concat"),
         (DepthChoice("dlstm", lstm=LSTMChoice(share="half")), "unknown sharing 'half'; known are gates, all, none"),
         (DepthChoice("dlstm", lstm=LSTMChoice(first_cell="one")), "unknown first cell 'one'; known are zero, learned"),
+        (DepthChoice("dlstm", lstm=LSTMChoice(normalization="all")), "unknown normalisation 'all'; known are separate"),
+        *(
+            (DepthChoice("dlstm", lstm=LSTMChoice(output_norm=True), **options), "leave out dlstm-output-norm")
+            for options in ({}, {"normalize_before": False, "history": "dense"})
+        ),
         (DepthChoice("dlstm", "gate"), "steps no F and has no feed-forward networks: coefficients 'tableau' is all"),
         (DepthChoice("dlstm", function="layer-output"), "function 'increment' is all it takes"),
         (DepthChoice("dlstm", scope="san"), "scope 'san+ffn' is all it takes"),

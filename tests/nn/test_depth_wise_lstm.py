@@ -22,7 +22,12 @@ from ode_transformer.numerics import Block
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
-CHOICES = [LSTMChoice(*parts) for parts in itertools.product(HIDDEN, MERGES, SHARES, FIRST_CELLS)]
+CHOICES = [LSTMChoice(*parts) for parts in itertools.product(HIDDEN, MERGES[:2], SHARES, FIRST_CELLS)] + [
+    LSTMChoice(hidden, merge, "gates", "embedding", normalization=normalization, output_norm=output_norm)
+    for hidden, merge, (normalization, output_norm) in itertools.product(
+        HIDDEN, MERGES, [("joint", False), ("joint", True), ("separate", True)]
+    )
+]
 ENCODER = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
 STACKS = {"encoder": ENCODER, "decoder": {"encoder_attn": SubLayerKind.CROSS_ATTENTION} | ENCODER}
 
@@ -37,7 +42,11 @@ def make(choice: LSTMChoice, stack: str, **sizes) -> tuple[nn.Module, list[list[
     """A scheme, and linear maps in the place of the attentions of each layer."""
     torch.manual_seed(0)
     scheme = build_scheme(
-        DepthChoice("dlstm", lstm=choice), LAYERS, STACKS[stack], DIM, HiddenSizes(**sizes) if sizes else SIZES
+        DepthChoice("dlstm", lstm=choice, normalize_before=False),
+        LAYERS,
+        STACKS[stack],
+        DIM,
+        HiddenSizes(**sizes) if sizes else SIZES,
     )
     attentions = [[perturbed(nn.Linear(DIM, DIM)) for _ in range(len(STACKS[stack]) - 1)] for _ in range(LAYERS)]
     return perturbed(scheme), attentions
@@ -61,6 +70,16 @@ def normalised(x, weight, bias):  # Eq. 7
     mean = sum(x) / len(x)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in x) / len(x) + 1e-5)
     return [(value - mean) / deviation * w + b for value, w, b in zip(x, weight, bias, strict=True)]
+
+
+def normalised_jointly(parts, weights, biases):  # the toolkit's: Eq. 7 over all parts together
+    values = normalised([value for part in parts for value in part], [1] * len(parts) * DIM, [0] * len(parts) * DIM)
+    scaled = zip(values, sum(weights, []), sum(biases, []), strict=True)
+    return split([value * w + b for value, w, b in scaled])
+
+
+def split(values):
+    return [values[start : start + DIM] for start in range(0, len(values), DIM)]
 
 
 def sigmoid(x):
@@ -87,30 +106,31 @@ def by_the_equations(choice, scheme, attentions, token):
             found.append(affine(*numbers(layer[1]), [a + b for a, b in zip(found[0], output, strict=True)]))
         if len(layer) == 2 and choice.merge == "concat":
             x = affine(*numbers(scheme.merges[depth]), found[0] + found[1])
+        elif choice.merge == "concat-unprojected":
+            x = sum(found, [])
         else:
-            x = [sum(values) for values in zip(*found, strict=True)]
+            x = [sum(values) for values in zip(*found, *[output] * (choice.merge == "residual"), strict=True)]
         v = x + output  # Eq. 2, a list after a list
         gates = scheme.gates[depth if choice.share == "none" else 0]
-        weight, bias = gates.projection.weight.tolist(), gates.projection.bias.tolist()
-        i, f, g = (  # Eqs. 3-5
-            sigmoid(
-                normalised(
-                    affine(weight[n * DIM : n * DIM + DIM], bias[n * DIM : n * DIM + DIM], v),
-                    gates.weight[n].tolist(),
-                    gates.bias[n].tolist(),
-                )
-            )
-            for n in range(3)
-        )
         hidden = scheme.hidden[0 if choice.share == "all" else depth][0]
+        projections = split(affine(*numbers(gates.projection), v))
+        weights, biases = gates.weight.tolist(), gates.bias.tolist()
         if choice.hidden == "ffn":  # Eq. 8
             inner = gelu(normalised(affine(*numbers(hidden.fc1), v), *numbers(hidden.layer_norm)))
             h = affine(*numbers(hidden.fc2), inner)
         else:  # Eq. 6
-            h = gelu(normalised(affine(*numbers(hidden.projection), v), *numbers(hidden.layer_norm)))
+            projection, (weight, bias) = affine(*numbers(hidden.projection), v), numbers(hidden.layer_norm)
+            h = gelu(normalised(projection, weight, bias))
+        if choice.normalization == "separate":  # Eqs. 3-5
+            i, f, g = map(sigmoid, map(normalised, projections, weights, biases))
+        elif choice.hidden == "ffn":
+            i, f, g = map(sigmoid, normalised_jointly(projections, weights, biases))
+        else:
+            *gate_values, h = normalised_jointly([*projections, projection], [*weights, weight], [*biases, bias])
+            (i, f, g), h = map(sigmoid, gate_values), gelu(h)
         cell = [c * f_ + h_ * i_ for c, f_, h_, i_ in zip(cell, f, h, i, strict=True)]  # Eq. 9
         output = [c * g_ for c, g_ in zip(cell, g, strict=True)]  # Eq. 10
-    return output
+    return normalised(output, *numbers(scheme.output_norm)) if choice.output_norm else output
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -16,6 +16,7 @@ from ode_transformer.nn import (
     HISTORIES,
     LSTM,
     MERGES,
+    NORMALIZATIONS,
     SCOPES,
     SHARES,
     STAGE_PARAMETERS,
@@ -50,6 +51,7 @@ OTHERS: dict[str, Fields] = {
     **{f"merge `{name}`": {"lstm": LSTMChoice(merge=name)} for name in MERGES},
     **{f"share `{name}`": {"lstm": LSTMChoice(share=name)} for name in SHARES},
     **{f"first cell `{name}`": {"lstm": LSTMChoice(first_cell=name)} for name in FIRST_CELLS},
+    **{f"normalisation `{name}`": {"lstm": LSTMChoice(normalization=name)} for name in NORMALIZATIONS},
     **{f"history `{name}`": {"history": name} for name in HISTORIES},
     "relative positions, keys": {"attention": AttentionChoice(8)},
     "relative positions, values too": {"attention": AttentionChoice(8, relative_values=True)},
@@ -110,9 +112,9 @@ def page() -> str:
         "",
         "Encoder and decoder share one set of flags, and a flag that only one of them can use is ignored for the",
         "other: separate stage parameters need a scheme with several stages, coefficients a scheme that weighs its",
-        "stages, and hidden, merge, share and first cell a depth-wise LSTM. Options without a row go together with all",
-        "others, with two exceptions: a Reformer's layers have no splitting `strang`, and a Reformer without a PreNet",
-        "has no encoder layers to step.",
+        "stages, and hidden, merge, share, first cell and normalisation a depth-wise LSTM. Options without a row go",
+        "together with all others, with three exceptions: a Reformer's layers have no splitting `strang`, a Reformer",
+        "without a PreNet has no encoder layers to step, and `--dlstm-output-norm` with pre-norm or a history is refused.",
     ]
     return "\n".join(lines) + "\n"
 
