@@ -1,0 +1,76 @@
+"""Tests that every hyper-parameter in ``configs/`` names its source in a comment, as docs/recipes.md describes."""
+
+import re
+
+import pytest
+
+from ode_transformer.support.yaml_file import CONFIGS, YamlFile
+
+# Not hyper-parameters: names, files, and results, whose source is their table.
+OTHER_KEYS = re.compile(
+    r"(title|arch|task|expected|corpus\.(kind|source|target|train|valid|test|references|packages|raw))(\.|$)"
+)
+FILES = sorted(path for path in CONFIGS.glob("*.yaml") if path.stem != "sources")
+RECIPES_PAGE = CONFIGS.parent / "docs" / "recipes.md"
+
+
+def source_names():
+    """Return the names of sources in the page's table."""
+    section = RECIPES_PAGE.read_text().partition("## Sources of values\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def leaves(value, key=()):
+    """Yield the keys of plain values; lists of plain values are values themselves."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, (*key, name))
+    elif isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        for position, entry in enumerate(value):
+            yield from leaves(entry, (*key, position))
+    else:
+        yield key
+
+
+def without_source(path):
+    """Return "line: key" of each value without a source.
+
+    A source stands at the end of the value's line. Only "ours: reason" may stand at a section instead.
+    """
+    document, lines = YamlFile(path), path.read_text().splitlines()
+    source = re.compile(rf"({'|'.join(map(re.escape, source_names()))}), \S|ours: \S")
+
+    def comment(key):
+        return lines[document.line_numbers[key] - 1].partition(" # ")[2]
+
+    return [
+        f"{document.line_numbers[key]}: {'.'.join(map(str, key))}"
+        for key in leaves(document.values)
+        if not OTHER_KEYS.match(".".join(map(str, key)))
+        and not source.match(comment(key))
+        and not any(comment(key[:length]).startswith("ours: ") for length in range(1, len(key)))
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_value_names_its_source(path):
+    assert without_source(path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("train:\n  lr: 0.1\n  dropout: 0.1    # ODE, App. B", ["2: train.lr"]),
+        ("train:    # ODE, App. B\n  lr: 0.1", ["2: train.lr"]),
+        ("train:    # ours: for a small corpus\n  lr: 0.1", []),
+        ("train: {lr: 0.1}    # Someone, App. B", ["1: train.lr"]),
+        ("train: {lr: 0.1}    # ODE", ["1: train.lr"]),
+        ("train: {lr: 0.1}    # ODE code, README; the paper has 0.2", []),
+        ("variants: {a: {'*': {train: {lr: 1}}}}", ["1: variants.a.*.train.lr"]),
+        ("corpus:\n  train: [{file: a}]\n  hold_out: 9", ["3: corpus.hold_out"]),
+    ],
+)
+def test_value_without_source_is_refused(tmp_path, text, refused):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    assert without_source(path) == refused
