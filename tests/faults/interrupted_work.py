@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import torch
 import yaml
 from checkpoint_for_tests import make_model
 from commands_for_tests import PAIRS
+from forked_commands import IMPORTED
 from interruptions import CLOCKS, ERRORS, SIZE_LIMITS, Fault, Outcome, run_commands_here, run_in_fork
 from recipes_for_tests import Runner, publish
+from released_checkpoints import released
 
 import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
 from ode_transformer.cli.command import main
@@ -149,6 +152,17 @@ class Averaging(Interruptible):
         return main(["average", str(self.inputs), "--last", "3", "--output", str(self.results / "mean.pt")])
 
 
+class Conversion(Interruptible):
+    """``convert``: export of a checkpoint of the authors' released code under our names."""
+
+    def make_inputs(self) -> None:
+        options, parameters = released()
+        torch.save({"args": options, "model": parameters}, self.inputs / "released.pt")
+
+    def work(self) -> int:
+        return main(["convert", str(self.inputs / "released.pt"), "--output", str(self.results / "ours.pt")])
+
+
 class Translation(Interruptible):
     """``translate`` of three lines into a file."""
 
@@ -167,6 +181,8 @@ class Preparation(Interruptible):
     recipe = "multi30k_en_de"
 
     def make_inputs(self) -> None:
+        for name in (*IMPORTED, "matplotlib.pyplot"):  # once, and not in every fork
+            import_module(name)
         shutil.rmtree(self.inputs)
         self.inputs.mkdir()
         patch = pytest.MonkeyPatch()
@@ -210,7 +226,7 @@ class Study(Training):
 
     def make_inputs(self) -> None:
         super().make_inputs()
-        self.run.change("train", max_update=2, log_interval=1)
+        self.run.change("train", max_update=1, log_interval=1)
         study = {
             **{"title": "Two systems", "source": "none", "seeds": [1]},
             "systems": [
@@ -232,6 +248,7 @@ class Study(Training):
 
 WORKS: dict[str, type[Interruptible]] = {
     "average": Averaging,
+    "convert": Conversion,
     "translate": Translation,
     "prepare": Preparation,
     "train": Training,

@@ -13,7 +13,7 @@ from interrupted_work import WORKS, Interruptible, points_of
 from interruptions import KINDS, Fault
 
 # (work, fault, points)
-SAMPLE = [(name, kind, 3) for name in ("average", "translate", "prepare") for kind in KINDS]
+SAMPLE = [(name, kind, 3) for name in ("average", "convert", "translate", "prepare") for kind in KINDS]
 LONG = [("train", kind, 2) for kind in ("kill", "interrupt", "too long")] + [("study", "kill", 1)]
 
 
@@ -36,6 +36,8 @@ def test_the_same_command_goes_on(work_called: Callable[[str], Interruptible], n
         work.check(Fault(kind, point))
 
 
-@pytest.mark.parametrize("name", ["average", "translate", "prepare", pytest.param("train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["average", "convert", "translate", "prepare", pytest.param("train", marks=pytest.mark.slow)]
+)
 def test_two_processes_at_one_folder(work_called: Callable[[str], Interruptible], name: str) -> None:
     work_called(name).check_two_at_once()
