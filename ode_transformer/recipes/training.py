@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq.checkpoint_utils import checkpoint_paths
+
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import saved_updates
@@ -89,6 +91,8 @@ def train(
     updates = repair_last_checkpoint(checkpoints) if checkpoints.exists() else 0
     if max_update is None or updates < max_update:
         commands.run(command, run / "train.log", progress, append=resume)
+    if resume:
+        remove_expired_checkpoints(checkpoints)
 
 
 def has_checkpoints(checkpoints: Path) -> bool:
@@ -114,6 +118,30 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
     with atomic_write(last) as target, open(newest, "rb") as source:
         shutil.copyfileobj(source, target)
     return readable[newest]
+
+
+def remove_expired_checkpoints(checkpoints: Path) -> None:
+    """Remove what fairseq removes after it has written ``checkpoint_last.pt``, if it was stopped between the two.
+
+    The flags that keep a number of checkpoints are those in that file, not those of the present command.
+    """
+    if not (last := checkpoints / "checkpoint_last.pt").exists():  # --no-last-checkpoints
+        return
+    state = load_checkpoint(last)
+    options = (state.get("cfg") or {}).get("checkpoint") or {}
+    within_epoch = ((state.get("extra_state") or {}).get("train_iterator") or {}).get("iterations_in_epoch")
+    rules = [("keep_last_epochs", r"checkpoint(\d+)\.pt", False)]
+    if within_epoch and options.get("keep_interval_updates_pattern", -1) == -1:
+        rules.append(("keep_interval_updates", r"checkpoint_\d+_(\d+)\.pt", False))
+    if metric := options.get("best_checkpoint_metric"):
+        pattern = rf"checkpoint\.best_{re.escape(str(metric))}_(\d+\.?\d*)\.pt"
+        rules.append(("keep_best_checkpoints", pattern, not options.get("maximize_best_checkpoint_metric")))
+    for option, pattern, smallest_first in rules:
+        paths = checkpoint_paths(str(checkpoints), pattern)  # the largest number first
+        count = options.get(option)
+        if isinstance(count, int) and count > 0:
+            for path in (paths[::-1] if smallest_first else paths)[count:]:
+                Path(path).unlink()
 
 
 def _updates(path: Path) -> int | None:

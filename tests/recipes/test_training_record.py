@@ -33,10 +33,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return train
 
 
-def save(directory: Path, name: str, updates: int) -> Path:
+def save(directory: Path, name: str, updates: int, **others: object) -> Path:
     directory.mkdir(exist_ok=True)
-    history = [{"num_updates": updates}]
-    save_checkpoint({"model": {"w": torch.full((100,), updates)}, "optimizer_history": history}, directory / name)
+    state = {"model": {"w": torch.full((100,), updates)}, "optimizer_history": [{"num_updates": updates}]}
+    save_checkpoint(state | others, directory / name)
     return directory / name
 
 
@@ -83,3 +83,39 @@ def test_without_a_whole_checkpoint_training_starts_again(run, tmp_path: Path) -
     tear(last)
     assert run(updates=20) == [False, True]
     assert not last.exists()
+
+
+EPOCHS, UPDATES = ["checkpoint1.pt", "checkpoint2.pt", "checkpoint10.pt"], ["checkpoint_2_9.pt", "checkpoint_2_10.pt"]
+BEST = ["checkpoint.best_bleu_3.0001.pt", "checkpoint.best_bleu_20.0000.pt"]
+METRIC = {"best_checkpoint_metric": "bleu", "keep_best_checkpoints": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "within_epoch", "removed"),
+    [
+        ({"keep_last_epochs": 2}, 0, ["checkpoint1.pt"]),
+        ({"keep_last_epochs": 1}, 7, ["checkpoint1.pt", "checkpoint2.pt"]),
+        ({"keep_last_epochs": -1, "keep_interval_updates": -1}, 7, []),
+        ({"keep_interval_updates": 1}, 7, ["checkpoint_2_9.pt"]),
+        ({"keep_interval_updates": 1}, 0, []),  # fairseq keeps them at the end of an epoch
+        ({"keep_interval_updates": 1, "keep_interval_updates_pattern": 3}, 7, []),
+        ({**METRIC, "maximize_best_checkpoint_metric": True}, 0, BEST[:1]),
+        ({**METRIC, "maximize_best_checkpoint_metric": False}, 0, BEST[1:]),
+        ({**METRIC, "best_checkpoint_metric": "loss"}, 0, []),
+        (None, 0, []),
+    ],
+)
+def test_a_save_that_was_interrupted_before_old_checkpoints_were_removed_is_completed(
+    options: dict | None, within_epoch: int, removed: list[str], run, tmp_path: Path
+) -> None:
+    run(updates=20)
+    folder = tmp_path / "checkpoints"
+    for name in [*EPOCHS, *UPDATES, *BEST, "checkpoint_best.pt", "mine.pt"]:
+        save(folder, name, 1)
+    position = {"train_iterator": {"iterations_in_epoch": within_epoch}}
+    save(
+        folder, "checkpoint_last.pt", 20, extra_state=position, **({"cfg": {"checkpoint": options}} if options else {})
+    )
+    before = {path.name for path in folder.iterdir()}
+    assert run(updates=20) == [False]
+    assert sorted(before - {path.name for path in folder.iterdir()}) == sorted(removed)
