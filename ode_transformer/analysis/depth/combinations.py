@@ -114,7 +114,8 @@ def page() -> str:
         "other: separate stage parameters need a scheme with several stages, coefficients a scheme that weighs its",
         "stages, and hidden, merge, share, first cell and normalisation a depth-wise LSTM. Options without a row go",
         "together with all others, with three exceptions: a Reformer's layers have no splitting `strang`, a Reformer",
-        "without a PreNet has no encoder layers to step, and `--dlstm-output-norm` with pre-norm or a history is refused.",
+        "without a PreNet has no encoder layers to step, and `--dlstm-output-norm` with pre-norm or a history is",
+        "refused.",
     ]
     return "\n".join(lines) + "\n"
 
