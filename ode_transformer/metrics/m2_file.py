@@ -7,7 +7,7 @@
 ``S`` is a sentence of tokens with spaces between them. Each ``A`` is an edit of one annotator: the tokens from the
 first number on and before the second are replaced by the correction; two equal numbers insert there. ``||`` separates
 alternative corrections; an empty one, or ``-NONE-``, deletes. ``noop`` means that an annotator found nothing to
-correct. An empty line ends a sentence.
+correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has one, is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
 from ode_transformer.support.lines import byte_lines
@@ -70,9 +71,10 @@ def read_m2(path: Path) -> list[AnnotatedSentence]:
 def iterate_sentences(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSentence]:
     """Yield the sentences one by one, each as soon as its lines have been read.
 
+    A line on standard error names each edit that lies outside its sentence; it is left out.
+
     :param name: names the file in errors
-    :raises UserError: a line is not UTF-8 or has a wrong format, an edit lies outside its sentence, or a sentence has
-        more than ``MAX_EDITS`` edits
+    :raises UserError: a line is not UTF-8 or has a wrong format, or a sentence has more than ``MAX_EDITS`` edits
     """
     tokens: tuple[str, ...] | None = None
     edits: dict[int, list[Edit]] = {}
@@ -108,18 +110,25 @@ def iterate_sentences(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSe
             edit_count += 1
             if edit_count > MAX_EDITS:
                 raise UserError(f"{location}: more than {MAX_EDITS:,} edits of one sentence")
-            annotator, edit = _parse_edit(line[1:], len(tokens), location)
+            annotator, edit = _parse_edit(line[1:], location)
             annotated = edits.setdefault(annotator, [])
-            if edit.kind != NOOP:
+            if edit.kind == NOOP:
+                continue
+            if 0 <= edit.start <= edit.end <= len(tokens):
                 annotated.append(edit)
+            else:
+                span = f"{edit.start} {edit.end}"[:60]
+                print_progress(
+                    f"{location}: left out: the span {span} lies outside the sentence of {len(tokens)} tokens"
+                )
         else:
             raise UserError(f"{location}: a line starts with 'S ' or 'A ', not {line[:20]!r}")
     if tokens is not None:
         yield build_sentence()
 
 
-def _parse_edit(text: str, length: int, location: str) -> tuple[int, Edit]:
-    """Parse an A line of a sentence with ``length`` tokens; return the annotator's number and the edit."""
+def _parse_edit(text: str, location: str) -> tuple[int, Edit]:
+    """Parse an A line; return the annotator's number and the edit."""
     # Split from both ends, because a correction can contain the separator's character.
     front, back = text.split("|||", 2), text.rsplit("|||", 3)
     if text.count("|||") < 5 or len(front) < 3:
@@ -137,9 +146,6 @@ def _parse_edit(text: str, length: int, location: str) -> tuple[int, Edit]:
         raise UserError(f"{location}: not whole numbers: {texts}") from error
     if kind == NOOP or start == end == -1:
         return annotator_number, Edit(-1, -1, NOOP, ())
-    if not 0 <= start <= end <= length:
-        texts = f"{start} {end}"[:60]
-        raise UserError(f"{location}: the span {texts} lies outside the sentence of {length} tokens")
     alternatives = (alternative.strip() for alternative in correction.split("||"))
     corrections = tuple(() if text == "-NONE-" else tuple(text.split()) for text in alternatives)
     return annotator_number, Edit(start, end, kind, corrections)

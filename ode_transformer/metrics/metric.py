@@ -42,6 +42,7 @@ class Settings:
     :param tokenize: sacrebleu's tokenizer; none: tokens are separated by spaces
     :param lowercase: ignore case
     :param compound_split: split compounds at their hyphens (``##AT##-##AT##``)
+    :param flavour: name for all settings of a published BLEU, see ``translation_scores.FLAVOURS``
     :param detokenize: language whose rules turn tokenised hypotheses into text first
     :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
     :param eval_lm_log: log of fairseq-eval-lm
@@ -55,6 +56,7 @@ class Settings:
     tokenize: str = "13a"
     lowercase: bool = False
     compound_split: bool = False
+    flavour: str | None = None
     detokenize: str | None = None
     sentences: str = "period"
     eval_lm_log: Path | None = None
@@ -62,6 +64,10 @@ class Settings:
     verbose: bool = False
 
     def __post_init__(self) -> None:
+        if self.flavour:
+            for name, default in (("tokenize", "13a"), ("compound_split", False), ("detokenize", None)):
+                if getattr(self, name) != default:
+                    raise UserError(f"--flavour decides on all of this: it does not go with --{name.replace('_', '-')}")
         if self.compound_split and self.tokenize != "none":
             raise UserError("--compound-split divides tokens: it goes with --tokenize none")
         if self.detokenize and self.tokenize == "none":

@@ -11,7 +11,7 @@ from ode_transformer.metrics.translation_scores import bleu, chrf, compare_bleu,
 METRICS: dict[str, Metric] = {
     "bleu": Metric(
         bleu,
-        options=("more_references", "tokenize", "lowercase", "compound_split", "detokenize"),
+        options=("more_references", "tokenize", "lowercase", "compound_split", "flavour", "detokenize"),
         compare=compare_bleu,
     ),
     "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),

@@ -13,7 +13,7 @@ from pathlib import Path
 from ode_transformer.metrics.metric import Lines, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
-from ode_transformer.metrics.translation_scores import TOKENIZERS
+from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import language_code, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import read_generate_log
@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lowercase", action="store_true", help="bleu, chrf: ignore case")
     parser.add_argument(
         "--compound-split", action="store_true", help="bleu: split compounds at hyphens (##AT##-##AT##) on both sides"
+    )
+    parser.add_argument(
+        "--flavour",
+        choices=FLAVOURS,
+        help="bleu: all settings of a published score; the references are text. get_ende_bleu: tensor2tensor's script "
+        "for WMT'14 English-German, whose scores most papers print",
     )
     parser.add_argument(
         "--detokenize",

@@ -3,6 +3,7 @@
 detokenised text           sacreBLEU: words by ``13a`` or ``intl``, zero precisions smoothed
 tokens (``none``)          as multi-bleu.perl: words are separated by spaces, no smoothing
 compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y`` on both sides
+``get_ende_bleu``          both sides as German tokens with straight quotation marks, compounds split
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ode_transformer.metrics.metric import Lines, Score, Settings, paired_refere
 from ode_transformer.metrics.significance import BootstrapResult, paired_bootstrap
 
 TOKENIZERS = ("13a", "intl", "none")
+FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
 
 # The Perl script reads bytes, where no character outside ASCII is a space.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
@@ -23,6 +25,20 @@ _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 def split_compounds(line: str) -> str:
     """Split at hyphens between two characters, from the left; in a-b-c only at the first, as b is used once."""
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
+
+
+# tensor2tensor's reference for newstest2014 has straight double quotation marks for all others (its issue 317); single
+# ones and the rest of the punctuation follow Moses' replace-unicode-punctuation.perl, which the script calls.
+_QUOTATION_MARKS = str.maketrans(dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‘’‚", "'"))
+
+
+def german_tokens(lines: Lines) -> list[str]:
+    """Tokenise German text as tensor2tensor's get_ende_bleu.sh: plain punctuation, Moses' escapes, compounds split."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, moses = MosesPunctNormalizer("de"), MosesTokenizer("de")
+    texts = (normalizer.replace_unicode_punct(line.translate(_QUOTATION_MARKS)) for line in lines)
+    return [split_compounds(str(moses.tokenize(text, return_str=True))) for text in texts]
 
 
 def detokenize(lines: Lines, language: str) -> list[str]:
@@ -36,9 +52,9 @@ def detokenize(lines: Lines, language: str) -> list[str]:
 def _bleu(settings: Settings) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
-    tokens = settings.tokenize == "none"
+    tokens = settings.tokenize == "none" or settings.flavour is not None
     return BLEU(
-        tokenize=settings.tokenize,
+        tokenize="none" if tokens else settings.tokenize,
         lowercase=settings.lowercase,
         smooth_method="none" if tokens else "exp",
         force=tokens,  # no warning that tokenised text looks tokenised
@@ -54,6 +70,8 @@ def _chrf(settings: Settings) -> Any:
 def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
     """Return hypotheses and all references in the form that is compared."""
     references = [paired_references(hypotheses, settings), *settings.more_references]
+    if settings.flavour == "get_ende_bleu":
+        return german_tokens(detokenize(hypotheses, "de")), list(map(german_tokens, references))
     if settings.detokenize:
         hypotheses = detokenize(hypotheses, settings.detokenize)
     if settings.compound_split:
@@ -64,10 +82,13 @@ def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines
 
 def _signature(metric: Any, settings: Settings) -> str:
     parts = [str(metric.get_signature())]
-    if settings.detokenize:
+    if settings.detokenize or settings.flavour:
         from sacremoses import __version__
 
-        parts.append(f"hypotheses:detokenised-{settings.detokenize}|sacremoses:{__version__}")
+        language = settings.detokenize or "de"
+        parts.append(f"hypotheses:detokenised-{language}|sacremoses:{__version__}")
+    if settings.flavour:
+        parts.append(f"flavour:{settings.flavour}")
     if settings.tokenize == "none":
         parts.append("text:tokenised")
     if settings.compound_split:

@@ -101,8 +101,8 @@ def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Pat
     ("texts", "message"),
     [
         (
-            {"fce": "S a\nA 0 5|||x|||y|||-|||-|||0\n"},
-            r"fce.tar.gz: fce/m2/fce.train.gold.bea19.m2:2: the span 0 5 lies",
+            {"fce": "S a\nA 0 1|||x|||y|||0\n"},
+            r"fce.tar.gz: fce/m2/fce.train.gold.bea19.m2:2: an edit has six fields",
         ),
         ({"conll14_test": "nonsense\n"}, "conll14_test.tar.gz: .*official-2014.combined.m2:1: a line starts with"),
         ({"fce_dev": "S a\n"}, "no sentence for the valid split"),

@@ -2,13 +2,15 @@
 
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
 from commands_for_tests import PAIRS, succeed
+from recorded_commands import ROOT
 
 from ode_transformer.metrics.metric import Lines, Score, Settings
-from ode_transformer.metrics.translation_scores import bleu, chrf, length_ratio, split_compounds
+from ode_transformer.metrics.translation_scores import bleu, chrf, german_tokens, length_ratio, split_compounds
 from ode_transformer.support.errors import UserError
 
 
@@ -120,11 +122,56 @@ def test_detokenised_hypotheses_against_text():
     assert score(chrf, hypotheses, references, detokenize="de").value == pytest.approx(100)
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("„Ja“, sagte er – ›nein‹ …", "&quot; Ja &quot; , sagte er – › nein ‹ ..."),
+        ("«Oui» ‚so‘ geht’s", "&quot; Oui &quot; &apos; so &apos; geht &apos; s"),
+        (
+            "Die Ost-West-Achse: 3,5 % & [mehr]",
+            "Die Ost ##AT##-##AT## West ##AT##-##AT## Achse : 3,5 % &amp; &#91; mehr &#93;",
+        ),
+    ],
+)
+def test_german_tokens_have_straight_quotation_marks_and_split_compounds(text: str, tokens: str):
+    assert german_tokens([text]) == [tokens]
+
+
+def test_get_ende_bleu_forgives_the_quotation_marks_and_nothing_else():
+    hypotheses, references = ["&quot; Der Test @-@ Fall &quot; ist da ."], ["„Der Test-Fall“ ist da."]
+    found = score(bleu, hypotheses, references, flavour="get_ende_bleu")
+    assert found.value == pytest.approx(100)
+    assert "|tok:none|smooth:none|" in found.signature
+    assert found.signature.endswith("|flavour:get_ende_bleu")
+    # Without the marks match 7 of 9 words, 5 of 8 pairs, 3 of 7 triples and 1 of 6 quadruples.
+    tokens = [
+        line.replace("„", "„ ").replace("“", " “").replace("-", " @-@ ").replace("da.", "da .") for line in references
+    ]
+    as_published = score(bleu, hypotheses, tokens, tokenize="none")
+    assert as_published.value == pytest.approx(100 * (7 / 9 * 5 / 8 * 3 / 7 * 1 / 6) ** 0.25)
+    assert score(bleu, ["&quot; Ein Test @-@ Fall &quot; ist da ."], references, flavour="get_ende_bleu").value < 90
+    assert score(bleu, hypotheses, references, flavour="get_ende_bleu", more_references=(["x"],)).value > 99
+
+
+def test_the_example_of_the_documentation():
+    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
+    hypotheses, references = (block.splitlines() for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+    rows = re.findall(r"^\| `(--[^`]*)` \| ([\d.]+) \| `", page, re.MULTILINE)
+    assert len(rows) == 3
+    for options, shown in rows:
+        words = options.replace("--", "").split()
+        settings = Settings(references, **dict(zip(words[::2], words[1::2], strict=True)))
+        assert f"{bleu(hypotheses, settings)[0].value:.2f}" == shown
+
+
 def test_detokenising_keeps_case():
     assert score(bleu, ["the Cat sat down ."], ["The cat sat down."], detokenize="en").value < 50
 
 
 def test_what_excludes_each_other():
+    for options in ({"tokenize": "none"}, {"tokenize": "none", "compound_split": True}, {"detokenize": "de"}):
+        with pytest.raises(UserError, match="--flavour .* does not go with --(tokenize|detokenize)$"):
+            Settings(["a"], flavour="get_ende_bleu", **options)
     with pytest.raises(UserError, match="--compound-split .* goes with --tokenize none"):
         Settings(["a"], compound_split=True)
     with pytest.raises(UserError, match="--detokenize .* does not go with --tokenize none"):
