@@ -24,6 +24,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairse
 
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import numbered_dictionary
+from ode_transformer.numerics import RungeKutta
 from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
@@ -181,6 +182,27 @@ def test_published_schedules(
     assert (generate.get("beam"), generate.get("lenpen")) == (beam, penalty)
 
 
+# Tokens of an update, learning rate, updates, dropout of residuals, averaged checkpoints
+VARIANTS = [  # Xu et al. 2020 and Vaswani et al. 2017: base and big
+    ("wmt14_en_de", "dlstm_wmt_en_de", "xu_2020", 25_000, 4.94e-4, 100_000, 0.1, 5),
+    ("wmt14_en_de", "dlstm_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
+    ("wmt14_en_de", "transformer_vaswani_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
+    ("wmt14_en_fr", "transformer_vaswani_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.1, 20),
+    ("wmt15_cs_en", "dlstm_wmt_en_de_big", None, 25_000, 3.49e-4, 300_000, 0.1, 20),
+    ("wmt14_en_de", "transformer_wmt_en_de", "vaswani_2017", 25_000, 6.99e-4, 100_000, 0.1, 5),
+    ("wmt14_en_fr", "transformer_vaswani_wmt_en_de_big", "vaswani_2017", 25_000, 4.94e-4, 300_000, 0.1, 20),
+    ("nist_zh_en", "transformer_vaswani_wmt_en_de_big", None, 32_768, 0.0007, 0, 0.3, None),
+]
+
+
+@pytest.mark.parametrize(("name", "arch", "variant", "tokens", "rate", "updates", "dropout", "averaged"), VARIANTS)
+def test_variants_fit_the_size_of_the_model(name, arch, variant, tokens, rate, updates, dropout, averaged) -> None:
+    made = experiment(name, arch, variant=variant)
+    args = read(made)
+    assert (made.recipe.tokens_per_update, made.recipe.average.last) == (tokens, averaged)
+    assert (args.lr, args.max_update, args.dropout) == ([rate], updates, dropout)
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_learning_rate_reaches_its_peak(name: str) -> None:
     """Also where epochs end the training: with 30 tokens to a sentence, more than any of these corpora has."""
@@ -313,3 +335,41 @@ def test_every_published_system_has_its_command(name: str) -> None:
         args = read(published(name, entry))
         for flag, value in entry.flags.items():
             assert getattr(args, flag.replace("-", "_")) == value
+
+
+# Systems whose steps are those of the released code: one gate for the stack, or fixed coefficients.
+RELEASED = [(name, entry) for name, entry in RESULTS if entry.variant == "released" and entry.arch.startswith("ode")]
+
+
+@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt14_en_fr", "wmt16_en_ro", "cnn_dm", "gec_conll14", "ptb"])
+def test_each_runge_kutta_row_is_compared_in_the_released_form_too(name: str) -> None:
+    def scores(released: bool) -> set[tuple[str, str]]:
+        entries = [entry for entry in recipe_of(name).expected if (entry.variant == "released") == released]
+        steps = [entry for entry in entries if released or "_rk" in entry.arch]
+        return {(entry.table, entry.system) for entry in steps if "2022" in entry.table}
+
+    assert scores(released=True) == scores(released=False) != set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "entry"), RELEASED, ids=title)
+def test_released_systems_share_their_gate(name: str, entry: PublishedResult) -> None:
+    model = build(published(name, entry))
+    (stack,) = [
+        stack for stack in (getattr(model, "encoder", None), model.decoder) if stack and stack.choice.stages > 1
+    ]
+    (scheme,) = [module for module in stack.scheme.modules() if isinstance(module, RungeKutta)]
+    assert (stack.choice.function, len(scheme.coefficients)) == ("layer-output", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_published_system_is_built(name: str) -> None:
+    """But those of other tests."""
+    systems = {
+        published(name, entry).folder: entry
+        for entry in recipe_of(name).expected
+        if entry.parameters is None and (name, entry) not in RELEASED
+    }
+    for entry in systems.values():
+        build(published(name, entry))
