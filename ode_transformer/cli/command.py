@@ -77,6 +77,10 @@ COMMANDS = {
         "ode_transformer.analysis.comparison.examples",
         "what several systems make of chosen sentences, side by side",
     ),
+    "error-types": (
+        "ode_transformer.analysis.comparison.error_type_plot",
+        "corrections of several systems by type of error",
+    ),
     "curves": (
         "ode_transformer.analysis.curves.curves",
         "training and validation curves of some runs, by their logs or TensorBoard files",

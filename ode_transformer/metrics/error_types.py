@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from ode_transformer.metrics.m2_file import (
@@ -122,10 +123,26 @@ def count_types(
     return dict(corpus)
 
 
-def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
-    assert settings.gold is not None
-    gold = read_m2(settings.gold)
+@dataclass(frozen=True)
+class TypeCounts:
+    """The edits of a system by type.
+
+    :param by_type: type -> numbers
+    :param signature: versions and settings that the types depend on
+    :param sentences: number of sentences
+    """
+
+    by_type: Mapping[str, Counts]
+    signature: str
+    sentences: int
+
+
+def system_counts(hypotheses: Lines, gold_file: Path) -> TypeCounts:
+    """Count a system's edits by type, against an M2 file.
+
+    :raises UserError: the numbers of lines and sentences differ, or ERRANT is not installed
+    """
+    gold = read_m2(gold_file)
     check_sentence_count(hypotheses, gold)
     annotator, versions = load_errant()
     meter = ProgressMeter("sentences with typed edits", len(gold))
@@ -135,13 +152,19 @@ def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
         system.append(find_edits(annotator, source, line.split()))
         references.append([find_edits(annotator, source, text) for text in _corrected_texts(sentence)])
         meter.update(number)
-    by_type = count_types(system, references)
     signature = f"{versions}|annotators:{max_annotators(gold)}"
-    scores = prf_scores(sum_types(by_type), signature, len(gold))
-    for kind, counts in sorted(by_type.items(), key=lambda item: (-item[1].gold, item[0])):
-        *_, score = prf_scores(counts, signature, len(gold))
+    return TypeCounts(count_types(system, references), signature, len(gold))
+
+
+def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
+    assert settings.gold is not None
+    counted = system_counts(hypotheses, settings.gold)
+    scores = prf_scores(sum_types(counted.by_type), counted.signature, counted.sentences)
+    for kind, counts in sorted(counted.by_type.items(), key=lambda item: (-item[1].gold, item[0])):
+        *_, score = prf_scores(counts, counted.signature, counted.sentences)
         detail = f"P {100 * counts.precision:.2f}, R {100 * counts.recall:.2f}, {score.detail}"
-        scores.append(Score(f"{score.metric} {kind}", score.value, score.signature, detail, len(gold)))
+        scores.append(Score(f"{score.metric} {kind}", score.value, score.signature, detail, counted.sentences))
     return scores
 
 

@@ -23,6 +23,7 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study, read_study
 from ode_transformer.studies.study_files import find_study
@@ -125,15 +126,24 @@ class StudyRuns:
 
         :raises UserError: the data are not prepared
         """
-        seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
+        sizes: dict[tuple[str, int], tuple[int, int]] = {}
         runs = []
-        for cell in self.cells:
-            size = None
-            for experiment in self.experiments(cell, seeds):
-                if (scores := experiment.existing_scores()) is not None:
-                    size = size or self.model_size(experiment)
-                    runs.append(self.run_results(cell, experiment, scores, *size))
+        for cell, experiment, scores in self.complete_runs:
+            if cell.key not in sizes:
+                sizes[cell.key] = self.model_size(experiment)
+            runs.append(self.run_results(cell, experiment, scores, *sizes[cell.key]))
         return StudyResults(self.study, self.place_name, runs, self.published_scores())
+
+    @cached_property
+    def complete_runs(self) -> list[tuple[Cell, Experiment, dict[str, Score]]]:
+        """The trained and evaluated runs, whatever command trained them, when this is first read."""
+        seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
+        return [
+            (cell, experiment, scores)
+            for cell in self.cells
+            for experiment in self.experiments(cell, seeds)
+            if (scores := experiment.existing_scores()) is not None
+        ]
 
     def run_results(
         self, cell: Cell, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
@@ -174,15 +184,13 @@ class StudyRuns:
                 yield cell.key, PublishedScores(self.place.recipe, result.scores, cell.value)
 
 
-def train_and_evaluate(runs: StudyRuns, patterns: Sequence[str]) -> list[str]:
-    """Train and evaluate the missing runs: for each seed all systems; a failure does not stop the others.
+def planned_runs(runs: StudyRuns, patterns: Sequence[str]) -> list[tuple[Cell, Experiment]]:
+    """Return the runs that the user asks for: for each seed all systems.
 
     :param patterns: of the names of systems
-    :return: a line for each failure
     :raises UserError: an option is wrong
     """
-    options = runs.options
-    seeds = [seed for seed in options.seeds if seed is not None] or runs.study.seeds
+    seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
     experiments = [
         (cell, runs.experiments(cell, seeds))
         for cell in runs.cells
@@ -191,18 +199,44 @@ def train_and_evaluate(runs: StudyRuns, patterns: Sequence[str]) -> list[str]:
     if not experiments:
         names = ", ".join(system.name for system in runs.study.systems)
         raise UserError(f"--systems {','.join(patterns)}: no name of a system matches; there are {names}")
+    return [(cell, of_cell[number]) for number in range(len(seeds)) for cell, of_cell in experiments]
+
+
+def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experiment]]) -> list[str]:
+    """Train and evaluate the missing runs; a failure does not stop the others.
+
+    :return: a line for each failure
+    """
+    options = runs.options
     workflow.prepare(runs.data, options)
     failures = []
-    for number in range(len(seeds)):
-        for cell, of_cell in experiments:
-            experiment = of_cell[number]
-            print(f"\n=== {cell}, seed {experiment.seed}", flush=True)
-            try:
-                workflow.train(experiment, options)
-                workflow.evaluate(experiment, options)
-            except UserError as error:
-                failures.append(f"{cell}, seed {experiment.seed}: {error}")
-                print(failures[-1], file=sys.stderr, flush=True)
+    for cell, experiment in experiments:
+        print(f"\n=== {cell}, seed {experiment.seed}", flush=True)
+        try:
+            workflow.train(experiment, options)
+            workflow.evaluate(experiment, options)
+        except UserError as error:
+            failures.append(f"{cell}, seed {experiment.seed}: {error}")
+            print(failures[-1], file=sys.stderr, flush=True)
+    return failures
+
+
+def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder: Path, dry_run: bool) -> list[str]:
+    """Run the analyses of a study, or print their commands; return a line for each failure.
+
+    :param experiments: the analysed runs
+    """
+    failures = []
+    runs = [(str(cell), experiment) for cell, experiment in experiments]
+    for name, command in analysis_commands(study.analyses, runs, folder) if runs else ():
+        if dry_run:
+            commands.print_command(command)
+            continue
+        try:
+            commands.run(command, folder / f"{name}.log")
+        except UserError as error:
+            failures.append(f"{name}: {error}")
+            print(failures[-1], file=sys.stderr, flush=True)
     return failures
 
 
@@ -228,9 +262,14 @@ def run_study(
     if place_name not in study.places:
         raise UserError(f"--at {place_name}: the places of {name} are {', '.join(study.places)}")
     runs = StudyRuns(study, place_name, options)
-    failures = [] if table_only else train_and_evaluate(runs, patterns)
+    planned = [] if table_only else planned_runs(runs, patterns)
+    failures = train_and_evaluate(runs, planned) if planned else []
+    folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
     if not options.dry_run:
-        folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
         print(f"\n{runs.results().write(folder, provenance(command, on_gpu=False))}\n{folder}")
+        planned = [(cell, experiment) for cell, experiment, _ in runs.complete_runs]
+    analysis_failures = analyse(study, planned, folder, options.dry_run)
     if failures:
         raise UserError(f"{len(failures)} runs failed; the first: {failures[0]}")
+    if analysis_failures:
+        raise UserError(f"{len(analysis_failures)} analyses failed; the first: {analysis_failures[0]}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ode_transformer.recipes.recipe import Count, Flags, Problem
+from ode_transformer.studies.analyses import analysis_problems
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
@@ -83,6 +84,7 @@ class Study(YamlSection):
     :param axis: quantity that is varied beside the systems
     :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``
     :param systems: the first is the baseline that all are compared with
+    :param analyses: name -> command on the finished runs, see ``analyses``
     """
 
     title: str
@@ -94,6 +96,7 @@ class Study(YamlSection):
     axis: Axis | None = None
     deepens: list[str] | None = None
     systems: Annotated[list[StudySystem], Field(min_length=2)]
+    analyses: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], str] = {}
 
     @property
     def first_place(self) -> str:
@@ -156,7 +159,7 @@ def read_study(path: Path) -> Study:
     """
     document = YamlFile(path)
     study = document.parse(Study)
-    for check in (_system_problems, _place_problems):
+    for check in (_system_problems, _place_problems, lambda study: analysis_problems(study.analyses)):
         for key, problem in check(study):
             raise document.error(key, problem)
     return study

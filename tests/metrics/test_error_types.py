@@ -179,6 +179,23 @@ def test_overlapping_edits_are_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "gold.m2:1: edits of annotator 0 overlap: the later one is left out" in captured.err
 
 
+def test_table_and_plot_of_several_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
+    """The reference's edits, then the correct and wrong ones of each system; the plot has the most frequent type."""
+    install(lambda lang: Annotator())
+    (tmp_path / "gold.m2").write_text(GOLD, encoding="utf-8")
+    for name, output in (("a", OUTPUT), ("b", "A boy ran along the road .\nMy big hats .\n")):
+        (tmp_path / name).write_text(output, encoding="utf-8")
+    systems = [word for name in "ab" for word in ("--system", f"{name}={tmp_path / name}")]
+    files = ["--output", str(tmp_path / "plot.png"), "--csv", str(tmp_path / "table.csv")]
+    assert main(["error-types", *systems, "--gold", str(tmp_path / "gold.m2"), "--types", "1", *files]) == 0
+    assert (tmp_path / "table.csv").read_text().splitlines() == [
+        'type,reference,"a, correct","a, wrong","b, correct","b, wrong"',
+        "R:1,1,1,1,1,1",
+    ]
+    assert capsys.readouterr().out.splitlines()[2:] == ["| R:1 | 1 | 1 | 1 | 1 | 1 |"]
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+
+
 @pytest.mark.slow
 def test_errant_itself():
     errant = pytest.importorskip("errant")

@@ -29,6 +29,7 @@ class StudyOf:
         study = {
             **{"title": "Toy", "source": "nowhere", "seeds": [1, 2], "systems": systems},
             "places": {"here": {"recipe": str(self.run.path)}},
+            "analyses": {"norms": "curves {runs} --names {names} --what gradient-norm --output {output}.png"},
         }
         self.path.write_text(yaml.safe_dump(study))
 
@@ -77,6 +78,7 @@ def test_killed_half_way(study: StudyOf, capsys) -> None:
     assert study("--seeds", 1) == 0
     assert (study.table(), study.numbers()) == (resumed, numbers)
     assert (study.results / "results.png").stat().st_size > 10_000
+    assert (study.results / "norms.png").stat().st_size > 10_000
     capsys.readouterr()
     assert study("--seeds", 1) == 0
     output = capsys.readouterr().out

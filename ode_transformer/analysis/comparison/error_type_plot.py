@@ -1,0 +1,93 @@
+"""``ode-transformer error-types``: edits of several systems by ERRANT's types (ODE Transformer 2022, Figure 7).
+
+A group of bars for each type: the reference's edits, and the correct ones of each system. The table and the CSV file
+also have each system's wrong edits of the type. The reference's number is that against the first system: of several
+annotators each sentence is scored with the one who suits the system best (``metrics.error_types``).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ode_transformer.analysis.comparison.arguments import parse_systems
+from ode_transformer.analysis.comparison.examples import read_system
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.metrics.error_types import TypeCounts, system_counts
+from ode_transformer.metrics.max_match import Counts
+from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.files import check_writable, write_text
+from ode_transformer.support.tables import csv_text, markdown_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer error-types``."""
+    parser.add_argument(
+        "--system",
+        action="append",
+        required=True,
+        metavar="NAME=FILE",
+        help="once for each: a log of fairseq-generate, or a text with a line for each sentence",
+    )
+    parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
+    parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
+    parser.add_argument("--output", type=Path, metavar="FILE.png", help="file for the plot")
+    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers of all types")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the table; with ``--output`` draw it, with ``--csv`` write the numbers."""
+    for path in filter(None, (args.output, args.csv)):
+        check_writable(path)
+    if args.output is not None:
+        new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
+    paths = parse_systems(args.system, "FILE")
+    counted = {}
+    for name, path in paths.items():
+        counted[name] = system_counts([translation.hypothesis for translation in read_system(path)], args.gold)
+    rows = type_rows(counted)
+    titles = ["type", "reference", *(f"{name}, {kind}" for name in counted for kind in ("correct", "wrong"))]
+    print(markdown_table(titles, [[str(cell) for cell in row] for row in rows[: args.types]]))
+    if args.csv is not None:
+        write_text(args.csv, csv_text([titles, *rows]))
+    if args.output is not None:
+        draw(rows[: args.types], list(counted), args.output)
+    return 0
+
+
+def type_rows(counted: Mapping[str, TypeCounts]) -> list[list[str | int]]:
+    """Return a row for each type, most frequent in the reference first: reference, then correct and wrong edits."""
+    first = next(iter(counted.values())).by_type
+    gold = {kind: first.get(kind, Counts()).gold for counts in counted.values() for kind in counts.by_type}
+    return [
+        [
+            kind,
+            gold[kind],
+            *(
+                number
+                for counts in counted.values()
+                for found in [counts.by_type.get(kind, Counts())]
+                for number in (found.correct, found.proposed - found.correct)
+            ),
+        ]
+        for kind in sorted(gold, key=lambda kind: (-gold[kind], kind))
+    ]
+
+
+def draw(rows: Sequence[Sequence[str | int]], systems: Sequence[str], path: Path) -> None:
+    """Draw the reference's and the correct edits of each type."""
+    figure = new_figure(9, 4)
+    axes = figure.subplots()
+    columns = {"reference": 1} | {name: 2 + 2 * number for number, name in enumerate(systems)}
+    width = 0.8 / len(columns)
+    for number, (name, column) in enumerate(columns.items()):
+        heights = [int(row[column]) for row in rows]
+        positions = [position + number * width for position in range(len(rows))]
+        axes.bar(positions, heights, width, label=plain_label(name), color="lightgrey" if number == 0 else None)
+    axes.set_xticks([position + 0.4 - width / 2 for position in range(len(rows))], [str(row[0]) for row in rows])
+    axes.tick_params("x", rotation=45)
+    axes.set_ylabel("edits of the reference, and correct ones")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend()
+    save_figure(figure, path)

@@ -1,0 +1,116 @@
+"""Analyses of a study's runs: commands of ``ode-transformer`` with the files of the runs filled in.
+
+An analysis is a command of ``COMMANDS`` as it would be typed, with these words in braces:
+
+    {runs} {names}          the folders of all runs, and their systems' names
+    {logs} {models}         --system NAME=FILE for each system: decoded test set and averaged model of its first run
+    {model}                 the averaged model of one system; the command is repeated for each system
+    {data} {corpus}         the folders of the binarised data and of the text
+    {search} {flavour}      flags of the recipe's search, and of its BLEU
+    {metric}                the recipe's first score
+    {output}                path of the results, to be completed: {output}.png
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.recipes.experiment import Command, Experiment
+from ode_transformer.recipes.recipe import Problem, Recipe
+from ode_transformer.support import commands
+
+COMMANDS = ("compare", "curves", "error-types", "examples", "probe-linear")
+FIELDS = ("runs", "names", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
+
+Run = tuple[str, Experiment]  # the system's name, and one of its runs
+
+
+def analysis_problems(analyses: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield the commands and fields that do not exist."""
+    for name, text in analyses.items():
+        if (command := (text.split() or [""])[0]) not in COMMANDS:
+            yield ("analyses", name), f"{command or 'nothing'}: expected one of {', '.join(COMMANDS)}"
+        for field in sorted(set(re.findall(r"\{(.*?)\}", text)) - set(FIELDS)):
+            yield ("analyses", name), f"{{{field}}}: expected one of {', '.join(FIELDS)}"
+
+
+def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: Path) -> Iterator[tuple[str, Command]]:
+    """Yield the name and the command of each analysis, and of each system if the command takes one model.
+
+    :param runs: at least one
+    :param folder: for the results
+    """
+    first_runs = {name: experiment for name, experiment in reversed(runs)}
+    systems = {_file_name(name): first_runs[name] for name in dict.fromkeys(name for name, _ in runs)}
+    shared = _shared_values(runs, systems)
+    for name, text in analyses.items():
+        if "{model}" not in text.split():
+            yield name, _fill(text, shared, folder / name)
+            continue
+        for system, experiment in systems.items():
+            title = f"{name}-{system}"
+            yield title, _fill(text, shared | {"{model}": [experiment.model_path]}, folder / title)
+
+
+def _fill(text: str, values: Mapping[str, Sequence[Any]], output: Path) -> Command:
+    """Return the words of an analysis: a word that is a field becomes its words, a path may contain fields."""
+    words: Command = ["ode-transformer"]
+    for word in text.split():
+        path = word
+        for field, value in {**values, "{output}": [output]}.items():
+            path = path.replace(field, str(value[0])) if len(value) == 1 else path
+        words += values.get(word, [path])
+    return words
+
+
+def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> dict[str, Sequence[Any]]:
+    """Return the words of each field that stands for all runs."""
+    experiment = runs[0][1]
+
+    def per_system(file: Callable[[Experiment], Path]) -> list[str]:
+        return [word for name, run in systems.items() for word in ("--system", f"{name}={file(run)}")]
+
+    return {
+        "{runs}": [run.folder for _, run in runs],
+        "{names}": [name for name, _ in runs],
+        "{logs}": per_system(lambda run: run.decode_log("test")),
+        "{models}": per_system(lambda run: run.model_path),
+        "{data}": [experiment.data.binary],
+        "{corpus}": [experiment.data.corpus],
+        "{search}": _search_flags(experiment),
+        "{flavour}": commands.flags(_flavour(experiment.recipe)),
+        "{metric}": commands.flags(_metric(experiment.recipe)),
+    }
+
+
+def _search_flags(experiment: Experiment) -> list[str]:
+    generate = experiment.recipe.generate
+    return commands.flags(
+        {
+            "remove-bpe": experiment.recipe.vocabulary.remove_bpe,
+            **{name: generate[name] for name in ("beam", "lenpen", "max-len-b") if name in generate},
+            "cpu": experiment.machine.gpus == 0,
+        }
+    )
+
+
+def _flavour(recipe: Recipe) -> dict[str, Any]:
+    """Return the flags of the recipe's first BLEU."""
+    for entry in recipe.score:
+        if entry.metric == "bleu":
+            tokenize = entry.options.get("tokenize", "none" if entry.against == "tokens" else "13a")
+            return {"tokenize": tokenize, "lowercase": entry.options.get("lowercase")}
+    return {}
+
+
+def _metric(recipe: Recipe) -> dict[str, Any]:
+    entry = recipe.score[0]
+    return {"metric": entry.metric, "tokenize": _flavour(recipe).get("tokenize") if entry.metric == "bleu" else None}
+
+
+def _file_name(name: str) -> str:
+    """Return a system's name in letters that --system takes and that a file can have."""
+    return re.sub(r"[^\w.+]+", "-", name).strip("-_.")

@@ -1,0 +1,75 @@
+"""Commands that a study runs on its finished runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ode_transformer.cli import main
+
+STUDY = {
+    "title": "A question",
+    "source": "a paper",
+    "places": {"here": {"recipe": "multi30k_en_de", "size": "tiny"}},
+    "seeds": [1, 2],
+    "systems": [
+        {"name": "plain", "arch": "ode_transformer_euler_{size}"},
+        {"name": "RK2, 1 and 1", "arch": "ode_transformer_rk2_{size}", "flags": {"ode-coefficients": "ones"}},
+    ],
+}
+
+
+def dry_run(folder: Path, analyses: dict[str, str]) -> int:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({**STUDY, "analyses": analyses}, sort_keys=False))
+    return main(["study", str(path), "--dry-run", "--gpus", "0", "--output", "out"])
+
+
+def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All runs for curves, the first run of each system for the others, and one command for each model."""
+    texts = {
+        "curves": "curves {runs} --names {names} --csv {output}.csv",
+        "sides": "examples {logs} --most-different 2 --output {output}.md",
+        "linear": "probe-linear {data} --path {model} --output {output} {search} {metric}",
+        "compare": "compare {data} {models} --output {output} {flavour}",
+        "types": "error-types {logs} --gold {corpus}/test.m2",
+    }
+    assert dry_run(tmp_path, texts) == 0
+    lines = [line[2:] for line in capsys.readouterr().out.splitlines() if line.startswith("+ ode-transformer")]
+    commands = [
+        line.replace("out/multi30k_en_de/", "D/").replace("out/studies/small-here/", "S/")
+        for line in lines
+        if shlex.split(line)[1] not in ("average", "score")
+    ]
+    plain, rk2 = "D/ode_transformer_euler_tiny-seed-{}", "D/ode_transformer_rk2_tiny-seed-{}-ode-coefficients-ones"
+    runs = " ".join(run.format(seed) for seed in (1, 2) for run in (plain, rk2))
+    systems = "--system plain={}/{file} --system RK2-1-and-1={}/{file}"
+    logs = systems.format(plain.format(1), rk2.format(1), file="generate.test.log")
+    models = systems.format(plain.format(1), rk2.format(1), file="model/model.pt")
+    search = "--remove-bpe subword_nmt --beam 5 --cpu"
+    assert commands == [
+        f"ode-transformer curves {runs} --names plain 'RK2, 1 and 1' plain 'RK2, 1 and 1' --csv S/curves.csv",
+        f"ode-transformer examples {logs} --most-different 2 --output S/sides.md",
+        *(
+            f"ode-transformer probe-linear D/data-bin --path {run.format(1)}/model/model.pt "
+            f"--output S/linear-{name} {search} --metric bleu --tokenize none"
+            for name, run in (("plain", plain), ("RK2-1-and-1", rk2))
+        ),
+        f"ode-transformer compare D/data-bin {models} --output S/compare --tokenize none",
+        f"ode-transformer error-types {logs} --gold D/corpus/test.m2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rm {runs}", "analyses.a: rm: expected one of compare, curves"),
+        ("curves {run}", "analyses.a: {run}: expected one of runs, names"),
+        ("", "analyses.a: nothing: expected"),
+    ],
+)
+def test_a_wrong_analysis(text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dry_run(tmp_path, {"a": text}) == 2
+    assert re.search(rf"small.yaml:\d+: {re.escape(complaint)}", capsys.readouterr().err)
