@@ -10,8 +10,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.corpora.sources import Source, select_sources
-from ode_transformer.corpora.transfer import PartialFile, TransferError, check_free_space, remote_size, transfer
+from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.sources import Copy, Source, select_sources
+from ode_transformer.corpora.transfer import (
+    READ_BYTES,
+    PartialFile,
+    TransferError,
+    check_free_space,
+    remote_size,
+    transfer,
+)
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -44,7 +52,7 @@ def obtain_files(
         (folder / source.file).parent.mkdir(parents=True, exist_ok=True)
     _check_downloads_fit(absent, folder)
     for source in absent:
-        _download(source, folder)
+        _download(source, folder, sources)
     return paths
 
 
@@ -202,9 +210,10 @@ def _partial_path(source: Source, folder: Path) -> Path:
     return folder / f"{source.file}.part"
 
 
-def _download(source: Source, folder: Path) -> None:
-    """Download a file from the first of its addresses that gives it with the right checksum.
+def _download(source: Source, folder: Path, sources: Mapping[str, Source]) -> None:
+    """Download a file from the first of its addresses, or of the archives with a copy, that gives the right checksum.
 
+    :param sources: by name, for the archives
     :raises UserError: none does; the reason for each address is in the message
     """
     expected, failures = _expected_checksum(source, folder), []
@@ -223,10 +232,38 @@ def _download(source: Source, folder: Path) -> None:
                 return
             failures.append(f"{url}: {_difference(source, folder, expected, digest)}")
             partial.restart()
+        for copy in source.copies:
+            try:
+                _copy_member(copy, partial, folder, sources)
+            except UserError as error:
+                failures.append(str(error))
+                continue
+            if expected is None or partial.digest == expected[1]:
+                digest = partial.digest
+                partial.move_to(folder / source.file)
+                _write_record(folder / source.file, source, folder, (partial.algorithm, digest))
+                return
+            failures.append(f"{copy.member}: {_difference(source, folder, expected, partial.digest)}")
+            partial.restart()
         if not partial.size:
             partial.remove()
     reasons = "; ".join(failures)
     raise UserError(f"{source.file}: cannot be downloaded: {reasons}; --raw takes a folder that has it")
+
+
+def _copy_member(copy: Copy, partial: PartialFile, folder: Path, sources: Mapping[str, Source]) -> None:
+    """Write a member of an archive, which is downloaded if necessary, into a partial file.
+
+    :raises UserError: the archive cannot be downloaded, or has no such member
+    """
+    archive = sources[copy.source]
+    if not _is_downloaded(archive, folder):
+        (folder / archive.file).parent.mkdir(parents=True, exist_ok=True)
+        _download(archive, folder, sources)
+    partial.restart()
+    for _, stream in open_texts(folder / archive.file, copy.member):
+        while block := stream.read(READ_BYTES):
+            partial.append(block)
 
 
 def _transfer_verified(url: str, partial: PartialFile, source: Source, expected: Checksum | None) -> str:

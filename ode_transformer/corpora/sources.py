@@ -20,11 +20,24 @@ SOURCES_FILE = CONFIGS / "sources.yaml"
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
 
 
+class Copy(YamlSection):
+    """A copy of a raw file within another one.
+
+    :param source: name of the archive
+    :param member: of the archive
+    """
+
+    source: str
+    member: str
+
+
 class Source(YamlSection):
     """One raw file: published at an address, or sent by its owner on request.
 
     :param file: path in the folder of raw files
     :param urls: addresses, the publisher's first, then those of copies
+    :param copies: archives that have the same file, tried if no address gives it
+    :param single_host: why no second host has the file
     :param sha256: published checksum, as ``md5``; without one, the first download's is recorded
     :param checksum_from: who published the checksum
     :param bytes: published size
@@ -34,6 +47,8 @@ class Source(YamlSection):
 
     file: str
     urls: list[Url] = []
+    copies: list[Copy] = []
+    single_host: str | None = None
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     md5: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
     checksum_from: str | None = None
@@ -55,6 +70,11 @@ class Source(YamlSection):
         return self
 
     @property
+    def hosts(self) -> set[str]:
+        """Hosts of the addresses."""
+        return {url.split("/")[2] for url in self.urls}
+
+    @property
     def checksum(self) -> tuple[str, str] | None:
         """Algorithm and value of the published checksum."""
         if self.sha256:
@@ -71,6 +91,8 @@ class SourceList(RootModel[dict[str, Source]]):
         for name, source in self.root.items():
             if (first_name := first_names.setdefault(source.file, name)) != name:
                 raise ValueError(f"{first_name} and {name} have the same file, {source.file}")
+            if unknown := [copy.source for copy in source.copies if copy.source not in self.root]:
+                raise ValueError(f"copies of {name}: there is no source {unknown[0]}")
         return self
 
 

@@ -1,6 +1,7 @@
 """Downloads from a local server, with the faults that servers have."""
 
 import hashlib
+import io
 import os
 import re
 import resource
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -324,3 +326,28 @@ def test_a_killed_download_goes_on(tmp_path: Path, server: FileServer) -> None:
     subprocess.run(command, check=True)
     assert (data / "a.tgz").read_bytes() == CONTENT
     assert server.fetched == [("a.tgz", ""), ("a.tgz", "bytes=40000-")]
+
+
+def tar_source(server: FileServer, member: bytes) -> Source:
+    """Serve a tar file with this content as d/a.tgz."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("d/a.tgz")
+        entry.size = len(member)
+        archive.addfile(entry, io.BytesIO(member))
+    server.files["b.tar.gz"] = data.getvalue()
+    return Source(file="b.tar.gz", urls=[server.url("b.tar.gz")], licence="free")
+
+
+@pytest.mark.parametrize("member", [CONTENT, OTHER])
+def test_a_copy_in_an_archive_is_taken_last_and_verified(tmp_path: Path, server: FileServer, member: bytes) -> None:
+    copy = {"source": "b", "member": "d/a.tgz"}
+    sources = {"a": source(server, "missing", copies=[copy]), "b": tar_source(server, member)}
+    if member == CONTENT:
+        assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
+        assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
+    else:
+        with pytest.raises(UserError, match=r"404 .*; d/a\.tgz: sha256 .* instead of"):
+            obtain_files(["a"], sources, None, tmp_path)
+        assert not (tmp_path / "a.tgz").exists()
+    assert [name for name, _ in server.fetched] == ["missing", "b.tar.gz"]
