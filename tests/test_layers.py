@@ -24,6 +24,7 @@ ARROWS = {
     "decoding": "support models",
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
+    "report": "support numerics nn models decoding metrics analysis",
     "corpora": "support metrics",
     "recipes": "support nn models checkpoints corpora metrics analysis",
     "studies": "support models decoding metrics analysis corpora recipes",

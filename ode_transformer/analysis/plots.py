@@ -11,6 +11,10 @@ from ode_transformer.support.files import atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Systems and layers stay apart without colours.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINE_STYLES = ("-", "--", ":", "-.")
+
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, without pyplot, which would look for a display.

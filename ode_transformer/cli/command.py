@@ -85,6 +85,10 @@ COMMANDS = {
         "ode_transformer.analysis.curves.curves",
         "training and validation curves of some runs, by their logs or TensorBoard files",
     ),
+    "report": (
+        "ode_transformer.report.report_command",
+        "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
+    ),
     "scale": (
         "ode_transformer.analysis.scaling.scale",
         "a larger architecture by one step along two measured gradients",

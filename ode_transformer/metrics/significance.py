@@ -13,10 +13,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import mean, stdev
 from typing import Any
 
 from ode_transformer.support.errors import UserError
 
+CONFIDENCE = 0.95
 MAX_DRAWS = 2**26  # lines in all samples; sacrebleu needs about 100 bytes for each
 
 
@@ -86,3 +88,26 @@ def paired_bootstrap(
         p_value = 1.0 if result is not results[0] and result.score == results[0].score else result.p_value
         scores.append(BootstrapResult(float(result.mean), float(result.ci), p_value, samples, seed))
     return scores
+
+
+def half_interval(values: Sequence[float]) -> float | None:
+    """Return half the width of the 95% confidence interval of the mean, by Student's t; None for a single value."""
+    if len(values) < 2:
+        return None
+    from scipy import stats
+
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+
+
+def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
+    """Return the difference of the means and its 95% confidence interval, by Welch's t.
+
+    The interval is None if either sample has a single value, or neither varies.
+    """
+    shift = mean(values) - mean(baseline)
+    if min(len(values), len(baseline)) < 2 or not (stdev(values) or stdev(baseline)):
+        return shift, None
+    from scipy import stats
+
+    interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
+    return shift, (float(interval.low), float(interval.high))

@@ -5,6 +5,7 @@ RUN = DATA/ARCH-FLAGS/
     checkpoints/  train.log  tensorboard/  trained.json
     model/                  the averaged model with dictionaries and pieces, complete for translation
     generate.test.log  scores.json
+    experiment.json         recipe, commands and published results, for ode-transformer report
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import RecipeData
+from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
@@ -157,6 +159,7 @@ class Experiment:
         if self.machine.rank > 0:  # only the first machine writes checkpoints and records
             commands.run(command, self.folder / f"train.node{self.machine.rank}.log", progress)
             return
+        self.write_record()
         digest = self.digest(data)
         if training.has_checkpoints(self.checkpoints):
             TrainingRecord(self.folder).require(digest)  # before the job's record is deleted
@@ -182,6 +185,31 @@ class Experiment:
     def provenance_path(self) -> Path:
         """File with the software, machine and command of the training, see ``provenance``."""
         return self.folder / "trained.json"
+
+    def write_record(self) -> None:
+        """Write ``experiment.json``: the recipe with its commands and published results."""
+        recipe = self.recipe
+        record = {
+            **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
+            **{"variant": self.variant, "train_flags": self.train_flags},
+            "commands": {
+                "train": self.train_command(),
+                **{f"decode {name}": self.decode_command(split) for split, name in recipe.sets.items()},
+            },
+            "scores": [
+                {
+                    **{"split": split, "titles": [recipe.score_title(name, split) for name in scoring.names]},
+                    "command": self.score_command(scoring, split),
+                }
+                for split in recipe.sets
+                for scoring in recipe.score
+            ],
+            "published": [
+                {"table": result.table, "system": result.system, "scores": result.scores}
+                for result in published_results(recipe, self.variant, self.train_flags)
+            ],
+        }
+        write_text(self.folder / "experiment.json", json.dumps(record, indent=1, default=str) + "\n")
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -269,6 +297,7 @@ class Experiment:
             raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
         data = self.data.prepared_jobs()
         TrainingRecord(self.folder).require(self.digest(data))
+        self.write_record()
         self.model_path.parent.mkdir(parents=True, exist_ok=True)
         for file in self.data.model_files:
             shutil.copy(file, self.model_path.parent)

@@ -23,6 +23,7 @@ from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.report_page import write_report
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.recipes.workflow import check_train_command
 from ode_transformer.support import commands
@@ -171,3 +172,4 @@ def run_quickstart(options: QuickstartOptions) -> None:
         data = experiment.data
         sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
         print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
+    write_report(experiment.folder, [experiment.scores_path, experiment.model_path])

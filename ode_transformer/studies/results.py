@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
@@ -9,9 +11,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from scipy import stats
-
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.metrics.significance import difference, half_interval
 from ode_transformer.studies.study import Cell, Study
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
@@ -20,7 +21,12 @@ from ode_transformer.support.tables import csv_text, markdown_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CONFIDENCE = 0.95
+TABLE_NOTE = (
+    "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence interval; "
+    "compute: operations of the matrix products in a forward pass over a sentence, the first system's being 1."
+)
+STUDY_FILE = "study.json"  # for ode-transformer report
+PAIRS_NOTE = "with Welch's 95% confidence intervals"
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class StudyRun:
     :param minutes: of the training
     :param scores: by title
     :param origin: software, machine and command of the training, see ``provenance``
+    :param folder: of the training
     """
 
     cell: Cell
@@ -43,6 +50,7 @@ class StudyRun:
     minutes: float
     scores: Mapping[str, float]
     origin: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,25 +71,6 @@ class PublishedScores:
         if title not in self.scores:
             return ""
         return f"{self.scores[title]:.2f}" + (f" at {self.value}" if self.value != value else "")
-
-
-def half_interval(values: Sequence[float]) -> float | None:
-    """Return half the width of the 95% confidence interval of the mean, by Student's t; None for a single value."""
-    if len(values) < 2:
-        return None
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-
-
-def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """Return the difference of the means and its 95% confidence interval, by Welch's t.
-
-    The interval is None if either sample has a single value, or neither varies.
-    """
-    shift = mean(values) - mean(baseline)
-    if min(len(values), len(baseline)) < 2 or not (stdev(values) or stdev(baseline)):
-        return shift, None
-    interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
-    return shift, (float(interval.low), float(interval.high))
 
 
 @dataclass(frozen=True)
@@ -131,7 +120,15 @@ class StudyResults:
         return list(self.study.cells(self.place))
 
     def table(self) -> str:
-        """Return mean ± standard deviation over seeds, difference to the baseline and published scores of each cell."""
+        """Return :meth:`table_rows` as Markdown."""
+        header, *rows = self.table_rows()
+        return markdown_table(header, rows)
+
+    def table_rows(self) -> list[list[str]]:
+        """Return titles of columns, then a row for each cell.
+
+        A row has the mean ± standard deviation over seeds, the difference to the baseline, and published scores.
+        """
         axis = [self.study.axis.name] if self.study.axis else []
         titles = dict.fromkeys(title for entry in self.published.values() for title in entry.scores)
         recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
@@ -157,10 +154,15 @@ class StudyResults:
                 ]
             entry = self.published.get(cell.key)
             rows.append([*row, *(entry.text(title, cell.value) if entry else "" for title in titles)])
-        return markdown_table(["system", *axis, *columns], rows)
+        return [["system", *axis, *columns], *rows]
 
     def pair_table(self) -> str:
-        """Return the differences to the systems named in ``against``; empty if there are none."""
+        """Return :meth:`pair_rows` as Markdown; empty if there are none."""
+        header, *rows = self.pair_rows() or [[]]
+        return markdown_table(header, rows) if rows else ""
+
+    def pair_rows(self) -> list[list[str]]:
+        """Return titles of columns, then the differences to the systems named in ``against``; no row without any."""
         axis = [self.study.axis.name] if self.study.axis else []
         rows = []
         for cell in self.cells:
@@ -168,7 +170,7 @@ class StudyResults:
                 if reference.system.name in cell.system.against and reference.position == cell.position:
                     row = [cell.system.name, reference.system.name, *([str(cell.value)] if axis else [])]
                     rows.append([*row, *(self.difference_text(cell, reference, title) for title in self.titles)])
-        return markdown_table(["system", "against", *axis, *self.titles], rows) if rows and self.titles else ""
+        return [["system", "against", *axis, *self.titles], *rows] if rows and self.titles else []
 
     def difference_text(self, cell: Cell, reference: Cell, title: str) -> str:
         """Return the difference of the means and its confidence interval as text."""
@@ -238,7 +240,7 @@ class StudyResults:
         return "Trained with: " + "; ".join(parts)
 
     def write(self, folder: Path, origin: Mapping[str, str]) -> str:
-        """Write ``results.md``, ``results.csv`` and ``results.png``; return the text of the first.
+        """Write ``results.md``, ``results.csv``, ``results.png`` and ``study.json``; return the text of the first.
 
         :param origin: of the table, see ``provenance``
         """
@@ -248,19 +250,30 @@ class StudyResults:
         paragraphs = [f"# {study.title}", f"{study.source}. Here: {where}."]
         paragraphs += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
         paragraphs.append(self.table())
-        paragraphs.append(
-            "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence "
-            "interval; compute: operations of the matrix products in a forward pass over a sentence, the first "
-            "system's being 1."
-        )
+        paragraphs.append(TABLE_NOTE)
         if pairs := self.pair_table():
-            paragraphs += ["Differences to other systems, with Welch's 95% confidence intervals:", pairs]
+            paragraphs += [f"Differences to other systems, {PAIRS_NOTE}:", pairs]
         paragraphs.append(self.training_origin())
         paragraphs.append("This table: " + "; ".join(f"{name}: {value}" for name, value in origin.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:
             self.plot(folder / "results.png")
+        self.write_record(folder / STUDY_FILE)
         text = "\n\n".join(paragraphs) + "\n"
         write_text(folder / "results.md", text)
         return text
+
+    def write_record(self, path: Path) -> None:
+        """Write the folders of the runs and the tables as JSON, for ``ode-transformer report``."""
+        tables = [{"title": "Differences to the first system", "rows": self.table_rows(), "note": TABLE_NOTE}]
+        if pairs := self.pair_rows():
+            tables.append({"title": "Differences to other systems", "rows": pairs, "note": PAIRS_NOTE})
+        runs = [
+            {"name": str(run.cell), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
+            for run in self.runs
+            if run.folder is not None
+        ]
+        study = self.study
+        record = {"title": study.title, "source": study.source, "criterion": study.criterion}
+        write_text(path, json.dumps({**record, "tables": tables, "runs": runs}, indent=1) + "\n")

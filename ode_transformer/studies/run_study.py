@@ -23,8 +23,9 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.report_page import write_report
 from ode_transformer.studies.analyses import analysis_commands
-from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
+from ode_transformer.studies.results import STUDY_FILE, PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study, read_study
 from ode_transformer.studies.study_files import find_study
 from ode_transformer.support import commands
@@ -158,7 +159,9 @@ class StudyRuns:
         path = experiment.provenance_path
         origin = json.loads(path.read_text()) if path.exists() else {}
         assert experiment.seed is not None
-        return StudyRun(cell, experiment.seed, parameters, operations, updates, minutes, values, origin)
+        return StudyRun(
+            cell, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder
+        )
 
     def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
         """Return the published scores of each cell, by its key: for this place, or else for the study's first."""
@@ -266,9 +269,12 @@ def run_study(
     failures = train_and_evaluate(runs, planned) if planned else []
     folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
     if not options.dry_run:
-        print(f"\n{runs.results().write(folder, provenance(command, on_gpu=False))}\n{folder}")
+        results = runs.results()
+        print(f"\n{results.write(folder, provenance(command, on_gpu=False))}\n{folder}")
         planned = [(cell, experiment) for cell, experiment, _ in runs.complete_runs]
     analysis_failures = analyse(study, planned, folder, options.dry_run)
+    if not options.dry_run and results.runs:
+        write_report(folder, [folder / STUDY_FILE])
     if failures:
         raise UserError(f"{len(failures)} runs failed; the first: {failures[0]}")
     if analysis_failures:

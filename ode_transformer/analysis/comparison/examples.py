@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -103,20 +103,25 @@ def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]
     return [number + 1 for number in order[:count]]
 
 
-def mark_differences(hypothesis: str, reference: str) -> str:
-    """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
+def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of both texts in order, each piece with its kind: ``equal``, ``missing`` or ``added``."""
     hypothesis_words, reference_words = hypothesis.split(), reference.split()
-    pieces = []
     for kind, i, j, k, m in SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes():
-        added, missing = (escape_markdown(" ".join(chunk)) for chunk in (hypothesis_words[k:m], reference_words[i:j]))
+        added, missing = " ".join(hypothesis_words[k:m]), " ".join(reference_words[i:j])
         if kind == "equal":
-            pieces.append(added)
+            yield "equal", added
             continue
         if missing:
-            pieces.append(f"~~{missing}~~")
+            yield "missing", missing
         if added:
-            pieces.append(f"**{added}**")
-    return " ".join(pieces)
+            yield "added", added
+
+
+def mark_differences(hypothesis: str, reference: str) -> str:
+    """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
+    marks = {"equal": "", "missing": "~~", "added": "**"}
+    pieces = differences(hypothesis, reference)
+    return " ".join(f"{marks[kind]}{escape_markdown(words)}{marks[kind]}" for kind, words in pieces)
 
 
 def escape_markdown(text: str) -> str:

@@ -2,6 +2,7 @@
 
     --what loss, perplexity            of training and validation (ODE Transformer 2022, Figure 5: perplexity by epochs)
     --what gradient-norm               norm of the gradient by all parameters (Figure 6: by updates)
+    --what tokens-per-second           target tokens of training per second
     --what depth/encoder/*/weight_1    of layers, where the training had --log-depth-interval
 
 A panel for each combination of ``--what`` (rows) and ``--by`` (columns). Runs of the same name, such as seeds of one
@@ -14,7 +15,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.curves.plot import BY, WHAT, LoggedRun, plot
+from ode_transformer.analysis.curves.plot import LOGGED_BY, WHAT, LoggedRun, plot
 from ode_transformer.analysis.curves.training_log import read_run
 from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"rows of the plot: {', '.join(WHAT)}, depth/encoder/*/gradient_norm, ... (default: loss)",
     )
     parser.add_argument(
-        "--by", nargs="+", choices=BY, default=["updates", "minutes"], help="columns (default: updates minutes)"
+        "--by", nargs="+", choices=LOGGED_BY, default=["updates", "minutes"], help="columns (default: updates minutes)"
     )
     parser.add_argument("--output", type=Path, metavar="FILE.png", help="file for the plot")
     parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for all numbers")

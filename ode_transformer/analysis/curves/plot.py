@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH
 from ode_transformer.analysis.curves.training_log import Point
-from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.analysis.plots import LINE_STYLES, MARKERS, new_figure, plain_label, save_figure
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 
@@ -39,13 +39,15 @@ WHAT = {
     "loss": Quantity("loss (bits)", lambda point: point.loss),
     "perplexity": Quantity("perplexity", lambda point: point.perplexity, log=True),
     "gradient-norm": Quantity("gradient norm", lambda point: point.gnorm),
+    "tokens-per-second": Quantity("target tokens per second", lambda point: point.tokens_per_second),
 }
 BY = {
     "updates": Quantity("updates", lambda point: point.updates, whole_ticks=True),
     "minutes": Quantity("minutes of training", lambda point: point.minutes),
     "epochs": Quantity("epochs", lambda point: point.epochs, whole_ticks=True),
+    "operations": Quantity("operations of training", lambda point: point.operations),
 }
-_DASHES = ("-", "--", ":", "-.")
+LOGGED_BY = ("updates", "minutes", "epochs")  # those that every log has
 
 
 @dataclass(frozen=True)
@@ -125,29 +127,30 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str,
     """
     named = len(groups) > 1  # otherwise the title of the figure has the name
     if quantity in WHAT:
-        label, value, log, _ = WHAT[quantity]
+        title, value, log, _ = WHAT[quantity]
         for index, seeds in enumerate(groups):
             prefix = f"{seeds[0].name}, " if named else ""
             curves = [
-                _draw_curve(axes, seeds, split, by, value, prefix + split_label(split), color=f"C{index % 10}")
+                _draw_curve(axes, seeds, split, by, value, prefix + split_label(split), index, color=f"C{index}")
                 for split in seeds[0].splits()
             ]
             if not any(curves):
                 missing = by if any(value(point) is not None for run in seeds for point in run.points) else quantity
                 raise UserError(f"{seeds[0].path}: no {missing} in its reports, so no --what {quantity} --by {by}")
     else:
-        from matplotlib import colormaps
+        from matplotlib import colormaps, rcParams
 
         names = layer_series([run for seeds in groups for run in seeds], quantity)
-        label, log = quantity.removeprefix(PREFIX), quantity.endswith(GRADIENT_NORM)
+        title, log = quantity.removeprefix(PREFIX), quantity.endswith(GRADIENT_NORM)
         for shade, name in enumerate(names):
-            colour = colormaps["viridis"](0.9 * shade / max(1, len(names) - 1))
+            colour = colormaps[rcParams["image.cmap"]](0.9 * shade / max(1, len(names) - 1))
             for index, seeds in enumerate(groups):
-                style = {"color": colour, "linestyle": _DASHES[index % len(_DASHES)]}
+                style = {"color": colour, "linestyle": LINE_STYLES[index % len(LINE_STYLES)]}
                 prefix = f"{seeds[0].name}, " if named else ""
-                _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), prefix + name.removeprefix(PREFIX), **style)
+                label = prefix + name.removeprefix(PREFIX)
+                _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), label, shade, **style)
     axes.set_xlabel(BY[by].label)
-    axes.set_ylabel(label)
+    axes.set_ylabel(title)
     axes.set_yscale("log" if log else "linear")
     axes.grid(alpha=0.3)
     if BY[by].whole_ticks:
@@ -159,16 +162,20 @@ def _layer_value(name: str) -> Value:
 
 
 def _draw_curve(
-    axes: Axes, seeds: Sequence[LoggedRun], split: str, by: str, value: Value, label: str, **style: Any
+    axes: Axes, seeds: Sequence[LoggedRun], split: str, by: str, value: Value, label: str, number: int, **style: Any
 ) -> bool:
-    """Draw one curve; return False if it has no points."""
+    """Draw one curve; return False if it has no points.
+
+    :param number: of the system or layer, which chooses the marker
+    """
     points = curve(seeds, split, by, value)
     if not points.x:
         return False
+    style |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 4}
     if split != TRAIN:
-        style |= {"linestyle": "--", "marker": "o", "markersize": 4}
-    elif len(points.x) <= 30:  # a single point would not be visible as a line
-        style["marker"] = "."
+        style["linestyle"] = "--"
+    else:
+        style["markevery"] = max(1, len(points.x) // 8)
     axes.plot(points.x, points.mean, label=plain_label(label), linewidth=1, **style)
     if len(seeds) > 1:
         axes.fill_between(points.x, points.least, points.greatest, color=style["color"], alpha=0.2, linewidth=0)

@@ -28,6 +28,9 @@ class Point:
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
     :param epochs: passes over the data so far, with their fraction; None if unknown
     :param gnorm: norm of the gradient by all parameters; None in a validation
+    :param tokens_per_second: target tokens of training per second, likewise
+    :param tokens_per_update: target tokens of an update, likewise
+    :param operations: of the training so far; no log has them, see ``ode_transformer.report.runs``
     :param depth: numbers logged by layer, such as ``depth/encoder/1/gradient_norm``
     """
 
@@ -39,6 +42,9 @@ class Point:
     nll_loss: float | None
     epochs: float | None = None
     gnorm: float | None = None
+    tokens_per_second: float | None = None
+    tokens_per_update: float | None = None
+    operations: float | None = None
     depth: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -160,6 +166,8 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
         loss=float(numbers["loss"]),
         nll_loss=optional("nll_loss"),
         gnorm=optional("gnorm"),
+        tokens_per_second=optional("wps") if split.startswith(TRAIN) else None,
+        tokens_per_update=optional("wpb") if split.startswith(TRAIN) else None,
         # A report has null where no update since the last one was followed by layer.
         depth={name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None},
     )

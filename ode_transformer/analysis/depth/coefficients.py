@@ -38,7 +38,7 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-class _StageWeightsObserver(LayerObserver):
+class StageWeightsObserver(LayerObserver):
     """Keeps the stage weights of each block at the positions that are not padding, [stages, positions] each."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWe
     :param model: a model of this package in evaluation mode
     :param batches: keyword arguments of ``model.forward``
     """
-    observer = _StageWeightsObserver()
+    observer = StageWeightsObserver()
     with observing(model, observer):
         for batch in batches:
             model(**batch)

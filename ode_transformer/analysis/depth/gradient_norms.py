@@ -14,17 +14,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ode_transformer.analysis.depth import side_by_side
 from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
-from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.analysis.plots import LINE_STYLES, MARKERS, new_figure, plain_label, save_figure
 from ode_transformer.nn.observers import LayerId, LayerObserver, observable_stacks, observing
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
 Norms = dict[str, list[float]]
@@ -70,18 +73,25 @@ def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
     write_text(path, csv_text(rows))
 
 
+def draw_by_layer(axes: Axes, runs: Mapping[str, Sequence[float]]) -> None:
+    """Draw a line for each model against the number of the layer, on a logarithmic axis."""
+    for number, (name, norms) in enumerate(runs.items()):
+        marker, style = MARKERS[number % len(MARKERS)], LINE_STYLES[number % len(LINE_STYLES)]
+        label = plain_label(name)
+        axes.plot(range(1, len(norms) + 1), norms, marker=marker, markersize=4, linestyle=style, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("layer")
+    axes.grid(alpha=0.3)
+    axes.locator_params(axis="x", integer=True)
+
+
 def plot(runs: Mapping[str, Norms], path: Path) -> None:
     """Plot the norm against the number of the layer, with a panel for each stack and a line for each model."""
     stacks = side_by_side.stacks_among(runs.values())
     figure = new_figure(5 * len(stacks), 4)
     for axes, stack in zip(figure.subplots(1, len(stacks), sharey=True, squeeze=False)[0], stacks, strict=True):
-        for name, norms in runs.items():
-            if stack in norms:
-                axes.plot(range(1, len(norms[stack]) + 1), norms[stack], marker="o", markersize=3, label=name)
-        axes.set_yscale("log")
+        draw_by_layer(axes, {name: norms[stack] for name, norms in runs.items() if stack in norms})
         axes.set_title(stack)
-        axes.set_xlabel("layer")
-        axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("gradient norm of what the layer reads")
     figure.axes[-1].legend()
     save_figure(figure, path)

@@ -9,6 +9,7 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ode_transformer.analysis.depth import side_by_side
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
@@ -18,6 +19,9 @@ from ode_transformer.support.arguments import positive_float, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # An error below this multiple of the solution's own error bound cannot be distinguished from the solution's error.
 _DISTINGUISHABLE = 10
@@ -96,6 +100,29 @@ def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
     write_text(path, csv_text(rows))
 
 
+def draw_errors(
+    axes: Axes, stack: str, runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count: int
+) -> None:
+    """Draw the relative error of each block of a stack after ``count`` steps; see :func:`plot`.
+
+    :param runs: blocks by name of the model; a nameless one stands alone
+    """
+    for colour, (run, run_blocks) in enumerate(runs.items()):
+        blocks = [block for block in run_blocks if block.stack == stack]
+        numbers, prefix = range(1, len(blocks) + 1), f"{run}: " if run else ""
+        for scheme, style in zip(names, _styles(len(names)), strict=True):
+            errors = [block.mean(Method(scheme, count))[0] for block in blocks]
+            label = plain_label(prefix + scheme)
+            axes.plot(numbers, errors, color=f"C{colour}", linestyle=style, marker=".", label=label)
+        errors = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
+        label = plain_label(prefix + TRAINED)
+        axes.plot(numbers, errors, "x", color=f"C{colour}", markersize=9, label=label)
+    depth = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
+    axes.set(yscale="log", xlabel="block", xlim=(0.5, depth + 0.5))
+    axes.locator_params(axis="x", integer=True)
+    axes.grid(alpha=0.3)
+
+
 def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:
     """Plot the relative error of each block, with a panel for each stack.
 
@@ -107,36 +134,21 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
     figure = new_figure(6 * len(stacks), 4 * rows)
     panels = figure.subplots(rows, len(stacks), sharey="row", squeeze=False)
     for column, stack in enumerate(stacks):
-        for colour, (run, run_blocks) in enumerate(runs.items()):
-            blocks = [block for block in run_blocks if block.stack == stack]
-            for scheme, style in zip(names, _styles(len(names)), strict=True):
-                appearance = {
-                    "color": f"C{colour}",
-                    "linestyle": style,
-                    "marker": ".",
-                    "label": plain_label(f"{run}: {scheme}"),
-                }
-                numbers = range(1, len(blocks) + 1)
-                panels[0, column].plot(
-                    numbers, [block.mean(Method(scheme, counts[0]))[0] for block in blocks], **appearance
-                )
-                if rows > 1 and blocks:
+        draw_errors(panels[0, column], stack, runs, names, counts[0])
+        panels[0, column].set_title(stack)
+        for colour, (run, run_blocks) in enumerate(runs.items() if rows > 1 else ()):
+            if blocks := [block for block in run_blocks if block.stack == stack]:
+                for scheme, style in zip(names, _styles(len(names)), strict=True):
                     means = [sum(b.mean(Method(scheme, n))[0] for b in blocks) / len(blocks) for n in counts]
-                    panels[1, column].loglog(counts, means, **appearance)
-            errors = [block.mean(method)[0] for block in blocks for method in block.sums if method.scheme == TRAINED]
-            label = plain_label(f"{run}: {TRAINED}")
-            panels[0, column].plot(
-                range(1, len(errors) + 1), errors, "x", color=f"C{colour}", markersize=9, label=label
-            )
-        depth = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
-        panels[0, column].set(yscale="log", title=stack, xlabel="block", xlim=(0.5, depth + 0.5))
-        panels[0, column].xaxis.get_major_locator().set_params(integer=True)
+                    label = plain_label(f"{run}: {scheme}")
+                    panels[1, column].loglog(
+                        counts, means, color=f"C{colour}", linestyle=style, marker=".", label=label
+                    )
     for row, by in zip(panels, (f"{counts[0]} step" + "s" * (counts[0] > 1), "mean over blocks"), strict=False):
         row[0].set_ylabel(f"relative error, {by}")
-        for axes in row:
-            axes.grid(alpha=0.3)
     if rows > 1:
         for axes in panels[1]:
+            axes.grid(alpha=0.3)
             axes.set_xlabel("steps")
             axes.set_xticks(counts, [str(count) for count in counts], minor=False)
             axes.minorticks_off()

@@ -1,0 +1,215 @@
+"""The runs of a report, read from their folders.
+
+A run's folder is one of ``ode-transformer train`` and its relatives, or any folder with the log of fairseq-train:
+
+    train.log, tensorboard/    reports of the training
+    experiment.json            the recipe, its commands and published results, see ``recipes.experiment``
+    trained.json               software, machine and commit of the training
+    scores.json                scores of the test sets
+    generate.SPLIT.log         decoded test sets
+    model/model.pt             the averaged model; without it the best or the last checkpoint
+
+A study's folder has ``study.json``, which names the folders of its runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.analysis.curves.plot import LoggedRun
+from ode_transformer.analysis.curves.training_log import Point, read_run
+from ode_transformer.metrics.metric import Score
+from ode_transformer.models.operation_count import SENTENCE_LENGTH
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import read_lines
+
+STUDY_FILE = "study.json"
+_CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
+_CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
+# Flags that tell no system from another.
+_UNNAMED_FLAGS = {"--seed", "--log-depth-interval", "--log-interval"}
+# A backward pass costs about twice the operations of the forward pass.
+_PASSES = 3
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A run, as far as its folder tells.
+
+    :param name: name of its system; seeds of one system have one name
+    :param experiment: content of ``experiment.json``
+    :param origin: content of ``trained.json``
+    :param scores: by title
+    :param points: of its log; empty without a log
+    """
+
+    folder: Path
+    name: str
+    seed: int | None = None
+    experiment: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    points: Sequence[Point] = ()
+    data_folder: Path | None = None
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The model to measure; None if nothing was saved."""
+        paths = [self.folder / name for name in (*_CHECKPOINTS, *_CHECKPOINTS_HERE)]
+        return next((path for path in paths if path.is_file()), None)
+
+    @property
+    def data(self) -> Path | None:
+        """Folder of the binarised data; None if it is not known."""
+        folder = self.data_folder or self.folder.resolve().parent / "data-bin"
+        return folder if folder.is_dir() else None
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the run trained a language model."""
+        return self.experiment.get("task") == "language_modeling"
+
+    @cached_property
+    def decode_logs(self) -> dict[str, Path]:
+        """Logs of the decoded sets by split; test sets first."""
+        logs = {path.name.split(".")[1]: path for path in sorted(self.folder.glob("generate.*.log"))}
+        return dict(sorted(logs.items(), key=lambda item: (not item[0].startswith("test"), item[0])))
+
+    @property
+    def minutes(self) -> float | None:
+        """Time of the training; None without a log."""
+        return max((point.minutes for point in self.points if point.minutes is not None), default=None)
+
+    @property
+    def updates(self) -> int | None:
+        """Updates of the training; None without a log."""
+        return max((point.updates for point in self.points), default=None)
+
+    def operations_per_update(self, sentence_operations: int) -> float | None:
+        """Return the operations of an update's matrix products; None if the log has no number of tokens.
+
+        :param sentence_operations: of a forward pass over ``SENTENCE_LENGTH`` tokens
+        """
+        tokens = [point.tokens_per_update for point in self.points if point.tokens_per_update]
+        if not tokens:
+            return None
+        return _PASSES * sentence_operations / SENTENCE_LENGTH * sum(tokens) / len(tokens)
+
+    def logged(self, sentence_operations: int | None) -> LoggedRun:
+        """Return the run for plots; its points have their operations if those of a sentence are known."""
+        each = None if sentence_operations is None else self.operations_per_update(sentence_operations)
+        points = [replace(p, operations=None if each is None else each * p.updates) for p in self.points]
+        return LoggedRun(self.name, self.folder, points)
+
+
+def read_runs(
+    paths: Sequence[Path], names: Sequence[str] | None, data: Path | None
+) -> tuple[list[ReportedRun], dict[str, Any]]:
+    """Read runs, or the runs of a study; return them and the content of the study's file.
+
+    :param names: of the systems, one for each path
+    :param data: folder of the binarised data, if it is not beside the runs
+    :raises UserError: a folder is neither a run nor a study, or one of its files is broken
+    """
+    study: dict[str, Any] = {}
+    if len(paths) == 1 and (paths[0] / STUDY_FILE).is_file():
+        study = read_json(paths[0] / STUDY_FILE)
+        entries = study.get("runs")
+        if not isinstance(entries, list) or not all(isinstance(e, dict) and "folder" in e for e in entries):
+            raise UserError(f"{paths[0] / STUDY_FILE}: no list of runs in it")
+        if not entries:
+            raise UserError(f"{paths[0]}: none of the study's runs is complete")
+        names = names or [str(entry.get("name", entry["folder"])) for entry in entries]
+        paths = [paths[0] / str(entry["folder"]) for entry in entries]
+    if names is not None and len(names) != len(paths):
+        raise UserError(f"--names: {len(names)} for {len(paths)} runs")
+    runs = [read_folder(path) for path in paths]
+    if repeated := [path for path in paths if paths.count(path) > 1]:
+        raise UserError(f"{repeated[0]} is named twice")
+    runs = [replace(run, name=name) for run, name in zip(runs, names or [r.name for r in runs], strict=True)]
+    return [replace(run, data_folder=data) for run in runs], study
+
+
+def read_folder(folder: Path) -> ReportedRun:
+    """Read the folder of a run.
+
+    :raises UserError: it is none, or one of its files is broken
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: not the folder of a run")
+    experiment, origin, scores = (
+        read_json(path) if path.is_file() else {}
+        for path in (folder / name for name in ("experiment.json", "trained.json", "scores.json"))
+    )
+    has_log = (folder / "train.log").is_file() or any(folder.glob("**/*tfevents*"))
+    run = ReportedRun(folder, "", experiment=experiment, origin=origin, points=read_run(folder) if has_log else ())
+    if not has_log and not scores and run.checkpoint is None:
+        raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
+    try:
+        scores = {title: Score(**entry) for title, entry in scores.items()}
+    except TypeError as error:
+        raise UserError(f"{folder / 'scores.json'}: not scores of ode-transformer evaluate") from error
+    seed = _seed(folder, experiment, origin)
+    return replace(run, name=_system_name(folder, experiment), seed=seed, scores=scores)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    :raises UserError: the file holds something else
+    """
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except (RecursionError, ValueError) as error:
+        raise UserError(f"{path}: not JSON") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: not a JSON object")
+    return content
+
+
+def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
+    """Return the architecture with its flags, or the name of the folder; both without the seed."""
+    if "arch" not in experiment:
+        return re.sub(r"-seed-\d+", "", folder.resolve().name)
+    words = [str(word) for word in experiment.get("train_flags", ())]
+    named, skip = [], False
+    for word in words:
+        skip = word in _UNNAMED_FLAGS or (skip and not word.startswith("--"))
+        if not skip:
+            named.append(word)
+    variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
+    return " ".join([str(experiment["arch"]), *variant, *named])
+
+
+def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
+    words = train_command(experiment, origin)
+    seeds = [value for word, value in zip(words, words[1:], strict=False) if word == "--seed"]
+    match = re.search(r"-seed-(\d+)", folder.resolve().name)
+    text = seeds[-1] if seeds else match[1] if match else ""
+    return int(text) if re.fullmatch(r"\d{1,10}", text) else None
+
+
+def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command that trained a run; none if they are not known."""
+    commands = experiment.get("commands") or {}
+    if isinstance(commands, dict) and commands.get("train"):
+        return [str(word) for word in commands["train"]]
+    try:
+        return shlex.split(str(origin.get("command", "")))
+    except ValueError:
+        return []
+
+
+def systems_of(runs: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:
+    """Return the runs of each system, in the order of their first runs."""
+    systems: dict[str, list[ReportedRun]] = {}
+    for run in runs:
+        systems.setdefault(run.name, []).append(run)
+    return systems

@@ -1,0 +1,216 @@
+"""Sentences of a report: outputs of several systems side by side, edits of corrections, surprisal, attention."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ode_transformer.analysis.comparison.examples import (
+    SystemOutputs,
+    differences,
+    most_different,
+    read_outputs,
+    sentence_score,
+)
+from ode_transformer.metrics.m2_file import read_m2
+from ode_transformer.metrics.max_match import MatchedSentence, max_match
+from ode_transformer.report.measurements import AttentionMatrix, MeasuredSentence, Measurements
+from ode_transformer.report.runs import ReportedRun
+
+LONG_TEXT = 100  # words; a longer source can be folded
+LONGEST_CHOSEN = 30  # words of a sentence that is chosen for attention and depth
+Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
+
+
+@dataclass(frozen=True)
+class SystemLine:
+    """The output of a system for one sentence.
+
+    :param pieces: its words beside the reference
+    :param score: of the sentence; empty if it has none
+    :param edits: of a correction, beside those of the annotator; empty for other tasks
+    """
+
+    name: str
+    pieces: Pieces
+    score: str = ""
+    edits: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ComparedSentence:
+    """A sentence with the outputs of all systems.
+
+    :param number: in its split, from 1 on
+    :param source: empty if it is not known
+    """
+
+    number: int
+    source: str
+    reference: str
+    lines: list[SystemLine]
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the source is so long that it is folded."""
+        return len(self.source.split()) > LONG_TEXT
+
+
+def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
+    """Return the first split that all systems with logs have decoded; None if there is none."""
+    logs = [runs[0].decode_logs for runs in systems.values() if runs[0].decode_logs]
+    splits = [split for split in logs[0] if all(split in of_system for of_system in logs)] if logs else []
+    return splits[0] if splits else None
+
+
+def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
+    """Return the outputs of the first run of each system that decoded a split; None if there are none.
+
+    :raises UserError: systems decoded different sentences, or a log was cut off
+    """
+    logs = {name: runs[0].decode_logs[split] for name, runs in systems.items() if split in runs[0].decode_logs}
+    logs = {name: log for name, log in logs.items() if not systems[name][0].is_language_model}
+    return read_outputs(logs, None, None) if logs else None
+
+
+def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int | None = None) -> list[int]:
+    """Return the numbers of sentences to show: where systems differ most; of one system, evenly spread ones.
+
+    :param longest: words of a source or reference, at most
+    """
+    texts = [outputs.references, *([outputs.source] if outputs.source is not None else [])]
+    short = [
+        number
+        for number in range(1, len(outputs.references) + 1)
+        if longest is None or all(3 <= len(text[number - 1].split()) <= longest for text in texts)
+    ]
+    if len(outputs.systems) > 1:
+        allowed = set(short)
+        return [n for n in most_different(outputs, metric, len(outputs.references)) if n in allowed][:count]
+    return short[:: max(1, len(short) // count)][:count]
+
+
+def compared_sentences(
+    outputs: SystemOutputs, numbers: Sequence[int], metric: str, edits: Mapping[str, Sequence[MatchedSentence]]
+) -> list[ComparedSentence]:
+    """Return sentences with the output of each system beside the reference.
+
+    :param edits: of corrections, by system
+    """
+    sentences = []
+    for number in numbers:
+        reference, lines = outputs.references[number - 1], []
+        for name, hypotheses in outputs.systems.items():
+            score = sentence_score(metric, hypotheses[number - 1], reference)
+            text = "" if score is None else f"{score:.1f}"
+            matched = edits[name][number - 1] if name in edits else None
+            pieces = list(differences(hypotheses[number - 1], reference)) if matched is None else edit_pieces(matched)
+            lines.append(SystemLine(name, pieces, text, [] if matched is None else edit_list(matched)))
+        source = "" if outputs.source is None else outputs.source[number - 1]
+        sentences.append(ComparedSentence(number, source, reference, lines))
+    return sentences
+
+
+def read_edits(outputs: SystemOutputs, gold: Any) -> dict[str, list[MatchedSentence]]:
+    """Match the corrections of each system with those of annotators.
+
+    :param gold: M2 file of the split, None for another task
+    """
+    if gold is None:
+        return {}
+    annotated = read_m2(gold)
+    return {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
+
+
+def edit_pieces(matched: MatchedSentence) -> Pieces:
+    """Return the source with the system's edits: what each removed and what it wrote."""
+    tokens, pieces, position = matched.source.tokens, [], 0
+    for edit in matched.edits:
+        kept, removed = " ".join(tokens[position : edit.start]), " ".join(tokens[edit.start : edit.end])
+        texts = (("equal", kept), ("missing", removed), ("added", " ".join(edit.correction)))
+        pieces += [(kind, words) for kind, words in texts if words]
+        position = edit.end
+    rest = " ".join(tokens[position:])
+    return [*pieces, *([("equal", rest)] if rest else [])]
+
+
+def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
+    """Return the edits of a sentence, each with its judgement: right, wrong or missed."""
+    tokens = matched.source.tokens
+
+    def describe(start: int, end: int, correction: Sequence[str]) -> str:
+        return f"{' '.join(tokens[start:end]) or '∅'} → {' '.join(correction) or '∅'}"
+
+    edits = [
+        ("right" if edit.correct else "wrong", describe(edit.start, edit.end, edit.correction))
+        for edit in matched.edits
+    ]
+    spans = {(edit.start, edit.end) for edit in matched.edits if edit.correct}
+    for gold in matched.gold:
+        if (gold.start, gold.end) not in spans:
+            edits.append(("missed", describe(gold.start, gold.end, gold.corrections[0])))
+    return edits
+
+
+# -- surprisal and attention -------------------------------------------------------------------------------------
+
+
+def words_of(tokens: Sequence[str], bits: Sequence[float]) -> list[tuple[str, float]]:
+    """Join the pieces of sentencepiece or subword-nmt to words; a word has the sum of its pieces' surprisals."""
+    with_sentencepiece = any(token.startswith("▁") for token in tokens)
+    words: list[tuple[str, float]] = []
+    continues = False
+    for token, value in zip(tokens, bits, strict=True):
+        if with_sentencepiece:
+            continues = bool(words) and not token.startswith("▁") and token != "</s>"
+        text = token.removeprefix("▁").removesuffix("@@")
+        if continues:
+            words[-1] = words[-1][0] + text, words[-1][1] + value
+        else:
+            words.append((text, value))
+        continues = token.endswith("@@")
+    return words
+
+
+def surprisal_rows(measured: Mapping[str, Measurements]) -> list[tuple[int, dict[str, list[tuple[str, float]]]]]:
+    """Return the surprisal of each word of the chosen sentences: number of the sentence -> system -> words."""
+    numbers = dict.fromkeys(s.number for m in measured.values() for s in m.sentences)
+    return [
+        (number, {n: words_of(s.tokens["target"], s.bits) for n, m in measured.items() for s in _sentence(m, number)})
+        for number in numbers
+    ]
+
+
+def attention_data(measured: Mapping[str, Measurements]) -> list[dict[str, Any]]:
+    """Return all attention maps for the page's script; weights are bytes, 255 for the largest possible weight 1."""
+    return [
+        {
+            **{"sentence": sentence.number, "system": name, "title": matrix.title},
+            **{"rows": matrix.rows, "columns": matrix.columns, "heads": len(matrix.heads)},
+            "weights": base64.b64encode(_as_bytes(matrix.heads)).decode(),
+        }
+        for name, measurements in measured.items()
+        for sentence in measurements.sentences
+        for matrix in sentence.attention
+    ]
+
+
+def _as_bytes(weights: Tensor) -> bytes:
+    return bytes((weights.clamp(0, 1) * 255).round().byte().flatten().tolist())
+
+
+def first_attention(measured: Mapping[str, Measurements]) -> tuple[AttentionMatrix, list[list[float]]] | None:
+    """Return the attention map that a page shows first, with the mean over its heads; None if there is none."""
+    for measurements in measured.values():
+        for sentence in measurements.sentences:
+            for matrix in sentence.attention:
+                return matrix, matrix.heads.mean(dim=0).tolist()
+    return None
+
+
+def _sentence(measurements: Measurements, number: int) -> Iterator[MeasuredSentence]:
+    return (sentence for sentence in measurements.sentences if sentence.number == number)
