@@ -103,7 +103,8 @@ def has_checkpoints(checkpoints: Path) -> bool:
 def repair_last_checkpoint(checkpoints: Path) -> int:
     """Replace ``checkpoint_last.pt`` if it is torn or missing by the newest whole checkpoint; return its updates.
 
-    fairseq copies the last checkpoint from another one, so that a stopped process can leave half of it, or none.
+    fairseq copies the last checkpoint from another one, and the best one before it, so that a stopped process can
+    leave half of either, or none.
     """
     last = checkpoints / "checkpoint_last.pt"
     if last.exists() and (updates := _updates(last)) is not None:
@@ -115,9 +116,17 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
         return 0
     newest = max(readable, key=lambda path: readable[path])
     print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
-    with atomic_write(last) as target, open(newest, "rb") as source:
-        shutil.copyfileobj(source, target)
+    extra = load_checkpoint(newest).get("extra_state") or {}
+    if (loss := extra.get("val_loss")) is not None and loss == extra.get("best"):
+        _copy(newest, checkpoints / "checkpoint_best.pt")
+    _copy(newest, last)
     return readable[newest]
+
+
+def _copy(checkpoint: Path, path: Path) -> None:
+    if checkpoint != path:
+        with atomic_write(path) as target, open(checkpoint, "rb") as source:
+            shutil.copyfileobj(source, target)
 
 
 def remove_expired_checkpoints(checkpoints: Path) -> None:

@@ -7,12 +7,15 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from subprocess import TimeoutExpired
+from typing import Any, TextIO
 
 from ode_transformer.support.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
+LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
@@ -51,23 +54,30 @@ def run(
     arguments = [str(folder / str(command[0])), *map(str, command[1:])]
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
-    with (
-        open(log, "a" if append else "w", encoding="utf-8") as file,
-        subprocess.Popen(
-            arguments,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            env=os.environ | {"PYTHONUTF8": "1", "PATH": path},
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            file.write(line)
-            file.flush()
-            if progress is not None:
-                progress(line)
+    environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}
+    # The command itself writes the log, so that no line is lost if this process is killed.
+    with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
+        written.seek(0, os.SEEK_END)
+        with subprocess.Popen(arguments, stdout=file, stderr=subprocess.STDOUT, env=environment) as process:
+            if progress is None:
+                process.wait()
+            else:
+                _follow(process, written, progress)
     if process.returncode != 0:
-        lines = [line.strip() for line in log.read_text(encoding="utf-8").split("\n") if line.strip()]
+        text = log.read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in text.split("\n") if line.strip()]
         raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")
+
+
+def _follow(process: subprocess.Popen[bytes], log: TextIO, progress: Callable[[str], None]) -> None:
+    """Call ``progress`` with every line that a process adds to its log, until it ends."""
+    line_start, ended = "", False
+    while not ended:
+        with suppress(TimeoutExpired):
+            process.wait(LOG_INTERVAL)
+        ended = process.returncode is not None  # before the log is read, which is complete then
+        *lines, line_start = (line_start + log.read()).split("\n")
+        for line in lines:
+            progress(f"{line}\n")
+    if line_start:
+        progress(line_start)

@@ -222,7 +222,7 @@ class Training(Preparation):
 
 
 class Study(Training):
-    """``study`` of two systems on the data of a small recipe: trainings, decoding, scores and table."""
+    """``study`` of two systems, of which the first is trained: the second's training, decoding and scores, the table."""
 
     def make_inputs(self) -> None:
         super().make_inputs()
@@ -237,13 +237,23 @@ class Study(Training):
         }
         self.path = self.inputs / "two.yaml"
         self.path.write_text(yaml.safe_dump(study), encoding="utf-8")
+        self.begin()
+        trained = run_in_fork(lambda: self.study("--systems", "Euler"), self.results)
+        assert trained.status == 0, trained.output
+        shutil.rmtree(self.results / "studies")
+        shutil.rmtree(self.folder / "prepared")
+        shutil.move(self.results, self.folder / "prepared")
 
     def work(self) -> int:
+        return self.study()
+
+    def study(self, *words: str) -> int:
+        """Run the study with further options."""
         patch = pytest.MonkeyPatch()
         run_commands_here(patch)
         publish(self.run.files, patch)
-        words = [self.path, "--output", self.results, "--raw", self.run.raw, "--workers", "1", "--gpus", "0"]
-        return main(["study", *map(str, words)])
+        folders = ["--output", self.results, "--raw", self.run.raw]
+        return main(["study", *map(str, [self.path, *folders, "--workers", 1, "--gpus", 0, *words])])
 
 
 WORKS: dict[str, type[Interruptible]] = {

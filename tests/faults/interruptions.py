@@ -188,5 +188,5 @@ def shift_clock(seconds: float) -> None:
 
 def run_commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the package start fairseq's commands as forks of the process that asks for them."""
-    popen = SimpleNamespace(Popen=ForkedHere, PIPE=None, STDOUT=None)
+    popen = SimpleNamespace(Popen=ForkedHere, STDOUT=None)
     monkeypatch.setattr(commands, "subprocess", popen)

@@ -15,7 +15,7 @@ from importlib import metadata
 from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import pytest
 import torch
@@ -57,22 +57,24 @@ class Forked:
 
     start_method = "forkserver"
 
-    def __init__(self, words: list[str], **others: Any) -> None:
-        self.words, self.returncode = words, -1
+    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
+        self.words, self.log, self.returncode = words, stdout.name, -1
 
     def __enter__(self) -> Forked:
         context: Any = multiprocessing.get_context(self.start_method)
         context.set_forkserver_preload(IMPORTED)
-        with tempfile.NamedTemporaryFile() as file:
-            process = context.Process(target=carry_out, args=(self.words, file.name))
-            process.start()
-            process.join()
-            self.returncode = process.exitcode
-            self.stdout: TextIO = open(file.name, encoding="utf-8", errors="replace")  # noqa: SIM115  closed below
+        process = context.Process(target=carry_out, args=(self.words, self.log))
+        process.start()
+        process.join()
+        self.returncode = process.exitcode
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stdout.close()
+        pass
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit status of the command, which has ended."""
+        return self.returncode
 
 
 def inherit() -> None:
@@ -102,5 +104,5 @@ def carry_out(words: list[str], output: str, errors: str | None = None, stdin: s
 
 def run_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the runner start its commands without the seconds that imports take."""
-    popen = SimpleNamespace(Popen=Forked, PIPE=None, STDOUT=None)
+    popen = SimpleNamespace(Popen=Forked, STDOUT=None)
     monkeypatch.setattr("ode_transformer.support.commands.subprocess", popen)

@@ -77,6 +77,19 @@ def test_a_torn_or_missing_last_checkpoint_is_replaced_by_the_newest_whole_one(
     assert load_checkpoint(last)["model"]["w"].eq(10).all()
 
 
+@pytest.mark.parametrize(("best", "copied"), [(4.0, True), (3.5, False), (None, False)])
+def test_a_first_save_that_was_interrupted_gets_its_best_checkpoint(
+    best: float | None, copied: bool, run, tmp_path: Path
+) -> None:
+    run()
+    folder = tmp_path / "checkpoints"
+    save(folder, "checkpoint1.pt", 20, extra_state={"val_loss": 4.0 if best else None, "best": best})
+    assert run(updates=20) == [False]
+    assert (folder / "checkpoint_best.pt").exists() == copied
+    if copied:
+        assert load_checkpoint(folder / "checkpoint_best.pt")["model"]["w"].eq(20).all()
+
+
 def test_without_a_whole_checkpoint_training_starts_again(run, tmp_path: Path) -> None:
     run()
     last = save(tmp_path / "checkpoints", "checkpoint_last.pt", 30)

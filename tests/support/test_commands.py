@@ -1,4 +1,7 @@
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,10 @@ def test_output_goes_to_the_log_and_to_progress(tmp_path: Path) -> None:
     commands.run(python("print('one'); print('two')"), log, lines.append)
     assert log.read_text() == "one\ntwo\n"
     assert lines == ["one\n", "two\n"]
+    lines.clear()
+    slow = "import time; print('a', end='', flush=True); time.sleep(0.5); print('b', end='')"
+    commands.run(python(slow), tmp_path / "slow", lines.append)
+    assert lines == ["ab"]
     commands.run(python("print('three')"), log, append=True)
     assert log.read_text() == "one\ntwo\nthree\n"
     commands.run(python("print('four')"), log)
@@ -36,3 +43,15 @@ def test_a_failure_quotes_the_last_line_and_names_the_log(tmp_path: Path) -> Non
     log = tmp_path / "log"
     with pytest.raises(UserError, match=rf"failed, see {log}: ValueError: it is broken"):
         commands.run(python("raise ValueError('it is broken')"), log)
+
+
+def test_the_log_is_complete_if_the_process_that_started_the_command_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = "import os, signal; print('loss 1', flush=True); os.kill(os.getppid(), signal.SIGKILL); print('loss 2')"
+    call = f"commands.run({python(command)}, Path({str(log)!r}), print)"
+    starter = f"from pathlib import Path; from ode_transformer.support import commands; {call}"
+    assert subprocess.run([sys.executable, "-c", starter]).returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while (text := log.read_text()) != "loss 1\nloss 2\n" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert text == "loss 1\nloss 2\n"
