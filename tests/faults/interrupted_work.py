@@ -222,7 +222,7 @@ class Training(Preparation):
 
 
 class Study(Training):
-    """``study`` of two systems, of which the first is trained: the second's training, decoding and scores, the table."""
+    """``study`` of two systems, the first of them trained: training, decoding and scores of the second, the table."""
 
     def make_inputs(self) -> None:
         super().make_inputs()
