@@ -12,13 +12,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit, Tokens
+from ode_transformer.metrics.edit_lattice import (
+    MAX_UNCHANGED,
+    EditLattice,
+    StepBudget,
+    SystemEdit,
+    Tokens,
+    TooManySteps,
+)
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, check_sentence_count, max_annotators, read_m2
 from ode_transformer.metrics.metric import Lines, Score, Settings
 from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
 
 BETA = 0.5
 MAX_CELLS = 250_000  # tokens of the source times tokens of the hypothesis
+# Steps of the search: what each sentence adds to the budget of all, and the most that one may take, some seconds. A
+# paragraph of 360 tokens with 40 edits takes 11,000 for each annotator.
+STEPS_PER_SENTENCE, MAX_STEPS = 100_000, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -88,13 +99,22 @@ def max_match(
     :param hypotheses: one for each sentence, tokenised like the gold file
     :param max_cells: if the tokens of a sentence times those of its hypothesis exceed this number, all between their
         common beginning and end counts as one edit, and a line on standard error names the sentence
-    :raises UserError: the number of hypotheses differs from the number of sentences
+    :raises UserError: the number of hypotheses differs from the number of sentences, or the edits of a sentence are so
+        many or so long that the search for them would not end
     """
     check_sentence_count(hypotheses, gold)
     sentences, counts = [], Counts()
+    budget = StepBudget(MAX_STEPS)
     for line, sentence in zip(hypotheses, gold, strict=True):
+        budget.steps = min(budget.steps + STEPS_PER_SENTENCE, MAX_STEPS)
         hypothesis = tuple(line.split())
-        candidates = _by_annotator(sentence, hypothesis, max_unchanged, max_cells)
+        try:
+            candidates = list(_by_annotator(sentence, hypothesis, max_unchanged, max_cells, budget))
+        except TooManySteps as error:
+            sizes = f"{len(sentence.tokens)} tokens, {sum(map(len, sentence.edits.values()))} edits"
+            raise UserError(
+                f"{sentence.location}: too much to match with the hypothesis ({sizes}); divide the sentence"
+            ) from error
 
         def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
             total = previous + candidate.counts
@@ -137,12 +157,12 @@ def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
 
 
 def _by_annotator(
-    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, max_cells: int
+    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, max_cells: int, budget: StepBudget
 ) -> Iterator[MatchedSentence]:
     source = sentence.tokens
     lattice = None
     if (len(source) + 1) * (len(hypothesis) + 1) <= max_cells:
-        lattice = EditLattice(source, hypothesis)
+        lattice = EditLattice(source, hypothesis, budget)
     else:
         sizes = f"{len(source)} tokens, and {len(hypothesis)} in the hypothesis"
         print_progress(f"{sentence.location}: {sizes}, are too many to align: their difference counts as one edit")

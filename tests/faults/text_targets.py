@@ -40,7 +40,7 @@ def file_target(seeds: list[bytes], read: Callable[[Path], object], name: str = 
 def score_m2(path: Path) -> object:
     """Score the corrections of the first annotator against all annotators."""
     sentences = read_m2(path)
-    return max_match([" ".join(correct_tokens(sentence)) for sentence in sentences], sentences, max_cells=2500)
+    return max_match([" ".join(correct_tokens(sentence)) for sentence in sentences], sentences)
 
 
 def parse_command_line(data: bytes) -> None:
@@ -94,6 +94,14 @@ S My hat .
 A 1 2|||Nn|||hats|||REQUIRED|||-NONE-|||0
 A 2 2|||M:PUNCT|||,|||REQUIRED|||-NONE-|||0
 """
+# Gold edits that are long and overlap, of many annotators
+LONG_EDITS = "\n".join(
+    [
+        f"S {' '.join('ab' * 60)}",
+        *(f"A {i} {i + 80}|||x|||{' '.join('ba' * 40)}||c|||REQUIRED|||-NONE-|||{i % 7}" for i in range(0, 40, 2)),
+        *["A 9 9|||x|||a||b|||REQUIRED|||-NONE-|||1"] * 20,
+    ]
+).encode()
 GENERATE_LOG = (
     b"S-1\tone\nT-1\tein\nH-1\t-0.5\te in\nD-1\t-0.5\tein\nP-1\t-0.1 -0.4\nS-0\ttwo\nT-0\tzwei\nD-0\t-1\tzwei\n"
 )
@@ -122,7 +130,7 @@ TARGETS: dict[str, Target] = {
     "YAML, recipe": file_target(_configs("*_??_??.yaml")[:4], read_recipe, "recipe.yaml"),
     "YAML, study": file_target(_configs("studies/*.yaml")[:4], read_study, "study.yaml"),
     "YAML, sources": file_target(_configs("sources.yaml"), read_sources, "sources.yaml"),
-    "M2": file_target([M2], score_m2),
+    "M2": file_target([M2, LONG_EDITS], score_m2),
     "log of fairseq-generate": file_target([GENERATE_LOG], read_generate_log),
     "log of fairseq-eval-lm": file_target([EVAL_LM_LOG], lambda path: perplexity([], Settings(eval_lm_log=path))),
     "command line": (COMMAND_LINES, parse_command_line),

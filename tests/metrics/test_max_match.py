@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli.command import main
+from ode_transformer.metrics import max_match as max_match_module
 from ode_transformer.metrics.edit_lattice import EditLattice
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, iterate_sentences
 from ode_transformer.metrics.max_match import Counts, max_match, sum_counts
@@ -155,6 +156,44 @@ def test_long_sentences_without_a_common_word_take_seconds_at_most():
     began = time.monotonic()
     assert counts(" ".join(f"b{i}" for i in range(count)), annotated) == Counts(2, 5, 2)
     assert time.monotonic() - began < 20
+
+
+def long_edits(count: int) -> str:
+    spans = "".join(f"A {i} {i + 200}|||x|||{' '.join(['b'] * 200)}|||REQUIRED|||-NONE-|||0\n" for i in range(count))
+    return f"S {' '.join(['a'] * 300)}\n{spans}"
+
+
+@pytest.mark.parametrize(
+    ("text", "hypothesis", "sizes"),
+    [
+        (long_edits(100), "b " * 300, "300 tokens, 100 edits"),  # 3 of them took half a minute
+        ("S a\n" + "A 0 0|||x|||b|||REQUIRED|||-NONE-|||0\n" * 999, "b " * 999, "1 tokens, 999 edits"),
+        (
+            "".join([f"S {'a ' * 300}\n", *(f"A 0 1|||x|||c|||REQUIRED|||-NONE-|||{n}\n" for n in range(500))]),
+            "b " * 300,
+            "300 tokens, 500 edits",
+        ),
+    ],
+)
+def test_a_search_that_would_not_end_is_refused(
+    text: str, hypothesis: str, sizes: str, monkeypatch: pytest.MonkeyPatch
+):
+    assert max_match_module.MAX_STEPS <= 2_000_000  # a few seconds
+    monkeypatch.setattr(max_match_module, "MAX_STEPS", 50_000)
+    with pytest.raises(UserError) as refusal:
+        max_match(["My hat .", hypothesis], gold(f"S My hat .\n\n{text}"))
+    message = f"gold.m2:3: too much to match with the hypothesis ({sizes}); divide the sentence"
+    assert str(refusal.value) == message
+
+
+def test_many_sentences_share_a_budget(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(max_match_module, "STEPS_PER_SENTENCE", 100)
+    monkeypatch.setattr(max_match_module, "MAX_STEPS", 1000)
+    text = "S a b c d e\nA 0 5|||x|||v w x y z|||REQUIRED|||-NONE-|||0\n\n"
+    assert sum_counts(max_match(["v w x y z"] * 3, gold(text * 3))) == Counts(3, 3, 3)
+    with pytest.raises(UserError, match=r"gold\.m2:\d+: too much"):
+        max_match(["v w x y z"] * 9, gold(text * 9))
+    assert max_match(["a b c d e"] * 99, gold(text * 99))
 
 
 # --- the command -------------------------------------------------------------------------------------
