@@ -18,15 +18,17 @@ from ode_transformer.nn import (
     BlockId,
     CheckpointSettings,
     DepthChoice,
+    FirstLayerValues,
     HiddenSizes,
     Layer,
     LayerContext,
     LayerObserver,
     LSTMChoice,
     StackEvents,
+    ValueResidual,
     build_scheme,
 )
-from ode_transformer.numerics import DepthState, RungeKutta
+from ode_transformer.numerics import DepthState, WeighingScheme
 
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
@@ -55,6 +57,10 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,
         attention=AttentionChoice(cfg.max_relative_positions, cfg.relative_values),
+        iterations=cfg.ode_iterations,
+        normalize_stages=cfg.ode_normalize_stages,
+        middle_layers=cfg.ode_middle_layers,
+        value_residual=cfg.value_residual,
     )
 
 
@@ -104,6 +110,9 @@ class DepthStack(nn.Module):
         activation, inner_dropout = feed_forward_options(cfg)
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
         self.scheme = build_scheme(self.choice, len(self.layers), kinds, dim or sizes.embed_dim, hidden)
+        self.value_residual: ValueResidual | None = None
+        if self.choice.value_residual != "none":
+            self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
         self.observers: list[LayerObserver] = []
         # Index of a layer -> a function that takes the layer's place, see step_layers.
@@ -117,7 +126,8 @@ class DepthStack(nn.Module):
         """The stepped blocks in their order."""
         several = len(self.grouping) > 1
         names = ["+".join(members) if several else "" for members, stepped in self.grouping if stepped]
-        return [BlockId(self.stack, number, name) for number in range(1, len(self.layers) + 1) for name in names]
+        stepped_layers = self.choice.stepped_layers(len(self.layers))
+        return [BlockId(self.stack, index + 1, name) for index in stepped_layers for name in names]
 
     @property
     def needs_whole_batch(self) -> bool:
@@ -146,8 +156,15 @@ class DepthStack(nn.Module):
         if events is not None and events.attention_observers:
             contexts = [events.observed_context(index, context) for index, context in enumerate(contexts)]
 
+        first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
+        stepped_layers = self.choice.stepped_layers(len(self.layers))
+
         def step(index: int, depth_state: DepthState) -> DepthState:
-            blocks = self.layers[index].blocks(contexts[index], self.choice.function, self.grouping)
+            layer, context = self.layers[index], contexts[index]
+            if first_values is not None:
+                context = first_values.context(index, context)
+            grouping = self.grouping if index in stepped_layers else [(tuple(layer), False)]
+            blocks = layer.blocks(context, self.choice.function, grouping)
             if index in self.replacements:
                 inputs_of_layer = self.scheme.layer_inputs(depth_state)
                 outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(
@@ -179,7 +196,7 @@ class DepthStack(nn.Module):
         if events is None or not events.sees_steps:
             yield
             return
-        schemes = [scheme for scheme in self.scheme.modules() if isinstance(scheme, RungeKutta)]
+        schemes = [scheme for scheme in self.scheme.modules() if isinstance(scheme, WeighingScheme)]
         for scheme in schemes:
             scheme.observer = events
         try:

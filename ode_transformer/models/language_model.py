@@ -14,7 +14,7 @@ from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
 from ode_transformer.models.architectures import (
-    SCHEME_OPTIONS,
+    LANGUAGE_MODEL_OPTIONS,
     complete_transformer_options,
     register_architecture,
 )
@@ -69,8 +69,5 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
         return model
 
 
-for _scheme, _options in SCHEME_OPTIONS.items():
-    _decoder_options = {name.replace("encoder", "decoder"): value for name, value in _options.items()}
-    register_architecture(
-        f"ode_transformer_lm_{_scheme}", _decoder_options, {"decoder_layers": 1}, model="ode_transformer_lm"
-    )
+for _scheme, _options in LANGUAGE_MODEL_OPTIONS.items():
+    register_architecture(f"ode_transformer_lm_{_scheme}", _options, {"decoder_layers": 1}, model="ode_transformer_lm")

@@ -24,6 +24,7 @@ from ode_transformer.nn import (
     SHARES,
     STACKS,
     STAGE_PARAMETERS,
+    VALUE_RESIDUALS,
     depth_schemes,
     refused_stack,
 )
@@ -42,6 +43,10 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "ode_function_scope": "san+ffn",
     "ode_steps": 1,
     "ode_stage_parameters": "shared",
+    "ode_iterations": 0,
+    "ode_normalize_stages": False,
+    "ode_middle_layers": 0,
+    "value_residual": "none",
     "layer_splitting": "lie-trotter",
     "dlstm_hidden": "ffn",
     "dlstm_merge": "add",
@@ -92,6 +97,8 @@ _RANGES = {
     "max_positions": _POSITIONS,
     "max_relative_positions": (0, 65_536),
     "ode_steps": (1, 1_000),
+    "ode_iterations": (0, 1_000),
+    "ode_middle_layers": (0, 10_000),
 }
 _PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
@@ -127,6 +134,18 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
         ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
         ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
+        (
+            "--ode-iterations",
+            {"type": positive_int, "metavar": "R"},
+            "corrections of a predictor-corrector scheme; by default those of the scheme, 3 of iiet, 1 of pcformer*",
+        ),
+        ("--ode-normalize-stages", {"action": "store_true"}, "normalise the stages' outputs that pcformer* sums"),
+        (
+            "--ode-middle-layers",
+            {"type": positive_int, "metavar": "K"},
+            "step only the K layers in the middle of a stack by its scheme of several stages, the others once",
+        ),
+        ("--value-residual", {"choices": VALUE_RESIDUALS}, "add the first layer's values to those of later layers"),
         ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
         ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),
         ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a layer become the LSTM's input"),
@@ -204,6 +223,13 @@ def check_options(
     if refused is not None:
         stack, reason = refused
         raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
+    for stack in stacks:
+        middle, layers = (
+            depth_choice(cfg, stack).without_unused_options().middle_layers,
+            getattr(args, f"{stack}_layers"),
+        )
+        if middle > layers:
+            raise OptionError(f"--ode-middle-layers {middle}: the {stack} has {layers} layers")
 
 
 def _check_processes(args: argparse.Namespace) -> None:

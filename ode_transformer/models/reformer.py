@@ -109,6 +109,8 @@ class ReformerModel(ODETransformerModel):
                 "--encoder-ode-scheme, --encoder-layer-history: without a PreNet (--encoder-layers 0) there are no "
                 "layers to step; --decoder-ode-scheme steps the joint layers"
             )
+        if args.value_residual != "none":
+            raise OptionError("--value-residual adds values along one text, and a Reformer's layers attend in a grid")
         check_options(args, STACKS if args.encoder_layers else ("decoder",))
         try:
             width = joint_width(args.encoder_embed_dim, args.decoder_embed_dim, args.joint_combination)

@@ -52,6 +52,7 @@ from ode_transformer.nn.relative_position import RelativePositionKeys, RelativeP
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
 from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
+from ode_transformer.nn.value_residual import VALUE_RESIDUALS, FirstLayerValues, ValueResidual
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
@@ -69,6 +70,9 @@ __all__ = [
     "SOURCE_AXIS",
     "STAGE_PARAMETERS",
     "STACKS",
+    "VALUE_RESIDUALS",
+    "FirstLayerValues",
+    "ValueResidual",
     "TARGET_AXIS",
     "AttentionChoice",
     "BlockId",

@@ -114,6 +114,7 @@ class MultiheadAttention(nn.Module):
         encoder_output: Tensor | None = None,
         cache: KeyValueCache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
+        change_values: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
@@ -122,10 +123,11 @@ class MultiheadAttention(nn.Module):
         :param cache: updated in place. Self-attention appends the keys and values of ``x`` to those of earlier
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
+        :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
         :returns: [B, T, C]
         """
         query = self._split_heads(self.q_proj(x))  # [B, H, T, C/H]
-        key, value = self._keys_and_values(x, encoder_output, cache)  # [B, H, S, C/H]
+        key, value = self._keys_and_values(x, encoder_output, cache, change_values)  # [B, H, S, C/H]
         bias = self._bias(query, mask)  # [B, H, T, S]
         dropout = self.dropout.active
         if report_weights is None and self.relative_values is None and not (dropout and self.dropout.shared):
@@ -155,13 +157,19 @@ class MultiheadAttention(nn.Module):
         return out.unflatten(0, batch)  # [B, H, T, C/H]
 
     def _keys_and_values(
-        self, x: Tensor, encoder_output: Tensor | None, cache: KeyValueCache | None
+        self,
+        x: Tensor,
+        encoder_output: Tensor | None,
+        cache: KeyValueCache | None,
+        change_values: Callable[[Tensor], Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, H, S, C/H] each."""
         if encoder_output is not None and cache:
             return cache.read()
         source = x if encoder_output is None else encoder_output
         key, value = self._split_heads(self.k_proj(source)), self._split_heads(self.v_proj(source))
+        if change_values is not None:
+            value = change_values(value)
         return (key, value) if cache is None else cache.append(key, value)
 
     def _bias(self, query: Tensor, mask: AttentionMask) -> Tensor | None:

@@ -17,7 +17,14 @@ logger = logging.getLogger(__name__)
 
 
 # Settings that are written only if they have another value, because older checkpoints do not have them.
-UNWRITTEN = {"gate_sum": "one", "normalization": "separate", "input": "attention"}
+_UNWRITTEN_OF_STEPS = {
+    "gate_sum": "one",
+    "iterations": "0",
+    "normalize_stages": "False",
+    "middle_layers": "0",
+    "value_residual": "none",
+}
+UNWRITTEN = _UNWRITTEN_OF_STEPS | {"normalization": "separate", "input": "attention"}
 
 # Settings of a depth-wise LSTM that its parameters belong to.
 LSTM_SETTINGS = ("first_cell", "normalization", "input")
@@ -39,7 +46,7 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
         "stage_parameters": choice.stage_parameters,
         "splitting": choice.splitting,
     }
-    further = {"gate_sum": choice.gate_sum}
+    further = {name: str(getattr(choice, name)) for name in _UNWRITTEN_OF_STEPS}
     if choice.is_lstm:
         settings["first_cell"] = choice.lstm.first_cell
         residual_input = choice.lstm.merge == "residual"
@@ -76,6 +83,10 @@ def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> Settings
 
 
 def _obstacle(trained: Mapping[str, str], choice: DepthChoice, changed: Mapping[str, str]) -> str | None:
+    if set(changed) == {"iterations"} and choice.copies == 1:
+        return None
+    if "learned" in (trained["value_residual"], choice.value_residual) and "value_residual" in changed:
+        return "learned weights of a value residual belong to the model that they were trained with"
     if learns_weights(trained["scheme"], trained["coefficients"]) or choice.has_learned_weights:
         return "learned coefficients belong to the scheme that they were trained with"
     if "scheme" in changed and LSTM in (trained["scheme"], choice.scheme):

@@ -12,7 +12,17 @@ from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth
 from ode_transformer.nn.depth_wise_lstm import FIRST_CELLS, HIDDEN, LSTM, MERGES, NORMALIZATIONS, SHARES, LSTMChoice
 from ode_transformer.nn.layer import FUNCTIONS, SCOPES
 from ode_transformer.nn.layer_history import HISTORIES
-from ode_transformer.numerics import SPLITTINGS, Recurrence, coefficients_refusal, get_tableau
+from ode_transformer.nn.value_residual import VALUE_RESIDUALS
+from ode_transformer.numerics import (
+    LEARNED,
+    RECURRENCES,
+    SPLITTINGS,
+    ButcherTableau,
+    PredictorCorrector,
+    Recurrence,
+    coefficients_refusal,
+    get_tableau,
+)
 
 
 def refusal(choice: DepthChoice) -> str | None:
@@ -25,6 +35,7 @@ def refusal(choice: DepthChoice) -> str | None:
         ("stage parameters", choice.stage_parameters, STAGE_PARAMETERS),
         ("splitting", choice.splitting, tuple(SPLITTINGS)),
         ("layer history", choice.history, HISTORIES),
+        ("value residual", choice.value_residual, VALUE_RESIDUALS),
         ("hidden computation", lstm.hidden, HIDDEN),
         ("merge", lstm.merge, MERGES),
         ("sharing", lstm.share, SHARES),
@@ -33,6 +44,9 @@ def refusal(choice: DepthChoice) -> str | None:
     ):
         if value not in allowed:
             return f"unknown {option} {value!r}; known are {', '.join(allowed)}"
+    reason = _option_refusal(choice)
+    if reason is not None:
+        return reason
     if choice.is_lstm:
         reason = _lstm_refusal(choice)
     elif isinstance(choice.rule, Recurrence):
@@ -56,7 +70,8 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     :param choices: choice of each stack by name
     """
     valid = [choice for choice in choices.values() if choice.scheme in depth_schemes()]
-    used = [any(uses) for uses in zip(*((c.has_stage_weights, c.stages > 1, c.is_lstm) for c in valid), strict=True)]
+    uses = [(c.has_stage_weights, c.stages > 1, isinstance(c.rule, PredictorCorrector), c.is_lstm) for c in valid]
+    used = [any(of_stacks) for of_stacks in zip(*uses, strict=True)]
     for stack, choice in choices.items():
         reason = refusal(choice.without_unused_options(*used) if choice in valid else choice)
         if reason is not None:
@@ -64,13 +79,43 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     return None
 
 
+def _option_refusal(choice: DepthChoice) -> str | None:
+    """Return what excludes the options of predictor–corrector schemes and of a scheme in middle layers only."""
+    rule = choice.rule
+    if not isinstance(rule, PredictorCorrector):
+        if choice.iterations or choice.normalize_stages:
+            option = "iterations" if choice.iterations else "normalised stages"
+            names = [name for name, rule in RECURRENCES.items() if isinstance(rule, PredictorCorrector)]
+            return f"scheme '{choice.scheme}' corrects no prediction: {option} go with {', '.join(names)}"
+    elif choice.iterations < 0:
+        return f"the number of iterations must be at least 1, not {choice.iterations}"
+    elif choice.normalize_stages and not (rule.outputs and rule.predictor.stages > 1):
+        return f"scheme '{choice.scheme}' sums no outputs of stages that could be normalised"
+    if not choice.middle_layers:
+        return None
+    if choice.middle_layers < 0:
+        return f"the number of middle layers must be at least 1, not {choice.middle_layers}"
+    if choice.stages == 1:
+        return f"scheme '{choice.scheme}' evaluates all layers once: middle layers go with schemes of several stages"
+    if isinstance(rule, Recurrence) and rule.remembers:
+        return "the scheme reads earlier layers, which have to be stepped by it too: it goes without middle layers"
+    if choice.stage_parameters == "separate":
+        return "with middle layers, all layers have the same parts: stage parameters have to be shared"
+    return None
+
+
+def _weights_refusal(choice: DepthChoice, tableau: ButcherTableau) -> str | None:
+    reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum)
+    if reason is None and choice.share_coefficients and choice.coefficients not in LEARNED:
+        return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
+    return reason
+
+
 def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
     tableau = get_tableau(choice.scheme)
-    reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum)
+    reason = _weights_refusal(choice, tableau)
     if reason is not None:
         return reason
-    if choice.share_coefficients and not choice.has_learned_weights:
-        return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
     if choice.steps < 1:
         return f"the number of steps must be at least 1, not {choice.steps}"
     if choice.function == "layer-output" and tableau.order == 0:
@@ -83,8 +128,13 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
 
 
 def _recurrence_refusal(choice: DepthChoice, recurrence: Recurrence) -> str | None:
-    options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps")
-    reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
+    if choice.weighed_stages is None:
+        options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps")
+        reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
+    else:
+        reason = _weights_refusal(choice, choice.weighed_stages) or _refuse_changes(
+            choice, ("function", "steps"), "the scheme is an equation in what blocks add"
+        )
     if reason is not None:
         return reason
     if not choice.normalize_before:

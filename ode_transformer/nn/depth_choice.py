@@ -9,7 +9,15 @@ from ode_transformer.nn.attention import AttentionChoice
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
 from ode_transformer.nn.layer import Group, groups
 from ode_transformer.nn.sublayers import SubLayerKind
-from ode_transformer.numerics import LEARNED, RECURRENCES, ButcherTableau, Recurrence, get_tableau, tableau_names
+from ode_transformer.numerics import (
+    LEARNED,
+    RECURRENCES,
+    ButcherTableau,
+    PredictorCorrector,
+    Recurrence,
+    get_tableau,
+    tableau_names,
+)
 
 STAGE_PARAMETERS = ("shared", "separate")
 
@@ -37,6 +45,11 @@ class DepthChoice:
     :param normalize_before: the layers are pre-norm; in a depth-wise LSTM, whether its attentions read LN(y) or y
     :param layerdrop: probability with which fairseq would leave out layers
     :param attention: variant of the self-attention
+    :param iterations: number of corrections of a predictor–corrector scheme; 0 for the scheme's own number
+    :param normalize_stages: normalise the stages' outputs that a predictor–corrector scheme in output form sums
+    :param middle_layers: number of layers in the middle of the stack that the scheme steps, while the others are
+        applied once, as by Euler; 0 for all
+    :param value_residual: one of ``VALUE_RESIDUALS``: what the first layer's values add to those of later layers
     """
 
     scheme: str = "euler"
@@ -53,6 +66,10 @@ class DepthChoice:
     normalize_before: bool = True
     layerdrop: float = 0.0
     attention: AttentionChoice = AttentionChoice()
+    iterations: int = 0
+    normalize_stages: bool = False
+    middle_layers: int = 0
+    value_residual: str = "none"
 
     @property
     def rule(self) -> ButcherTableau | Recurrence | None:
@@ -67,12 +84,23 @@ class DepthChoice:
     @property
     def stages(self) -> int:
         """Number of evaluations of F in one step."""
-        return 1 if self.rule is None else self.rule.stages
+        if self.rule is None:
+            return 1
+        if isinstance(self.rule, PredictorCorrector) and self.iterations:
+            return self.rule.predictor.stages + self.iterations
+        return self.rule.stages
+
+    @property
+    def weighed_stages(self) -> ButcherTableau | None:
+        """Tableau whose stages coefficients weigh, under the name of the scheme; None if the scheme has none."""
+        if isinstance(self.rule, PredictorCorrector):
+            return replace(self.rule.predictor, name=self.rule.name, aliases=())
+        return self.rule if isinstance(self.rule, ButcherTableau) else None
 
     @property
     def has_stage_weights(self) -> bool:
         """True if a step has several stages that coefficients can weigh."""
-        return isinstance(self.rule, ButcherTableau) and self.stages > 1
+        return self.weighed_stages is not None and self.weighed_stages.stages > 1
 
     @property
     def has_learned_weights(self) -> bool:
@@ -99,6 +127,15 @@ class DepthChoice:
         """Scope that the scheme steps: ``scope``, unless a recurrence allows a single one."""
         return "san/ffn" if isinstance(self.rule, Recurrence) and self.rule.each_sublayer else self.scope
 
+    def stepped_layers(self, layers: int) -> range:
+        """Return the indices of the layers that the scheme steps.
+
+        :param layers: number of layers of the stack
+        """
+        stepped = self.middle_layers or layers
+        first = (layers - stepped) // 2
+        return range(first, first + stepped)
+
     def grouping(self, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
         """Divide the sub-layers of a layer into blocks.
 
@@ -113,18 +150,23 @@ class DepthChoice:
             return [(tuple(kinds), False)]
         return groups(self.stepped_scope, kinds)
 
-    def without_unused_options(self, weights: bool = True, stages: bool = True, lstm: bool = True) -> DepthChoice:
+    def without_unused_options(
+        self, weights: bool = True, stages: bool = True, corrections: bool = True, lstm: bool = True
+    ) -> DepthChoice:
         """Return a copy in which every option that this scheme ignores has its default.
 
         :param weights: include the options of stage weights
         :param stages: include the options of several stages
+        :param corrections: include the options of predictor–corrector schemes
         :param lstm: include the options of the depth-wise LSTM
         """
         choice = self
         if weights and not self.has_stage_weights:
             choice = replace(choice, coefficients="tableau", gate_sum="one", share_coefficients=False)
         if stages and self.stages == 1:
-            choice = replace(choice, stage_parameters="shared")
+            choice = replace(choice, stage_parameters="shared", middle_layers=0)
+        if corrections and not isinstance(self.rule, PredictorCorrector):
+            choice = replace(choice, iterations=0, normalize_stages=False)
         if lstm and not self.is_lstm:
             choice = replace(choice, lstm=LSTMChoice())
         return choice

@@ -54,12 +54,14 @@ class AttentionContext:
     :param encoder_output: [B, S, C_encoder] for cross-attention; None for self-attention
     :param caches: caches of the layer when decoding step by step
     :param report_weights: called with the attention weights [B, H, T, S] of every evaluation
+    :param change_values: maps the values [B, H, T, C/H] of every evaluation to those that are attended to
     """
 
     mask: AttentionMask
     encoder_output: Tensor | None = None
     caches: LayerCaches | None = None
     report_weights: Callable[[Tensor], None] | None = None
+    change_values: Callable[[Tensor], Tensor] | None = None
 
     def arguments(self, sublayer: str, evaluation: int, copy: int) -> dict[str, Any]:
         """Return the arguments with which ``copy`` of the sub-layer makes its evaluation number ``evaluation``."""
@@ -67,12 +69,13 @@ class AttentionContext:
         if self.caches is not None:
             # The keys of self-attention differ between evaluations, those of the encoder output only between copies.
             cache = self.caches.cache(sublayer, evaluation if self.encoder_output is None else copy)
-        return {
+        arguments = {
             "mask": self.mask,
             "encoder_output": self.encoder_output,
             "cache": cache,
             "report_weights": self.report_weights,
         }
+        return arguments if self.change_values is None else arguments | {"change_values": self.change_values}
 
 
 # Context of one layer: the inputs of its attentions. A feed-forward network needs none.

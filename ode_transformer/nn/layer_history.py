@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, add_weighted
+from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, add_weighted, mean_weights
 
 HISTORIES = ("none", "dense", "dlcl")
 
@@ -48,8 +47,7 @@ class LayerHistory(DepthScheme):
         super().__init__()
         self.scheme = scheme
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(layers))
-        mean = torch.ones(layers + 1, layers + 1).tril() / torch.arange(1, layers + 2)[:, None]
-        self.weight = nn.Parameter(mean) if learned else None
+        self.weight = nn.Parameter(mean_weights(layers)) if learned else None
         self.normalize_before = normalize_before
 
     def start(self, y0: Tensor) -> HistoryState:

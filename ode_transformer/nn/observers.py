@@ -85,7 +85,10 @@ class LayerObserver:
         """A Runge–Kutta scheme has stepped a block from ``y`` to ``next_y``; ``field`` is the block's F."""
 
     def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        """A step of two or more stages has weighed them by γ_1 … γ_s: numbers, or tensors [B, T, 1] or []."""
+        """A step of two or more stages has weighed them by γ_1 … γ_s: numbers, or tensors [B, T, 1] or [].
+
+        Weights with a number for each channel are reported by their means.
+        """
 
     def see_attention_weights(self, layer: LayerId, kind: SubLayerKind, weights: Tensor) -> None:
         """An attention has been evaluated with these weights, [B, H, T, S]; each stage evaluates it once."""
@@ -131,6 +134,7 @@ class StackEvents:
     @torch.no_grad()
     def report_stage_weights(self, block: int, weights: Sequence[Weight]) -> None:
         """Report the weights of a step over block number ``block``, counted from 0."""
+        weights = [w.mean() if isinstance(w, Tensor) and w.dim() == 1 else w for w in weights]
         for observer in self.weight_observers:
             observer.see_stage_weights(self.blocks[block], weights, self.padding)
 

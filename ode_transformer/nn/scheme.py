@@ -9,7 +9,14 @@ from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.sublayers import SubLayerKind
-from ode_transformer.numerics import DepthScheme, Recurrence, RungeKutta, build_coefficients, get_tableau
+from ode_transformer.numerics import (
+    DepthScheme,
+    PredictorCorrector,
+    Recurrence,
+    RungeKutta,
+    build_coefficients,
+    get_tableau,
+)
 
 
 def build_scheme(
@@ -26,17 +33,26 @@ def build_scheme(
     reason = refusal(choice)
     if reason is not None:
         raise ValueError(reason)
-    blocks = sum(stepped for _, stepped in choice.grouping(kinds))  # in a layer
+    if choice.middle_layers > layers:
+        raise ValueError(f"{choice.middle_layers} middle layers of a stack of {layers}")
+    blocks_of_layer = sum(stepped for _, stepped in choice.grouping(kinds))
+    blocks = blocks_of_layer * len(choice.stepped_layers(layers))
+    sets = 1 if choice.share_coefficients or not choice.has_learned_weights else blocks
+    stages = choice.weighed_stages
+    coefficients = [
+        build_coefficients(choice.coefficients, stages, dim, choice.gate_sum) for _ in range(sets if stages else 0)
+    ]
     scheme: DepthScheme
     if choice.is_lstm:
-        scheme = DepthWiseLSTM(choice.lstm, layers, blocks, dim, sizes or HiddenSizes())
+        scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())
+    elif isinstance(choice.rule, PredictorCorrector):
+        options = {"normalize_stages": choice.normalize_stages} if choice.rule.outputs else {}
+        iterations = choice.iterations or choice.rule.iterations
+        scheme = choice.rule.build(blocks, dim, coefficients=coefficients, iterations=iterations, **options)
     elif isinstance(choice.rule, Recurrence):
-        scheme = choice.rule.build(layers * blocks, dim)
+        scheme = choice.rule.build(blocks, dim)
     else:
-        tableau = get_tableau(choice.scheme)
-        sets = 1 if choice.share_coefficients or not choice.has_learned_weights else layers * blocks
-        coefficients = [build_coefficients(choice.coefficients, tableau, dim, choice.gate_sum) for _ in range(sets)]
-        scheme = RungeKutta(tableau, coefficients, choice.steps)
+        scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps)
     if choice.history == "none":
         return scheme
     return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

@@ -8,8 +8,22 @@ from ode_transformer.numerics.coefficients import (
     build_coefficients,
     coefficients_refusal,
 )
-from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthScheme, DepthState, RungeKutta, StepObserver
-from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, RecurrenceScheme
+from ode_transformer.numerics.depth import (
+    Block,
+    BlockwiseScheme,
+    DepthScheme,
+    DepthState,
+    RungeKutta,
+    StepObserver,
+    WeighingScheme,
+)
+from ode_transformer.numerics.predictor_corrector import PredictorCorrector, mean_weights
+from ode_transformer.numerics.recurrences import (
+    RECURRENCES,
+    Recurrence,
+    RecurrenceScheme,
+    register_recurrence,
+)
 from ode_transformer.numerics.reference import Reference, solve_to_tolerance
 from ode_transformer.numerics.runge_kutta import (
     VectorField,
@@ -43,6 +57,7 @@ __all__ = [
     "DepthScheme",
     "DepthState",
     "Flow",
+    "PredictorCorrector",
     "Recurrence",
     "RecurrenceScheme",
     "Reference",
@@ -50,12 +65,15 @@ __all__ = [
     "Splitting",
     "StepObserver",
     "VectorField",
+    "WeighingScheme",
     "Weight",
     "add_weighted",
     "build_coefficients",
     "coefficients_refusal",
     "composed",
     "get_tableau",
+    "mean_weights",
+    "register_recurrence",
     "register_tableau",
     "reserve_scheme_name",
     "runge_kutta_step",

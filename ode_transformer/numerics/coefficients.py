@@ -50,6 +50,33 @@ class ScalarCoefficients(nn.Module):
         return self.weight.unbind()
 
 
+class EMACoefficients(nn.Module):
+    """γ_i = α (1 − α)^(s − i): an exponential moving average of the increments, α trained from ½ (Li et al. 2024).
+
+    The weights sum to 1 − (1 − α)^s and not to 1, so that no tableau keeps an order of accuracy.
+
+    :param channels: numbers that α has: 1, or one for each channel
+    """
+
+    def __init__(self, tableau: ButcherTableau, dim: int, channels: int = 1) -> None:
+        super().__init__()
+        self.stages = tableau.stages
+        self.alpha = nn.Parameter(torch.full((channels,), 0.5))
+
+    def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
+        weights = [self.alpha]
+        for _ in range(self.stages - 1):
+            weights.append(weights[-1] * (1 - self.alpha))
+        return weights[::-1]  # s tensors [1] or [dim]
+
+
+class VectorEMACoefficients(EMACoefficients):
+    """The exponential moving average with an α for each channel."""
+
+    def __init__(self, tableau: ButcherTableau, dim: int) -> None:
+        super().__init__(tableau, dim, channels=dim)
+
+
 class ProjectedCoefficients(nn.Module, ABC):
     """γ = link(W·[F_1; …; F_s] + β): s numbers for each position, computed from the increments.
 
@@ -162,6 +189,8 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
     "tableau": TableauCoefficients,
     "ones": OnesCoefficients,
     "scalar": ScalarCoefficients,
+    "ema": EMACoefficients,
+    "ema-vector": VectorEMACoefficients,
     "gate": GateCoefficients,
     "normalised-gate": NormalizedGateCoefficients,
     "sigmoid": SigmoidCoefficients,
@@ -170,7 +199,7 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
 GATES = ("gate", "normalised-gate")
 GATE_SUMS = ("one", "stages")
 _PROJECTED = (*GATES, "sigmoid", "tanh")
-LEARNED = ("scalar", *_PROJECTED)
+LEARNED = ("scalar", "ema", "ema-vector", *_PROJECTED)
 
 
 def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "one") -> str | None:

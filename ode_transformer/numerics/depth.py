@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor, nn
@@ -103,7 +104,7 @@ class BlockwiseScheme(DepthScheme):
 
 
 class StepObserver(Protocol):
-    """Sees the steps of a Runge–Kutta scheme; ``block`` counts the stepped blocks from 0."""
+    """Sees the steps of a scheme with stages; ``block`` counts the stepped blocks from 0."""
 
     def report_stage_weights(self, block: int, weights: Sequence[Weight]) -> None:
         """Two or more stages have been weighed by γ_1 … γ_s, once for each of the steps over the block."""
@@ -112,7 +113,27 @@ class StepObserver(Protocol):
         """The block with this vector field has been stepped from ``y`` to ``next_y``."""
 
 
-class RungeKutta(BlockwiseScheme):
+class WeighingScheme(BlockwiseScheme):
+    """Scheme that weighs the increments of its stages by coefficients.
+
+    :param coefficients: one set for each block, or a single set that all blocks share
+    """
+
+    def __init__(self, coefficients: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.coefficients = nn.ModuleList(coefficients)
+        self.observer: StepObserver | None = None
+
+    def weigh_stages(self, block: int, increments: Sequence[Tensor]) -> Sequence[Weight]:
+        """Return γ_1 … γ_s for the increments of block number ``block``, and report them to the observer."""
+        coefficients = self.coefficients[block if len(self.coefficients) > 1 else 0]
+        weights: Sequence[Weight] = coefficients(increments)
+        if self.observer is not None and len(weights) > 1:
+            self.observer.report_stage_weights(block, weights)
+        return weights
+
+
+class RungeKutta(WeighingScheme):
     """Runge–Kutta steps over each block, from t = 0 to t = 1.
 
     :param tableau: the scheme
@@ -121,25 +142,13 @@ class RungeKutta(BlockwiseScheme):
     """
 
     def __init__(self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1) -> None:
-        super().__init__()
+        super().__init__(coefficients)
         self.tableau = tableau
-        self.coefficients = nn.ModuleList(coefficients)
         self.steps = steps
-        self.observer: StepObserver | None = None
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        block, weigh = depth_state.depth, self.coefficients[depth_state.depth if len(self.coefficients) > 1 else 0]
-        observer = self.observer
-        if observer is None:
-            y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
-            return DepthState(y, block + 1)
-
-        def weigh_and_report(increments: Sequence[Tensor]) -> Sequence[Weight]:
-            weights: Sequence[Weight] = weigh(increments)
-            if len(weights) > 1:
-                observer.report_stage_weights(block, weights)
-            return weights
-
-        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh_and_report)
-        observer.report_step(block, field, depth_state.y, y)
+        block, weigh = depth_state.depth, partial(self.weigh_stages, depth_state.depth)
+        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
+        if self.observer is not None:
+            self.observer.report_step(block, field, depth_state.y, y)
         return DepthState(y, block + 1)

@@ -13,7 +13,8 @@ one. As there is no y_{−1}, schemes that read y_{t−1} begin with a block of 
 
 As solvers of y' = F(y), leapfrog has order 2, multistep order 1 if all k are 1, and DLCL order 1 if all W are 1; these
 two start there, as Euler's method. With other weights they do not converge to its solution, nor do the last three:
-PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``RECURRENCES``.
+PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``RECURRENCES``, such as those of
+:mod:`ode_transformer.numerics.predictor_corrector`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthState
 from ode_transformer.numerics.runge_kutta import VectorField, add_weighted
-from ode_transformer.numerics.tableau import reserve_scheme_name
+from ode_transformer.numerics.tableau import reserve_scheme_name, tableau_names
 
 
 class RecurrenceScheme(BlockwiseScheme):
@@ -217,7 +218,8 @@ class Recurrence:
 
     :param name: value of the scheme flags
     :param order: as for a tableau, with the weights at the start of training
-    :param build: builds the scheme from a number of blocks and a width
+    :param build: builds the scheme from a number of blocks and a width, and as keywords from the further options of
+        a subclass of this entry
     :param source: publication of the scheme
     :param stages: number of evaluations of the vector field in one block
     :param remembers: the scheme reads earlier states than y_t
@@ -228,7 +230,7 @@ class Recurrence:
 
     name: str
     order: int
-    build: Callable[[int, int], RecurrenceScheme]
+    build: Callable[..., RecurrenceScheme]
     source: str
     stages: int = 1
     remembers: bool = True
@@ -240,18 +242,28 @@ class Recurrence:
 _TABLE_7 = "ODE Transformer (2022) Table 7"
 _RELEASED = "released ODE Transformer code"
 
-RECURRENCES = {
-    recurrence.name: recurrence
-    for recurrence in (
-        Recurrence("leapfrog", 2, Leapfrog, f"{_TABLE_7}; He et al. 2019"),
-        Recurrence("multistep", 1, Multistep, f"{_TABLE_7}; Lu et al. 2018", trained=True),
-        Recurrence("dlcl-increments", 1, DLCLIncrements, f"{_TABLE_7}; Wang et al. 2019", trained=True),
-        Recurrence("polynet", 0, PolyNet, f"{_TABLE_7}; Zhang et al. 2017", stages=2, remembers=False),
-        Recurrence(
-            "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
-        ),
-        Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
-    )
-}
-for _name in RECURRENCES:
-    reserve_scheme_name(_name)
+RECURRENCES: dict[str, Recurrence] = {}
+
+
+def register_recurrence(recurrence: Recurrence) -> None:
+    """Add a scheme: from now on its name is a value of the scheme flags.
+
+    :raises ValueError: if another scheme has its name
+    """
+    if recurrence.name in (*RECURRENCES, *tableau_names()):
+        raise ValueError(f"the scheme name {recurrence.name!r} is already in use")
+    reserve_scheme_name(recurrence.name)
+    RECURRENCES[recurrence.name] = recurrence
+
+
+for _recurrence in (
+    Recurrence("leapfrog", 2, Leapfrog, f"{_TABLE_7}; He et al. 2019"),
+    Recurrence("multistep", 1, Multistep, f"{_TABLE_7}; Lu et al. 2018", trained=True),
+    Recurrence("dlcl-increments", 1, DLCLIncrements, f"{_TABLE_7}; Wang et al. 2019", trained=True),
+    Recurrence("polynet", 0, PolyNet, f"{_TABLE_7}; Zhang et al. 2017", stages=2, remembers=False),
+    Recurrence(
+        "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
+    ),
+    Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
+):
+    register_recurrence(_recurrence)

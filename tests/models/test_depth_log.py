@@ -26,6 +26,11 @@ KINDS: dict[str, dict[str, Any]] = {
         **{"encoder_ode_scheme": "rk4", "decoder_ode_scheme": "rk2", "ode_coefficients": "scalar"},
         **{"ode_function_scope": "san/ffn", "ode_steps": 2},
     },
+    "pcformer2, vector": {
+        **{"encoder_ode_scheme": "pcformer2", "ode_coefficients": "ema-vector", "value_residual": "learned"},
+        **{"encoder_layer_history": "none", "ode_function_scope": "san/ffn"},
+    },
+    "rk4-moulton": {"encoder_ode_scheme": "rk4-moulton", "encoder_layer_history": "none"},
     "dlstm": {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"},
     "recomputed": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "checkpoint_activations": True},
     "reformer": {"arch": "reformer", "decoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
@@ -80,6 +85,8 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
     values = logged(kind(name, log_depth_interval=1), [one])
     model, found = kind(name, **({"cells": 0} if "reformer" in name else {})), {}
     for row in stage_weights(model, [one["net_input"]]):
+        if row.block.endswith("earlier layers"):
+            continue
         stack, _, number, *part = row.block.split()
         place = "/".join((stack, number, *part))
         found |= {f"depth/{place}/weight_{stage}": mean for stage, mean in enumerate(row.mean, 1)}

@@ -16,7 +16,7 @@ from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
-from ode_transformer.models.architectures import SCHEME_OPTIONS
+from ode_transformer.models.architectures import LANGUAGE_MODEL_OPTIONS, SCHEME_OPTIONS
 from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.supported_tasks import check_task
@@ -41,22 +41,26 @@ def test_parameters(method: str, layers: int) -> None:
 
     plain = 10_000 * D + layers * LAYER + 2 * D  # embeddings, tied with the output; layers; the last normalisation
     history, relative = (layers + 1) ** 2 + layers * 2 * D, layers * (2 * K + 1) * D // HEADS
-    gates = layers * (2 * D + 1) if method == "rk2" else 0
+    gates = {"rk2": layers * (2 * D + 1), "pcformer": 1}.get(method, 0)
+    if method in ("pcformer", "iiet"):  # a history of their own: W, W', two normalisations of each layer
+        gates, history = gates + 2 * history, 0
     assert count() == plain + history + relative + gates
     assert count(decoder_layer_history="none", max_relative_positions=0) == plain + gates
 
 
 def test_architectures() -> None:
-    for method, options in SCHEME_OPTIONS.items():
+    for method, options in LANGUAGE_MODEL_OPTIONS.items():
         args = Namespace(arch=f"ode_transformer_lm_{method}")
         model = build_from_options(args, 30)
         assert [len(model.decoder.layers), *model.decoder.layers[0]] == [1, "self_attn", "ffn"]
-        assert args.decoder_ode_scheme == options["encoder_ode_scheme"]
+        expected = SCHEME_OPTIONS[method]["encoder_ode_scheme"] if method != "pcformer" else "pcformer2"
+        assert args.decoder_ode_scheme == expected
         assert args.ode_coefficients == options.get("ode_coefficients", "tableau")
         assert (args.decoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads) == (512, 2048, 8)
         assert args.dropout == args.attention_dropout == args.activation_dropout == 0.1
         assert args.decoder_normalize_before
-        assert (args.decoder_layer_history, args.max_relative_positions) == ("dlcl", 8)
+        history = "none" if method in ("pcformer", "iiet") else "dlcl"
+        assert (args.decoder_layer_history, args.max_relative_positions) == (history, 8)
         assert model.max_positions() == 1024
 
 
@@ -81,7 +85,8 @@ SEARCHES: dict[str, tuple[Callable[[Any], search.Search], int, float]] = {  # st
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
     ("method", "coefficients"),
-    [("euler", "tableau"), *((method, c) for method in ("rk2", "rk4") for c in COEFFICIENTS)],
+    [("euler", "tableau"), ("iiet", "tableau"), ("pcformer", "ema")]
+    + [(method, c) for method in ("rk2", "rk4") for c in COEFFICIENTS if not c.startswith("ema")],
 )
 def test_what_is_searched_or_drawn_has_the_probability_of_the_full_pass(
     method: str, coefficients: str, layers: int, name: str

@@ -29,7 +29,13 @@ WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
     "_small_18": (256, 1024, 4, 18, 6, 0.1),
     "_small_28": (256, 1024, 4, 28, 6, 0.1),
 }
-SCHEMES = {"euler": ("euler", "tableau"), "rk2": ("rk2", "gate"), "rk4": ("rk4", "tableau")}
+SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of the encoder
+    "euler": ("euler", "tableau", False, "dlcl"),
+    "rk2": ("rk2", "gate", False, "dlcl"),
+    "rk4": ("rk4", "tableau", False, "dlcl"),
+    "pcformer": ("pcformer4", "ema", True, "none"),
+    "iiet": ("iiet", "tableau", False, "none"),
+}
 SIZES = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
 
 
@@ -46,15 +52,15 @@ def test_architectures(method: str, suffix: str) -> None:
     assert set(SCHEME_OPTIONS) == set(SCHEMES)
     assert set(TRANSLATION_SIZES) == set(WIDTHS)
     args = settings(f"ode_transformer_{method}{suffix}")
-    assert (args.encoder_ode_scheme, args.ode_coefficients) == SCHEMES[method]
+    options = (args.encoder_ode_scheme, args.ode_coefficients, args.ode_share_coefficients, args.encoder_layer_history)
+    assert options == SCHEMES[method]
     assert args.decoder_ode_scheme == "euler"
     d, f, heads, encoder_layers, decoder_layers, dropout = WIDTHS[suffix]
     for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         assert [getattr(args, f"{stack}_{name}") for name in SIZES] == [d, f, heads, layers]
-        assert getattr(args, f"{stack}_layer_history") == "dlcl"
         assert getattr(args, f"{stack}_normalize_before")
     assert (args.dropout, args.attention_dropout, args.activation_dropout) == (dropout, 0.1, 0.1)
-    assert (args.max_relative_positions, args.word_dropout_prob, args.ode_share_coefficients) == (8, 0.0, False)
+    assert (args.decoder_layer_history, args.max_relative_positions, args.word_dropout_prob) == ("dlcl", 8, 0.0)
 
 
 def test_the_command_line_comes_first() -> None:
@@ -99,6 +105,8 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ),
         ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm"),
         ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins attentions of decoder"),
+        ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "--ode-middle-layers 3: the encoder has 2 layers"),
+        ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
         ({"dlstm_hidden": "linear"}, "--encoder-ode-scheme euler: the parts of a depth-wise LSTM"),
         ({"encoder_ode_scheme": "no-such-scheme"}, "unknown scheme 'no-such-scheme'"),
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads: 3 attention heads do not divide the width 16"),

@@ -32,6 +32,7 @@ from ode_transformer.nn import (
     SCOPES,
     SHARES,
     STAGE_PARAMETERS,
+    VALUE_RESIDUALS,
     LayerId,
     SubLayerKind,
     WordDropout,
@@ -39,12 +40,15 @@ from ode_transformer.nn import (
     observing,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, PredictorCorrector, Splitting
+
+CORRECTED = [name for name, entry in RECURRENCES.items() if isinstance(entry, PredictorCorrector)]
+OTHER_RECURRENCES = [name for name in RECURRENCES if name not in CORRECTED]
 
 AXES = {
     "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
     "decoder_ode_scheme": ["euler", "rk2", "kutta3"],
-    "ode_coefficients": list(COEFFICIENTS),
+    "ode_coefficients": [name for name in COEFFICIENTS if not name.startswith("ema")],
     "ode_share_coefficients": [False, True],
     "ode_function": FUNCTIONS,
     "ode_function_scope": SCOPES,
@@ -80,13 +84,27 @@ LSTM_AXES = {
 # Recurrences over depth: all of them in the decoder, where every evaluation has a cache, beside some in the encoder.
 RECURRENCE_AXES = {
     "encoder_ode_scheme": ["euler", "multistep", "polynet"],
-    "decoder_ode_scheme": ["euler", *RECURRENCES],
+    "decoder_ode_scheme": ["euler", *OTHER_RECURRENCES],
     "ode_function_scope": SCOPES,
     "ode_stage_parameters": STAGE_PARAMETERS,
     "encoder_layer_history": HISTORIES,
     "decoder_layer_history": HISTORIES,
     "max_relative_positions": [0, 3],
     "layer_splitting": list(SPLITTINGS),
+}
+
+# Predictors and correctors in the decoder, beside what else may be evaluated several times in the encoder.
+CORRECTION_AXES = {
+    "encoder_ode_scheme": ["rk4", "repeat", "pcformer4"],
+    "decoder_ode_scheme": CORRECTED,
+    "ode_coefficients": ["tableau", "ema", "ema-vector"],
+    "ode_iterations": [0, 2],
+    "ode_normalize_stages": [False, True],
+    "ode_function_scope": ["san+ffn", "san/ffn"],
+    "ode_middle_layers": [0, 1],
+    "value_residual": VALUE_RESIDUALS,
+    "encoder_layer_history": ["none"],
+    "decoder_layer_history": ["none"],
 }
 
 JOINT_AXES = {name: values for name, values in AXES.items() if name != "layer_splitting"} | {
@@ -117,19 +135,21 @@ def allowed(check: Callable[[Namespace], None], parts: dict) -> bool:
 
 PARTS = [
     parts
-    for axes in (AXES, LSTM_AXES, RECURRENCE_AXES)
+    for axes in (AXES, LSTM_AXES, RECURRENCE_AXES, CORRECTION_AXES)
     for parts in pairwise(axes, partial(allowed, ODETransformerModel.check))
 ]
 PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel.check))]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
-PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in RECURRENCES]
+PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in (*OTHER_RECURRENCES, "iiet")]
 check_language_model = partial(check_options, stacks=STACKS, unsupported=UNSUPPORTED_LM_OPTIONS)
 PARTS += [
     {"arch": LANGUAGE_MODEL} | parts
     for parts in (
         *pairwise(LANGUAGE_MODEL_AXES, partial(allowed, check_language_model)),
         *({"decoder_ode_scheme": scheme} for scheme in depth_schemes() if scheme not in RECURRENCES),
-        *({"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in RECURRENCES),
+        *({"decoder_ode_scheme": scheme, "decoder_layer_history": "none"} for scheme in OTHER_RECURRENCES),
+        {"arch": "ode_transformer_lm_pcformer", "value_residual": "learned"},
+        {"arch": "ode_transformer_lm_iiet", "ode_function_scope": "san/ffn"},
     )
 ]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))

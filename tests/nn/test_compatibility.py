@@ -30,6 +30,25 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice("multistep", history="dlcl"), "pass --encoder-layer-history none for an encoder"),
         (DepthChoice("dlcl-increments", history="dlcl"), "--decoder-layer-history none for a decoder"),
         (DepthChoice("multistep-released", history="dlcl"), "--decoder-layer-history none for a decoder"),
+        (
+            DepthChoice("rk4", iterations=2),
+            "corrects no prediction: iterations go with pcformer2, pcformer4, iiet, impl",
+        ),
+        (DepthChoice("dlstm", normalize_stages=True), "corrects no prediction: normalised stages go with pcformer2"),
+        (DepthChoice("iiet", iterations=-1), "iterations must be at least 1, not -1"),
+        (DepthChoice("iiet", normalize_stages=True), "sums no outputs of stages that could be normalised"),
+        (DepthChoice("heun-moulton", normalize_stages=True), "sums no outputs of stages that could be normalised"),
+        (DepthChoice("iiet", "ema"), "weigh at least two stages; scheme 'iiet' has one"),
+        (DepthChoice("pcformer2", share_coefficients=True), "coefficients 'tableau' are not learned"),
+        (DepthChoice("pcformer4", function="layer-output"), "function 'increment' is all it takes"),
+        (DepthChoice("rk4-moulton", steps=2), "steps '1' is all it takes"),
+        (DepthChoice("iiet", history="dlcl"), "pass --encoder-layer-history none for an encoder"),
+        (DepthChoice("pcformer2", normalize_before=False), "use pre-norm (normalize-before)"),
+        (DepthChoice(middle_layers=2), "evaluates all layers once: middle layers go with schemes of several stages"),
+        (DepthChoice("rk2", middle_layers=-1), "at least 1, not -1"),
+        (DepthChoice("pcformer2", middle_layers=2), "reads earlier layers, which have to be stepped by it too"),
+        (DepthChoice("rk2", stage_parameters="separate", middle_layers=2), "stage parameters have to be shared"),
+        (DepthChoice(value_residual="sum"), "unknown value residual 'sum'; known are none, mean, learned"),
         (DepthChoice("leapfrog", "gate"), "without stage weights: coefficients 'tableau' is all it takes"),
         (DepthChoice("polynet", "ones"), "without stage weights: coefficients 'tableau' is all it takes"),
         (DepthChoice("multistep", share_coefficients=True), "share coefficients 'False' is all it takes"),
@@ -62,6 +81,7 @@ def test_reasons(choice: DepthChoice, reason: str) -> None:
 
 
 GATE = {"coefficients": "gate", "share_coefficients": True}
+EMA = {"coefficients": "ema", "share_coefficients": True, "normalize_stages": True}
 LSTM_PARTS = LSTMChoice("linear", first_cell="learned")
 
 
@@ -71,6 +91,8 @@ LSTM_PARTS = LSTMChoice("linear", first_cell="learned")
         *((DepthChoice("rk2", **GATE), DepthChoice(scheme, **GATE)) for scheme in ("euler", "polynet", "leapfrog")),
         (DepthChoice("polynet", stage_parameters="separate"), DepthChoice(stage_parameters="separate")),
         (DepthChoice("leapfrog"), DepthChoice(history="dlcl")),
+        (DepthChoice("pcformer2", iterations=2, **EMA), DepthChoice(iterations=2, **EMA)),
+        (DepthChoice("repeat", middle_layers=2), DepthChoice(middle_layers=2)),
         (DepthChoice("dlstm", lstm=LSTM_PARTS), DepthChoice(lstm=LSTM_PARTS)),
         (DepthChoice("dlstm", lstm=LSTM_PARTS, **GATE), DepthChoice("rk2", lstm=LSTM_PARTS, **GATE)),
     ],

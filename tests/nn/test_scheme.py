@@ -20,7 +20,16 @@ from ode_transformer.nn import (
     refusal,
 )
 from ode_transformer.nn.depth_wise_lstm import LSTMState
-from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, GATES, RECURRENCES, TABLEAUS, Block
+from ode_transformer.numerics import (
+    COEFFICIENTS,
+    GATE_SUMS,
+    GATES,
+    RECURRENCES,
+    TABLEAUS,
+    Block,
+    PredictorCorrector,
+    get_tableau,
+)
 
 DIM = 4
 KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
@@ -71,7 +80,10 @@ def test_exactly_these_combinations_of_numerics_are_refused() -> None:
 
 
 AXES = {
-    "scheme": [*(t.name for t in TABLEAUS), *RECURRENCES],
+    "scheme": [
+        *(t.name for t in TABLEAUS),
+        *(name for name, entry in RECURRENCES.items() if not isinstance(entry, PredictorCorrector)),
+    ],
     "coefficients": list(COEFFICIENTS),
     "share_coefficients": [False, True],
     "gate_sum": GATE_SUMS,
@@ -145,6 +157,8 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
                 gamma = (1.0,) * stages
             elif choice.coefficients == "scalar":
                 gamma = weigh.weight
+            elif choice.coefficients.startswith("ema"):
+                gamma = [weigh.alpha * (1 - weigh.alpha) ** (stages - 1 - i) for i in range(stages)]
             else:
                 reads = k
                 if choice.coefficients == "normalised-gate":
@@ -210,6 +224,54 @@ def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: i
         return sum(p.numel() for p in scheme.parameters())
 
     assert size(False) == 5 * blocks * size(True) == 5 * blocks * (2 * DIM + 1)
+
+
+@pytest.mark.parametrize("scheme", ["pcformer2", "pcformer4"])
+def test_a_layer_predicted_and_corrected_with_normalised_stages_and_averaged_weights(scheme: str) -> None:
+    """Li et al. 2024 with all their options, each layer two sub-layers with parameters of their own for each stage."""
+    choice = DepthChoice(
+        scheme, "ema-vector", share_coefficients=True, stage_parameters="separate", iterations=2, normalize_stages=True
+    )
+    layers = [build_layer(choice), build_layer(choice)]
+    made = build_scheme(choice, 2, KINDS, DIM).double()
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.3)
+
+    def u(n: int, evaluation: int, x: torch.Tensor) -> torch.Tensor:
+        for name in KINDS:
+            part = layers[n][name][evaluation]
+            x = x + part.function(part.layer_norm(x))
+        return x
+
+    inputs, alpha = get_tableau("rk2" if scheme == "pcformer2" else "rk4").a, made.coefficients[0].alpha
+    o, y0 = len(inputs), torch.randn(3, DIM, dtype=torch.float64)
+    x, s = y0, [y0]
+    for n in range(2):
+        r, outputs, p = made.residual_norm(x), [], 0
+        for j in range(o):
+            z = x if j == 0 else r + sum(a * each for a, each in zip(inputs[j], outputs, strict=True))
+            outputs.append(u(n, j, z))
+            p = (1 - alpha) * p + alpha * made.stage_norms[j](outputs[j])
+        s.append(made.predicted_norms[n](r + p))
+        for i in range(2):
+            c = sum(made.weight[n + 1, m] * s[m] for m in range(n + 2))
+            s[-1] = made.corrected_norms[n](u(n, o + i, c))
+        x = sum(made.output_weight[n + 1, m] * s[m] for m in range(n + 2))
+    depth_state = made.start(y0)
+    for each in layers:
+        depth_state = made.step(each.blocks(None, "increment", choice.grouping(KINDS)), depth_state)
+    torch.testing.assert_close(made.finish(depth_state), x)
+
+
+@pytest.mark.parametrize(
+    ("layers", "middle", "stepped"), [(6, 2, [2, 3]), (5, 2, [1, 2]), (3, 3, [0, 1, 2]), (4, 0, [0, 1, 2, 3])]
+)
+def test_middle_layers(layers: int, middle: int, stepped: list[int]) -> None:
+    choice = DepthChoice("rk2", "gate", middle_layers=middle)
+    assert list(choice.stepped_layers(layers)) == stepped
+    assert len(build_scheme(choice, layers, KINDS, DIM).coefficients) == len(stepped)
+    with pytest.raises(ValueError, match=f"{layers + 1} middle layers of a stack of {layers}"):
+        build_scheme(DepthChoice("rk2", middle_layers=layers + 1), layers, KINDS, DIM)
 
 
 def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:

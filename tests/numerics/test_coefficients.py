@@ -120,7 +120,8 @@ def test_parameter_counts() -> None:
     counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
     each = 2 * (2 * DIM + 1)
     gates = dict.fromkeys(GATES, 2 * DIM + 1)
-    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, **gates, "sigmoid": each, "tanh": each}
+    averages = {"ema": 1, "ema-vector": DIM}
+    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, **averages, **gates, "sigmoid": each, "tanh": each}
 
 
 def test_ones_with_rk2_is_the_layer_applied_twice() -> None:
@@ -144,6 +145,20 @@ def test_scalars_start_as_ones_and_are_trained() -> None:
     torch.testing.assert_close(scalar.weight.grad, torch.stack([f1.sum(), f(y + f1).sum()]))
 
 
+@pytest.mark.parametrize("scheme", [t.name for t in TABLEAUS if t.stages > 1 and t.order])
+@pytest.mark.parametrize("name", ["ema", "ema-vector"])
+def test_exponential_moving_average_of_any_tableau(scheme: str, name: str) -> None:
+    """γ_i = α (1 − α)^(s − i), as the recursion m ← (1 − α) m + α F over the stages; α = ½ at the start."""
+    ema, y = make(name, scheme), torch.randn(2, 3, DIM, dtype=torch.float64)
+    assert torch.equal(ema.alpha, torch.full_like(ema.alpha, 0.5))
+    torch.nn.init.uniform_(ema.alpha)
+    increments = [torch.randn_like(y) for _ in range(get_tableau(scheme).stages)]
+    average = torch.zeros_like(y)
+    for increment in increments:
+        average = (1 - ema.alpha) * average + ema.alpha * increment
+    torch.testing.assert_close(sum(w * f for w, f in zip(ema(increments), increments, strict=True)), average)
+
+
 @pytest.mark.parametrize(("gate", "order"), [(0.5, 2), (0.3, 1)])
 def test_a_constant_gate_keeps_order_two_only_at_one_half(gate: float, order: int) -> None:
     def error(steps: int) -> float:
@@ -165,6 +180,8 @@ def test_gradient_identity_of_rk2(coefficients: str) -> None:
     slope = [eye + torch.autograd.functional.jacobian(f, point) for point in (y + f(y), y)]
     g = slope[0] @ slope[1]
     expected = g if coefficients in ("ones", "scalar") else (eye + g) / 2
+    if coefficients.startswith("ema"):  # γ = 1/4, 1/2 at the start: ∂y'/∂y = I + F'(y)/4 + (g − I − F'(y))/2
+        expected = eye + (slope[1] - eye) / 4 + (g - slope[1]) / 2
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
 
 

@@ -52,21 +52,76 @@ def polynet(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) 
 
 
 def multistep_released(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
-    def norm(n: int, x: Tensor) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        deviation = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-        return centred / deviation * scheme.norms[n].weight + scheme.norms[n].bias
-
     for n, f in enumerate(fields):
         if n == 0:
-            y.append(y[0] + f(norm(0, y[0])))
+            y.append(y[0] + f(norm(scheme.norms[0], y[0])))
         else:
             k = scheme.k[n - 1]
-            u = norm(n, (1 - k) * y[n])
+            u = norm(scheme.norms[n], (1 - k) * y[n])
             y.append(k * y[n - 1] + u + f(u))
 
 
+def norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.weight + layer.bias
+
+
+def pcformer(inputs: Sequence[Sequence[float]], gamma: Sequence[float], iterations: int) -> Callable:
+    """Li et al. 2024: stages r + Σ a u as they are written there, here with weights of a tableau; Liu et al. 2025."""
+
+    def loop(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+        s = [y[0]]
+        for n, f in enumerate(fields):
+            outputs: list[Tensor] = []
+            for row in inputs:
+                z = y[n] + sum(a * u for a, u in zip(row, outputs, strict=True))
+                outputs.append(z + f(z))
+            p = outputs[0] if len(outputs) == 1 else y[n] + sum(g * u for g, u in zip(gamma, outputs, strict=True))
+            s.append(norm(scheme.predicted_norms[n], p))
+            for _ in range(iterations):
+                c = sum(scheme.weight[n + 1, i] * s[i] for i in range(n + 2))
+                s[n + 1] = norm(scheme.corrected_norms[n], c + f(c))
+            y.append(sum(scheme.output_weight[n + 1, i] * s[i] for i in range(n + 2)))
+
+    return loop
+
+
+RK4_INPUTS, RK4_WEIGHTS = ([], [1 / 2], [0, 1 / 2], [0, 0, 1]), (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+
+
+def implicit_euler(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        p = y[n] + f(y[n])
+        for _ in range(3):
+            p = y[n] + f(p)
+        y.append(p)
+
+
+def heun_moulton(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        p = y[n] + (f(y[n]) + f(y[n] + f(y[n]))) / 2
+        y.append(y[n] + (f(y[n]) + f(p)) / 2)
+
+
+def rk4_moulton(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    for n, f in enumerate(fields):
+        k1 = f(y[n])
+        k2 = f(y[n] + k1 / 2)
+        k3 = f(y[n] + k2 / 2)
+        p = y[n] + (k1 + 2 * k2 + 2 * k3 + f(y[n] + k3)) / 6
+        if n < 2:
+            y.append(y[n] + (k1 + 2 * k2 + 2 * k3 + f(p)) / 6)
+        else:
+            y.append(y[n] + (9 * f(p) + 19 * k1 - 5 * fields[n - 1](y[n - 1]) + fields[n - 2](y[n - 2])) / 24)
+
+
 LOOPS = {
+    "pcformer2": pcformer(([], [1]), (1 / 2, 1 / 2), 1),
+    "pcformer4": pcformer(RK4_INPUTS, RK4_WEIGHTS, 1),
+    "iiet": pcformer(([],), (), 3),
+    "implicit-euler": implicit_euler,
+    "heun-moulton": heun_moulton,
+    "rk4-moulton": rk4_moulton,
     "leapfrog": leapfrog,
     "multistep": multistep,
     "dlcl-increments": dlcl_increments,
@@ -100,7 +155,7 @@ def test_an_entry_says_what_its_scheme_does(recurrence) -> None:
     y0 = torch.randn(2, DIM, dtype=torch.float64)
     scheme.integrate(map(counted, FIELDS), y0)
     assert calls == [f for f in FIELDS for _ in range(recurrence.stages)]
-    norms = sum(p.numel() for norm in getattr(scheme, "norms", []) for p in norm.parameters())
+    norms = sum(p.numel() for each in getattr(scheme, "norms", []) for p in each.parameters())
     assert bool(norms) == recurrence.normalizes
     assert (sum(p.numel() for p in scheme.parameters()) > norms) == recurrence.trained
     shown = [weight for block in range(len(FIELDS)) for weight in scheme.weights(block)]
@@ -185,6 +240,8 @@ def test_the_number_of_weights() -> None:
         assert counts("multistep", blocks) == [blocks]
         assert counts("dlcl-increments", blocks) == [blocks**2]
         assert counts("multistep-released", blocks) == [max(blocks - 1, 0) * DIM, *[DIM] * 2 * blocks]
+        assert counts("pcformer4", blocks) == counts("iiet", blocks) == [(blocks + 1) ** 2] * 2 + [DIM] * 4 * blocks
+        assert counts("implicit-euler", blocks) == counts("rk4-moulton", blocks) == []
 
 
 def test_only_weights_that_act_are_trained() -> None:

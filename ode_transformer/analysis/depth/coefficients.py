@@ -1,7 +1,7 @@
 """``ode-transformer coefficients``: the weights of a trained model's stages, averaged over positions.
 
 Schemes that combine earlier layers have weights that depend on no position: k of ``multistep``, W of
-``dlcl-increments``.
+``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from ode_transformer.support.errors import UserError
 class StageWeights:
     """Mean and standard deviation of a block's weights: of γ_i over positions, of a recurrence's over channels.
 
-    :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one
+    :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one;
+        with ``, earlier layers`` for a recurrence's weights beside those of stages
     :param mean: one number for each stage, or for each weight of a recurrence's equation
     :param deviation: likewise
     """
@@ -66,13 +67,16 @@ def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWe
     result = []
     for stack in observable_stacks(model).values():
         for number, block in enumerate(stack.stepped_blocks):
+            rows = {str(block): recurrence_weights(stack, number)}
             if block in observer.weights:
-                weights = torch.cat(observer.weights[block], dim=1)
-            else:
-                weights = recurrence_weights(stack, number)
-            if len(weights):
-                mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
-                result.append(StageWeights(str(block), tuple(mean.tolist()), tuple(deviation.tolist())))
+                rows = {
+                    str(block): torch.cat(observer.weights[block], dim=1),
+                    f"{block}, earlier layers": rows[str(block)],
+                }
+            for name, weights in rows.items():
+                if len(weights):
+                    mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
+                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
 
 

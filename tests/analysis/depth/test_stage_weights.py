@@ -115,6 +115,17 @@ def test_the_released_k_is_averaged_over_channels() -> None:
         assert row.deviation == pytest.approx((k.std(correction=0).item(),), abs=1e-6)
 
 
+def test_a_prediction_has_weights_of_stages_and_of_earlier_layers() -> None:
+    model = small_model(encoder_ode_scheme="pcformer2", ode_coefficients="ema-vector", encoder_layer_history="none")
+    rows = {row.block: row.mean for row in collect(model)}
+    scheme = model.encoder.scheme
+    alpha = scheme.coefficients[1].alpha
+    averages = [(alpha * (1 - alpha)).mean().item(), alpha.mean().item()]
+    assert rows["encoder layer 2"] == pytest.approx(averages, abs=1e-6)
+    combined = [*scheme.weight[2, :3].tolist(), *scheme.output_weight[2, :3].tolist()]
+    assert rows["encoder layer 2, earlier layers"] == pytest.approx(combined, abs=1e-6)
+
+
 def test_no_observer_is_left_behind() -> None:
     model = small_model(encoder_ode_scheme="rk2")
     collect(model)

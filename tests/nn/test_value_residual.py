@@ -1,0 +1,59 @@
+"""Value residual: the equation layer by layer, and whose values are added."""
+
+import pytest
+import torch
+from torch import nn
+
+from ode_transformer.nn import (
+    AttentionContext,
+    AttentionMask,
+    FirstLayerValues,
+    Layer,
+    MultiheadAttention,
+    SubLayer,
+    SubLayerKind,
+    ValueResidual,
+)
+
+DIM, HEADS, KIND = 6, 2, SubLayerKind.SELF_ATTENTION
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(learned: bool) -> None:
+    """Three layers of one attention, each evaluated twice: softmax(QKᵀ/√(C/H)) (λ_1 V_1 + λ_2 V_n), by hand."""
+    attentions = [MultiheadAttention(DIM, HEADS).double() for _ in range(3)]
+    residual = ValueResidual(3, learned).double()
+    if learned:
+        nn.init.normal_(residual.weight)
+    weights = residual.weight if learned else torch.full((2, 2), 0.5, dtype=torch.float64)
+    x = torch.randn(2, 4, DIM, dtype=torch.float64)
+    values, expected, y = FirstLayerValues(residual), x, x
+    for n, attention in enumerate(attentions):
+        context = values.context(n, {KIND: AttentionContext(AttentionMask())})
+        sublayer = SubLayer(KIND, attention, DIM, normalized=False).double()
+        (block,) = Layer({"self_attn": sublayer}).blocks(context)
+        for evaluation in range(2):
+            y = y + block.field(y)
+            q, k, v = (p(expected).view(2, 4, HEADS, -1).transpose(1, 2) for p in projections(attention))
+            if n == evaluation == 0:
+                first = v
+            if n > 0:
+                v = weights[n - 1, 0] * first + weights[n - 1, 1] * v
+            out = (q @ k.transpose(-1, -2) / (DIM / HEADS) ** 0.5).softmax(-1) @ v
+            expected = expected + attention.out_proj(out.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(y, expected)
+
+
+def projections(attention: MultiheadAttention) -> tuple[nn.Linear, ...]:
+    return attention.q_proj, attention.k_proj, attention.v_proj
+
+
+def test_weights_are_trained_from_one_half_for_all_layers_but_the_first() -> None:
+    assert torch.equal(ValueResidual(4, learned=True).weight, torch.full((3, 2), 0.5))
+    assert ValueResidual(4, learned=False).weight is ValueResidual(1, learned=True).weight is None
+
+
+def test_without_the_first_layer_there_is_nothing_to_add() -> None:
+    context = FirstLayerValues(ValueResidual(2, False)).context(1, {KIND: AttentionContext(AttentionMask())})
+    with pytest.raises(ValueError, match="needs the first layer, which is replaced"):
+        context[KIND].change_values(torch.zeros(1))
