@@ -21,6 +21,7 @@ def compare(trained: DepthChoice, model: DepthChoice) -> SettingsChange | None:
         (RESIDUAL, DepthChoice(function="layer-output", scope="san/ffn")),  # the same computation in pre-norm
         (DepthChoice("polynet-released"), DepthChoice("polynet-released", scope="san/ffn")),  # its only scope
         (DepthChoice("dlstm", normalize_before=False), DepthChoice("dlstm")),
+        (DepthChoice("iiet"), DepthChoice("iiet", iterations=3)),
     ],
 )
 def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
@@ -32,6 +33,17 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
     [
         (DepthChoice("rk4"), DepthChoice("rk2"), "trained with scheme rk4; this model has scheme heun"),
         (DepthChoice("rk4"), DepthChoice("rk4", steps=2), "trained with steps 1; this model has steps 2"),
+        (
+            DepthChoice("iiet"),
+            DepthChoice("iiet", iterations=1),
+            "trained with iterations 0; this model has iterations 1",
+        ),
+        (RESIDUAL, DepthChoice("implicit-euler"), "trained with scheme euler; this model has scheme implicit-euler"),
+        (
+            DepthChoice("rk2"),
+            DepthChoice("rk2", middle_layers=2),
+            "trained with middle layers 0; this model has middle layers 2",
+        ),
         (RESIDUAL, DepthChoice("leapfrog"), "trained with scheme euler; this model has scheme leapfrog"),
         (
             DepthChoice("leapfrog"),

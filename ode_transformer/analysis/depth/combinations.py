@@ -46,6 +46,10 @@ OTHERS: dict[str, Fields] = {
     "2 steps": {"steps": 2},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
+    "2 iterations": {"iterations": 2},
+    "normalised stages": {"normalize_stages": True},
+    "2 middle layers": {"middle_layers": 2},
+    "value residual": {"value_residual": "learned"},
     **{f"splitting `{name}`": {"splitting": name} for name in SPLITTINGS},
     **{f"hidden `{name}`": {"lstm": LSTMChoice(hidden=name)} for name in HIDDEN},
     **{f"merge `{name}`": {"lstm": LSTMChoice(merge=name)} for name in MERGES},
@@ -64,7 +68,13 @@ KINDS: dict[str, Fields] = {
     "several, learned": {"scheme": "rk4", "coefficients": "gate"},
     "`repeat`": {"scheme": "repeat"},
     "`leapfrog`, `multistep`, `dlcl-increments`": {"scheme": "leapfrog"},
-    **{f"`{name}`": {"scheme": name} for name in ("multistep-released", "polynet", "polynet-released", LSTM)},
+    **{f"`{name}`": {"scheme": name} for name in ("multistep-released", "polynet", "polynet-released")},
+    "`pcformer2`, `pcformer4`": {"scheme": "pcformer2"},
+    "`iiet`": {"scheme": "iiet"},
+    "`implicit-euler`": {"scheme": "implicit-euler"},
+    "`heun-moulton`": {"scheme": "heun-moulton"},
+    "`rk4-moulton`": {"scheme": "rk4-moulton"},
+    f"`{LSTM}`": {"scheme": LSTM},
 }
 
 
@@ -111,11 +121,12 @@ def page() -> str:
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
         "Encoder and decoder share one set of flags, and a flag that only one of them can use is ignored for the",
-        "other: separate stage parameters need a scheme with several stages, coefficients a scheme that weighs its",
-        "stages, and hidden, merge, share, first cell and normalisation a depth-wise LSTM. Options without a row go",
-        "together with all others, with three exceptions: a Reformer's layers have no splitting `strang`, a Reformer",
-        "without a PreNet has no encoder layers to step, and `--dlstm-output-norm` with pre-norm or a history is",
-        "refused.",
+        "other: separate stage parameters and middle layers need a scheme with several stages, coefficients a scheme",
+        "that weighs its stages, iterations and normalised stages a scheme that corrects a prediction, and hidden,",
+        "merge, share, first cell and normalisation a depth-wise LSTM. Options without a row go together with all",
+        "others, with four exceptions: a Reformer's layers have neither the splitting `strang` nor a value residual, a",
+        "Reformer without a PreNet has no encoder layers to step, and `--dlstm-output-norm` with pre-norm or a history",
+        "is refused.",
     ]
     return "\n".join(lines) + "\n"
 
