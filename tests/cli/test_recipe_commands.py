@@ -110,7 +110,7 @@ def test_what_is_wrong_in_a_recipe_is_named_with_its_line(old: str, new: str, me
     assert message in line
     number = re.search(r"own\.yaml:(\d+):", line)
     assert number
-    assert new.splitlines()[0].strip() == changed.splitlines()[int(number[1]) - 1].strip().split("  #")[0]
+    assert new.splitlines()[0].strip() == changed.splitlines()[int(number[1]) - 1].strip().split("  #")[0].rstrip()
 
 
 def test_every_recipe_can_be_rehearsed(capsys) -> None:

@@ -108,7 +108,7 @@ def filtered_pairs(corpus: ParallelCorpus) -> list[Pair]:
     if keep is None:
         return []
     by_length = [("", target), (f"{source} " * keep.max, f"{target} " * keep.max)]
-    return by_length + [(source, f"{target} " * 4)] * (keep.ratio is not None)
+    return by_length + ([(source, f"{target} " * int(2 * keep.ratio + 1))] if keep.ratio else [])
 
 
 def training_lines(corpus: ParallelCorpus) -> int:

@@ -55,13 +55,30 @@ def test_commands_of_a_translation() -> None:
     assert [command[0] for command in run.evaluation_commands()] == [
         *("ode-transformer", "fairseq-generate", "ode-transformer", "ode-transformer")
     ]
-    average, decode, tokens, raw = run.evaluation_commands()
+    average, decode, flavoured, raw = run.evaluation_commands()
     assert (value(average, "--last"), value(average, "--by")) == ("5", "epoch")
     assert [value(decode, flag) for flag in ("--remove-bpe", "--beam", "--lenpen")] == ["subword_nmt", "4", "0.6"]
-    references = [value(score, "--references") for score in (tokens, raw)]
-    assert references == ["data/corpus/test.de", "data/corpus/raw.test.de"]
-    assert "--compound-split" not in tokens  # split_dashes has divided them
+    assert {value(score, "--references") for score in (flavoured, raw)} == {"data/corpus/raw.test.de"}
+    assert value(flavoured, "--flavour") == "get_ende_bleu"
     assert value(raw, "--detokenize") == "de"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arch", "variant"),
+    [
+        ("wmt14_en_de", "dlstm_wmt_en_de", None),
+        ("wmt14_en_de", "ode_transformer_euler_wmt_en_de", "xu_2020"),
+        ("wmt14_en_fr", "dlstm_wmt_en_de", None),
+        ("wmt15_cs_en", "dlstm_wmt_en_de", None),
+    ],
+)
+def test_systems_of_the_depth_wise_lstm_are_scored_with_whole_compounds(recipe: str, arch: str, variant) -> None:
+    run = made(recipe, arch=arch, variant=variant)
+    score = run.score_command(run.recipe.score[0], "test")
+    assert value(score, "--tokenize") == "none"
+    assert not {"--compound-split", "--flavour", "--detokenize"} & set(score)
+    assert not (run.recipe.corpus.test_text or run.recipe.corpus.text).split_dashes
+    assert run.recipe.generate["lenpen"] == 0
 
 
 def test_commands_of_a_language_model() -> None:

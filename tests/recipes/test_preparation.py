@@ -12,7 +12,7 @@ from ode_transformer.recipes.recipe_files import find_recipe
 
 def data(folder: Path, hold_out: bool) -> RecipeData:
     """WMT'14 En-De in small: 30 merges; pairs of 1 to 60 pieces are kept, unless one side is 1.2 times as long."""
-    recipe = read_recipe(find_recipe("wmt14_en_de"))
+    recipe = read_recipe(find_recipe("wmt14_en_de")).prepared_as("fairseq_pieces")
     keep = recipe.corpus.keep.model_copy(update={"ratio": 1.2, "max": 60})
     corpus = recipe.corpus.model_copy(update={"keep": keep} | ({"hold_out": 9, "valid": []} if hold_out else {}))
     vocabulary = recipe.vocabulary.model_copy(update={"merges": 30})

@@ -8,7 +8,8 @@ from ode_transformer.support.yaml_file import CONFIGS, YamlFile
 
 # Not hyper-parameters: names, files, and results, whose source is their table.
 OTHER_KEYS = re.compile(
-    r"(title|arch|task|expected|corpus\.(kind|source|target|train|valid|test|references|packages|raw))(\.|$)"
+    r"(title|arch|task|expected|(preparations\.\w+\.)?corpus\.(kind|source|target|train|valid|test|references|packages|raw))"
+    r"(\.|$)"
 )
 FILES = sorted(path for path in CONFIGS.glob("*.yaml") if path.stem != "sources")
 RECIPES_PAGE = CONFIGS.parent / "docs" / "recipes.md"
