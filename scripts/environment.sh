@@ -241,6 +241,9 @@ set_up() {
 
 ensure_environment() {
     local begin=$SECONDS lock
+    if [[ -L $VENV ]]; then
+        die "$VENV is a symbolic link to $(readlink "$VENV"): a set-up would change the environment there; remove the link"
+    fi
     if environment_is_ready; then
         return
     fi

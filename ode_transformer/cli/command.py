@@ -21,6 +21,7 @@ COMMANDS = {
         "ode_transformer.cli.quickstart",
         "train an ODE Transformer on real text in minutes, translate with it and score the translations",
     ),
+    "new": ("ode_transformer.cli.new", "write a recipe for text of one's own, with sizes that fit it"),
     "prepare": (
         "ode_transformer.cli.prepare",
         "prepare the data of a recipe: obtain raw files, clean, tokenise, divide and binarise them",

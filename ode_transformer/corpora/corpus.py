@@ -11,7 +11,7 @@ from typing import Self, TextIO
 from pydantic import model_validator
 
 from ode_transformer.corpora.download import file_identity, obtain_files
-from ode_transformer.corpora.sources import read_sources
+from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support.yaml_file import YamlSection
 
 
@@ -49,21 +49,22 @@ class CorpusKind(YamlSection):
         """Return whether examples of a split are left out by their lengths."""
         return False
 
-    def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """Return the paths of the raw files by name, downloaded if necessary.
 
+        :param sources: the source list, with the recipe's own
         :param raw: the user's folder with raw files; None: download them
         :param folder: for downloads
         :raises UserError: a file is missing or has a wrong checksum
         """
-        return obtain_files(self.sources, read_sources(), raw, folder)
+        return obtain_files(self.sources, sources, raw, folder)
 
-    def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
+    def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
         """Return values that change when a raw file does: name and checksum, or name, size and modification time.
 
+        :param sources: the source list, with the recipe's own
         :param folder: of downloads, with the records of checksums
         """
-        sources = read_sources()
         return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.corpora.sources import Copy, Source, select_sources
+from ode_transformer.corpora.sources import AnySource, Copy, Source, select_sources
 from ode_transformer.corpora.transfer import (
     READ_BYTES,
     PartialFile,
@@ -28,11 +28,12 @@ Checksum = tuple[str, str]  # algorithm and value
 
 
 def obtain_files(
-    names: Iterable[str], sources: Mapping[str, Source], raw: Path | None, folder: Path
+    names: Iterable[str], sources: Mapping[str, AnySource], raw: Path | None, folder: Path
 ) -> dict[str, Path]:
     """Return the paths of the files of some sources, downloaded if necessary.
 
-    A record of each verified file is kept, so that it is hashed again only after it has changed.
+    A record of each verified file is kept, so that it is hashed again only after it has changed. A user's own files are
+    used where they are.
 
     :param names: of the sources
     :param raw: folder of the user, in which every file must be and to which nothing is written; None: download
@@ -40,7 +41,18 @@ def obtain_files(
     :returns: paths by the sources' names
     :raises UserError: a file is missing, has a wrong checksum or cannot be downloaded; the disk is too full
     """
-    selected = select_sources(names, sources)
+    all_selected = select_sources(names, sources)
+    own_files = {name: source for name, source in all_selected.items() if isinstance(source, Path)}
+    if missing := [
+        f"{path}: no such file (the source {name})" for name, path in own_files.items() if not path.is_file()
+    ]:
+        raise UserError("; ".join(missing))
+    selected = {name: source for name, source in all_selected.items() if isinstance(source, Source)}
+    published_files = _obtain_published(selected, raw, folder) if selected else {}
+    return {name: path for files in (own_files, published_files) for name, path in files.items()}
+
+
+def _obtain_published(selected: Mapping[str, Source], raw: Path | None, folder: Path) -> dict[str, Path]:
     if raw is not None:
         return _check_user_files(selected, raw, folder)
     paths = {name: folder / source.file for name, source in selected.items()}
@@ -56,9 +68,9 @@ def obtain_files(
     return paths
 
 
-def file_identity(path: Path, source: Source, folder: Path) -> list[object]:
+def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
     """Return values that change when a file does: its checksum if verified, else its size and modification time."""
-    record = _read_record(source, folder)
+    record = _read_record(source, folder) if isinstance(source, Source) else {}
     checksum = record.get("checksum")
     if checksum and record == _record_of(path, tuple(checksum)):
         return list(checksum)
@@ -72,8 +84,10 @@ def remove_download(source: Source, folder: Path) -> None:
     _record_path(source, folder).unlink(missing_ok=True)
 
 
-def find_in_folder(raw: Path, source: Source) -> Path | None:
+def find_in_folder(raw: Path, source: AnySource) -> Path | None:
     """Return the path of a source in a user's folder, with or without compression by gzip; None if it is missing."""
+    if isinstance(source, Path):
+        return source if source.is_file() else None
     file = source.file
     alternative = file.removesuffix(".gz") if file.endswith(".gz") else f"{file}.gz"
     return next((raw / name for name in (file, alternative) if (raw / name).is_file()), None)

@@ -80,11 +80,11 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
     :raises UserError: a raw file is broken, or a split is empty
     """
     with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
-        _copy_test_annotations(files[TEST], folder / "test.m2")
+        copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
         pairs_by_split = {
             "train": _training_pairs(files, options),
             "valid": _validation_pairs(files, options),
-            "test": _test_pairs(folder / "test.m2", files[TEST]),
+            "test": annotated_pairs(folder / "test.m2", f"{files[TEST]}: {TEST_MEMBER}"),
         }
         for split, pairs in pairs_by_split.items():
             for pair in pairs:
@@ -98,7 +98,7 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
 def _training_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
     for data_set in options.train:
         counts: Counter[str] = Counter()
-        edited = _edited_sentences(files[data_set], TRAIN_MEMBERS[data_set], data_set)
+        edited = edited_sentences(files[data_set], TRAIN_MEMBERS[data_set], data_set)
         for number, (tokens, correction) in enumerate(edited, start=1):
             if data_set == options.valid == "nucle" and number % options.valid_every == 0:
                 counts["for validation"] += 1
@@ -113,15 +113,16 @@ def _training_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[t
 def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
     development_set = VALID_MEMBERS.get(options.valid)
     member = development_set or TRAIN_MEMBERS[options.valid]
-    edited = _edited_sentences(files[options.valid], member, f"{options.valid}, validation")
+    edited = edited_sentences(files[options.valid], member, f"{options.valid}, validation")
     for number, (tokens, correction) in enumerate(edited, start=1):
         if correction and (development_set or number % options.valid_every == 0):
             yield " ".join(tokens), " ".join(correction)
 
 
-def _edited_sentences(path: Path, member: str, title: str) -> Iterator[tuple[list[str], list[str]]]:
+def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the sentences that their first annotator changed, each with its correction, unless edits overlap.
 
+    :param member: of an archive; None if the path is the M2 file
     :param title: of the data set, for the progress
     """
     meter, overlapping = ProgressMeter(f"{title}: sentences read"), 0
@@ -136,20 +137,23 @@ def _edited_sentences(path: Path, member: str, title: str) -> Iterator[tuple[lis
         print_progress(f"{title}: {overlapping:,} sentences left out because their edits overlap")
 
 
-def _annotated_sentences(path: Path, member: str) -> Iterator[AnnotatedSentence]:
+def _annotated_sentences(path: Path, member: str | None) -> Iterator[AnnotatedSentence]:
     for name, text in open_texts(path, member):
         yield from iterate_sentences(byte_lines(text, name), name)
 
 
-def _copy_test_annotations(archive: Path, output: Path) -> None:
+def copy_annotations(path: Path, member: str | None, output: Path) -> None:
+    """Write an M2 file that lies in an archive, or compressed or plain, to ``output``."""
     with open(output, "wb") as file:
-        for _, text in open_texts(archive, TEST_MEMBER):
+        for _, text in open_texts(path, member):
             shutil.copyfileobj(text, file)
 
 
-def _test_pairs(m2: Path, archive: Path) -> Iterator[tuple[str, str]]:
-    """Yield every sentence of the test set with its first annotator's correction."""
-    name = f"{archive}: {TEST_MEMBER}"
+def annotated_pairs(m2: Path, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every sentence of an M2 file with its first annotator's correction.
+
+    :param name: names the text in an error
+    """
     with open(m2, "rb") as file:
         for sentence in iterate_sentences(byte_lines(file, name), name):
             yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))

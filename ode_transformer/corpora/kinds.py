@@ -8,12 +8,21 @@ from pydantic import Field
 
 from ode_transformer.corpora.catalogues.catalogue_corpus import CatalogueCorpus
 from ode_transformer.corpora.gec_corpus import GecCorpus
+from ode_transformer.corpora.m2_corpus import M2Corpus
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
+from ode_transformer.corpora.plain_text_corpus import PlainTextCorpus
 from ode_transformer.corpora.pronunciation_corpus import PronunciationCorpus
 from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus
 from ode_transformer.corpora.summarisation_corpus import SummarisationCorpus
 
 Corpus = Annotated[
-    ParallelCorpus | SummarisationCorpus | GecCorpus | PennTreebankCorpus | CatalogueCorpus | PronunciationCorpus,
+    ParallelCorpus
+    | PlainTextCorpus
+    | M2Corpus
+    | SummarisationCorpus
+    | GecCorpus
+    | PennTreebankCorpus
+    | CatalogueCorpus
+    | PronunciationCorpus,
     Field(discriminator="kind"),
 ]

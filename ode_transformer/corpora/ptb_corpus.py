@@ -19,7 +19,7 @@ from typing import Literal
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.download import find_in_folder, obtain_files
 from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.corpora.sources import read_sources
+from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
@@ -49,12 +49,12 @@ class PennTreebankCorpus(CorpusKind):
     def sources(self) -> list[str]:
         return list(SEPARATE.values())
 
-    def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """As in the base class, but the user's folder may have the archive instead of the three files.
 
         The test split may be missing in it.
         """
-        sources, names = read_sources(), self.sources
+        names = self.sources
         if raw is not None:
             names = [ARCHIVE] if find_in_folder(raw, sources[ARCHIVE]) else names
             names = [name for name in names if name != SEPARATE["test"] or find_in_folder(raw, sources[name])]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -82,6 +83,10 @@ class Source(YamlSection):
         return ("md5", self.md5) if self.md5 else None
 
 
+# A raw file that is published, or the path of a user's own file.
+AnySource = Source | Path
+
+
 class SourceList(RootModel[dict[str, Source]]):
     """All sources by the names that recipes use."""
 
@@ -105,15 +110,25 @@ def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
     return read_yaml(path, SourceList).root
 
 
-def select_sources(names: Iterable[str], sources: Mapping[str, Source]) -> dict[str, Source]:
+def select_sources(names: Iterable[str], sources: Mapping[str, AnySource]) -> dict[str, AnySource]:
     """Return the sources with these names.
 
     :raises UserError: a name is not in the source list
     """
     selected = dict.fromkeys(names)
     if unknown := [name for name in selected if name not in sources]:
-        raise UserError(f"{unknown[0]}: no such source; there are {', '.join(sorted(sources))}")
+        raise UserError(f"{unknown[0]}: {missing_source_help(unknown[0], sources)}")
     return {name: sources[name] for name in selected}
+
+
+def missing_source_help(name: str, sources: Iterable[str]) -> str:
+    """Return what to do about the name of a source that does not exist, for an error."""
+    similar = difflib.get_close_matches(name, list(sources), n=1)
+    suggestion = f" (is it {similar[0]}?)" if similar else ""
+    return (
+        f"no such source{suggestion}; for a file of your own write 'sources: {{{name}: FILE}}' into the recipe, "
+        "with FILE relative to it; published files are listed in docs/data.md"
+    )
 
 
 def sources_table(sources: Mapping[str, Source]) -> str:

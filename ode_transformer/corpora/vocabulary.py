@@ -91,10 +91,12 @@ class PieceVocabulary(YamlSection):
     """Sentencepiece's pieces, learned from both sides together.
 
     :param size: number of pieces
+    :param fewer: take fewer pieces if no more occur, instead of an error
     """
 
     kind: Literal["sentencepiece"]
     size: Size
+    fewer: Annotated[bool, Field(exclude_if=lambda fewer: not fewer)] = False
     joined: ClassVar[bool] = True
     min_count: ClassVar[int] = 1
 
@@ -106,7 +108,8 @@ class PieceVocabulary(YamlSection):
 
         :raises UserError: the texts are too small for so many pieces
         """
-        train_sentencepiece(texts, self.size, output / "unfinished").rename(output / SENTENCEPIECE_FILE)
+        model = train_sentencepiece(texts, self.size, output / "unfinished", hard_vocab_limit=not self.fewer)
+        model.rename(output / SENTENCEPIECE_FILE)
 
     def encoder(self, folder: Path) -> Encoder:
         return partial(apply_pieces, folder / SENTENCEPIECE_FILE)

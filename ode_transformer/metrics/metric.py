@@ -46,6 +46,7 @@ class Settings:
     :param detokenize: language whose rules turn tokenised hypotheses into text first
     :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
     :param eval_lm_log: log of fairseq-eval-lm
+    :param pieces: whether the language model reads pieces of words
     :param gold: M2 file of annotated corrections
     :param verbose: print the edits of every sentence
     :raises UserError: two settings exclude each other
@@ -60,6 +61,7 @@ class Settings:
     detokenize: str | None = None
     sentences: str = "period"
     eval_lm_log: Path | None = None
+    pieces: bool = False
     gold: Path | None = None
     verbose: bool = False
 

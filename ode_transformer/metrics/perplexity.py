@@ -6,6 +6,9 @@ The sum goes over all tokens of the binarised data, N of them: each word, and th
 fairseq-preprocess appends and the model has to predict. The log gives N, but not whether a token was a word; with the
 text as reference, N is compared with its number of words and lines. The context of a token depends on how the text was
 cut into samples, so these settings are part of the signature.
+
+Of a model that reads pieces, the sum over all pieces divided by the number of words and ends of sentence of the text
+gives the perplexity of a word (``Settings.pieces``), which is comparable between vocabularies.
 """
 
 from __future__ import annotations
@@ -42,15 +45,22 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     # fairseq prints the loss with 4 decimals and the perplexity with 2.
     if not abs(expected_value - value) <= 0.005001 + value * math.log(2) * 0.000051:
         raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {expected_value:.2f}, not {value}")
+    if settings.pieces and settings.references is None:
+        raise UserError("--pieces needs --references, the text whose words are counted")
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     if settings.references is not None:
         expected = sum(len(line.split()) + 1 for line in settings.references)
-        if tokens != expected:
+        if settings.pieces:
+            if tokens < expected:
+                raise UserError(f"{path}: {tokens:,} tokens, fewer than the {expected:,} words and ends of sentence")
+            loss *= tokens / expected
+            value, tokens = 2**loss if loss < 1000 else math.inf, expected
+        elif tokens != expected:
             raise UserError(
                 f"{path}: {tokens:,} tokens, but --references has {expected:,} words and ends of sentence:"
                 " was it another text, divided into pieces, or were lines left out?"
             )
-        unit, eos = "word", "|eos:counted"
+        unit, eos = "word", f"|eos:counted{'|pieces' if settings.pieces else ''}"
     samples = "".join(
         f"|{name.replace('_', '-')}:{setting[1]}"
         for name in _SAMPLES

@@ -20,7 +20,7 @@ METRICS: dict[str, Metric] = {
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
     "rouge": Metric(rouge, options=("sentences",)),
-    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references",)),
+    "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references", "pieces")),
 }
 
 # The metrics that require hypotheses and references, and no other file

@@ -64,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rouge: how a line is divided into sentences, for ROUGE-L (default: period, after each '. ')",
     )
     parser.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="perplexity: log of fairseq-eval-lm")
+    parser.add_argument(
+        "--pieces",
+        action="store_true",
+        help="perplexity: the model reads pieces; the score is per word of --references, whatever the pieces",
+    )
     parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: M2 file of annotated corrections")
     parser.add_argument("-v", "--verbose", action="store_true", help="m2: also print the edits of every sentence")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")

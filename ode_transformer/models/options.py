@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
+from omegaconf import OmegaConf
 
 from ode_transformer.models.depth_stack import depth_choice
 from ode_transformer.nn import (
@@ -181,7 +182,17 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def set_defaults(args: argparse.Namespace, **values: Any) -> None:
-    """Set the options that are still open; fairseq calls architecture functions more than once."""
+    """Set the options that are still open; fairseq calls architecture functions more than once.
+
+    :raises SystemExit: the options are those of fairseq-hydra-train, which knows none of our flags
+    """
+    if OmegaConf.is_config(args):
+        arch = getattr(args, "_name", None) or "an architecture of ode_transformer"
+        # No OptionError: Hydra would print a traceback around any other exception.
+        raise SystemExit(
+            f"error: fairseq-hydra-train cannot train {arch}, because Hydra knows only fairseq's own options: "
+            'use fairseq-train --user-dir "$(ode-transformer user-dir)" --arch NAME'
+        )
     for name, value in values.items():
         setattr(args, name, getattr(args, name, value))
 

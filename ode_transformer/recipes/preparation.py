@@ -65,9 +65,10 @@ class RecipeData:
         """
         if raw is None and (jobs := self._completed_jobs()):
             return jobs  # even if the raw files no longer exist
-        files = self.recipe.corpus.obtain(raw, downloads)
+        sources = self.recipe.source_list()
+        files = self.recipe.corpus.obtain(sources, raw, downloads)
         self.folder.mkdir(parents=True, exist_ok=True)
-        description = self.recipe.corpus.describe(files, downloads)
+        description = self.recipe.corpus.describe(files, sources, downloads)
         write_text(self._description_path, json.dumps(description))
         work_of_jobs = {
             "corpus": lambda: self._build_corpus(files, workers),

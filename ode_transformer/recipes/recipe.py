@@ -11,7 +11,9 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
+from ode_transformer.corpora.sources import AnySource, Source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
+from ode_transformer.corpora.wheels import WheelCorpus
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
 
@@ -129,6 +131,8 @@ class Recipe(YamlSection):
 
     :param title: of the data set
     :param corpus: how its text is built, see ``corpora``
+    :param sources: raw files beside those of ``configs/sources.yaml``: name -> path relative to the recipe, or an entry
+        as in that file
     :param vocabulary: how the text is divided into the pieces that the model reads
     :param arch: the default architecture
     :param task: of fairseq
@@ -151,6 +155,7 @@ class Recipe(YamlSection):
 
     title: str
     corpus: Corpus
+    sources: dict[str, str | Source] = {}
     vocabulary: Vocabulary
     arch: str
     task: Literal["translation", "language_modeling"] = "translation"
@@ -168,6 +173,11 @@ class Recipe(YamlSection):
     score_valid: bool = False
     counts: dict[str, Count] = {}
     expected: list[PublishedResult] = []
+
+    def source_list(self) -> dict[str, AnySource]:
+        """Return the published raw files and the recipe's own, by name."""
+        own_files = {name: Path(source) if isinstance(source, str) else source for name, source in self.sources.items()}
+        return read_sources() | own_files
 
     @property
     def sets(self) -> dict[str, str]:
@@ -249,8 +259,18 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
     return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
 
 
+def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
+    if isinstance(recipe.corpus, WheelCorpus):  # its wheels are not in the source list
+        return
+    source_list = recipe.source_list()
+    for name in recipe.corpus.sources:
+        if name not in source_list:
+            yield ("corpus",), f"{name}: {missing_source_help(name, source_list)}"
+
+
 def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
-    """Yield the parts of a recipe that contradict each other."""
+    """Yield the parts of a recipe that contradict each other, and sources that do not exist."""
+    yield from _missing_sources(recipe)
     sections: dict[Key, Overrides] = {
         ("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()
     }
@@ -300,4 +320,8 @@ def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> R
     for check in (_inconsistencies, *checks):
         for key, problem in check(recipe):
             raise document.error(key, problem)
-    return recipe
+    own_sources = {
+        name: str(path.parent / source) if isinstance(source, str) else source
+        for name, source in recipe.sources.items()
+    }
+    return recipe.model_copy(update={"sources": own_sources})

@@ -136,4 +136,5 @@ def reproduce(data: RecipeData, experiments: Sequence[Experiment], options: RunO
     if not options.dry_run:
         table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
         write_text(experiments[0].table_path, table + "\n")
+        print(f"\nmodel: {experiments[0].model_path}")
         print(f"\n{table}")

@@ -72,3 +72,13 @@ def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer
         (raw / "u.de.gz").write_bytes(content)
         with pytest.raises(UserError, match=message):
             obtain_files(["u"], {"u": plain}, raw, tmp_path / "data")
+
+
+def test_a_users_own_file_is_used_where_it_is(tmp_path: Path) -> None:
+    own = tmp_path / "mine.en"
+    with pytest.raises(UserError, match=r"mine\.en: no such file \(the source a\)"):
+        obtain_files(["a"], {"a": own}, None, tmp_path / "data")
+    own.write_text("text")
+    for raw in (None, tmp_path):
+        assert obtain_files(["a"], {"a": own}, raw, tmp_path / "data") == {"a": own}
+    assert not (tmp_path / "data").exists()

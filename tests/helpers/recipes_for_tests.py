@@ -15,8 +15,8 @@ import yaml
 from gec_stand_in import spoiled
 
 from ode_transformer.cli import main
-from ode_transformer.corpora import corpus, ptb_corpus
 from ode_transformer.corpora.sources import read_sources
+from ode_transformer.recipes import recipe as recipe_module
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
@@ -80,8 +80,7 @@ def publish(files: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         changes = {"sha256": digest, "md5": None, "checksum_from": "the test", "bytes": path.stat().st_size}
         sources[name] = sources[name].model_copy(update=changes)
-    for module in (corpus, ptb_corpus):
-        monkeypatch.setattr(module, "read_sources", lambda: sources)
+    monkeypatch.setattr(recipe_module, "read_sources", lambda: sources)
 
 
 def tree(folder: Path) -> dict[str, bytes]:

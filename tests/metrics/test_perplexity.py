@@ -37,6 +37,17 @@ def test_perplexity_of_words_and_ends(tmp_path: Path) -> None:
     assert score.detail == "7.0000 bits a token, 8 tokens"
 
 
+def test_perplexity_of_words_divided_into_pieces(tmp_path: Path) -> None:
+    path = log(tmp_path, "2.0000", "4.00", tokens="12")
+    (score,) = perplexity([], Settings(TEXT, eval_lm_log=path, pieces=True))
+    assert score.value == 2 ** (2 * 12 / 8)
+    assert score.signature.startswith("per:word|eos:counted|pieces|")
+    with pytest.raises(UserError, match="--pieces needs --references"):
+        perplexity([], Settings(eval_lm_log=path, pieces=True))
+    with pytest.raises(UserError, match="7 tokens, fewer than the 8 words"):
+        perplexity([], Settings(TEXT, eval_lm_log=log(tmp_path, "2.0000", "4.00", tokens="7"), pieces=True))
+
+
 @pytest.mark.parametrize("value", [1.0, 2.718, 119.4649, 128.48499, 98765.4321])
 def test_rounding_is_no_contradiction(tmp_path: Path, value: float) -> None:
     path = log(tmp_path, f"{math.log2(value):.4f}", f"{value:.2f}")

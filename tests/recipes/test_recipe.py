@@ -38,6 +38,7 @@ preparations:
   pieces: {corpus: {text: {lowercase: true}, valid: null, hold_out: 7}, vocabulary: {min_count: 3}, counts: {train: 9}}
 expected:
   - {table: one, system: this, arch: macaron, scores: {BLEU: 30.0}}
+sources: {a: texts/a.en, b: texts/b.de}
 """
 
 
@@ -112,6 +113,12 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
         ("valid: null, ", "", "25: preparations.pieces.corpus: say either valid: .* or hold_out: N"),
         ("min_count: 3", "size: 3", "25: preparations.pieces.vocabulary.size: Extra inputs are not permitted"),
         ("preparation: pieces", "preparation: words", "23: .*preparation: words: preparations has pieces"),
+        (
+            "{a: texts/a.en, b",
+            "{a: 3, b",
+            "28: sources.a: 3: input should be a valid string, or input should be a valid dict",
+        ),
+        ("{a: texts/a.en, b", "{aa: a.en, b", "2: corpus: a: no such source .is it aa..; .* 'sources: {a: FILE}' into"),
         ("title: Captions", "title: [", "cannot be read as YAML"),
     ],
 )

@@ -265,6 +265,14 @@ class TestInterruption:
         assert "is in the way" in only_line(checkout.set_up())
         assert (checkout.venv / "pyvenv.cfg").exists()
 
+    def test_a_link_to_another_environment_is_refused(self, checkout: Checkout, python: str, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / "precious").touch()
+        checkout.venv.symlink_to(other)
+        assert f".venv is a symbolic link to {other}: " in only_line(checkout.set_up(PYTHON=python))
+        assert [path.name for path in other.iterdir()] == ["precious"]
+
     def test_fairseq_comes_with_its_hash_and_first(self, checkout: Checkout, python: str) -> None:
         assert checkout.set_up(PYTHON=python).returncode == 0
         calls = checkout.calls.read_text().splitlines()

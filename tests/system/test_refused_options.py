@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from commands_for_tests import Text, run, training
+from commands_for_tests import ENVIRONMENT, USER_DIR, Text, run, training
 
 from ode_transformer.nn import depth_schemes
 
@@ -40,6 +40,17 @@ REFUSED = {
     "no width": (("--encoder-ffn-embed-dim", "0"), ("error: --encoder-ffn-embed-dim 0", "from 1 to 1,048,576")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
+
+
+def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
+    words = ("task=translation", f"task.data={text.data}", "task.source_lang=en", "task.target_lang=de")
+    words += (f"common.user_dir={USER_DIR}", "+model._name=ode_transformer_rk2_tiny", "common.cpu=true")
+    words += ("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.1]", "lr_scheduler=fixed")
+    done = run("hydra-train", *words, "dataset.max_tokens=512", cwd=tmp_path, env=ENVIRONMENT)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: fairseq-hydra-train cannot train ode_transformer_rk2_tiny")
+    assert 'use fairseq-train --user-dir "$(ode-transformer user-dir)"' in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("options", "said"), REFUSED.values(), ids=REFUSED)

@@ -1,0 +1,97 @@
+"""``ode-transformer new``: a recipe for a user's own text."""
+
+import argparse
+import shlex
+from pathlib import Path
+
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import check_writable, write_text
+
+KINDS = ("translation", "summaries", "corrections", "text")
+SPLITS = ("train", "valid", "test")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer new``."""
+    parser.add_argument("name", metavar="NAME", help="of the experiment; NAME.yaml is written")
+    for split, use in (("train", "to train on"), ("valid", "to stop the training by"), ("test", "to score, if any")):
+        parser.add_argument(
+            f"--{split}",
+            type=Path,
+            nargs="+",
+            required=split != "test",
+            metavar="FILE",
+            help=f"text {use}: source and target, with a sentence on each line, or one file",
+        )
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        help="of the text (default: translation for two files, corrections for one .m2 file, else text for a "
+        "language model)",
+    )
+    parser.add_argument("--arch", metavar="NAME", help="registered architecture (default: one that fits the text)")
+    parser.epilog = "Files may be compressed by gzip. docs/own_data.md has the rule that chooses the numbers."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count the text, write the recipe and say how it is run."""
+    from ode_transformer.recipes import own_recipe
+    from ode_transformer.recipes.architectures import check_architecture
+    from ode_transformer.recipes.flag_checks import fairseq_problems
+    from ode_transformer.recipes.recipe import read_recipe
+
+    path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
+    if path.exists():
+        raise UserError(f"{path}: exists already; remove it, or choose another name")
+    check_writable(path)
+    files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
+    kind = args.kind or default_kind(files["train"])
+    for split, paths in files.items():
+        if len(paths) != own_recipe.KINDS[kind].files:
+            expected = "source and target" if own_recipe.KINDS[kind].files == 2 else "one file"
+            raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for {kind}")
+    if args.arch is not None:
+        check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
+    recipe = own_recipe.OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
+    counts = recipe.counts()
+    plan = recipe.plan(counts["train"])
+    unit, characters = own_recipe.KINDS[kind].unit, sum(counts["train"].characters)
+    comments = [
+        f"ode-transformer {shlex.join(args.words)}",
+        f"{counts['train'].lines:,} {unit} with {characters:,} characters. Files are relative to this one.",
+        f"Run it: ode-transformer reproduce {shlex.quote(str(path))}",
+    ]
+    write_text(path, recipe.text(comments, plan))
+    try:
+        read_recipe(path, fairseq_problems)
+    except UserError:
+        path.unlink()
+        raise
+    print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
+    if "test" not in files:
+        print("no --test: the scores will be those of the validation text")
+    print(
+        f"{recipe.architecture(plan)}, {plan.pieces:,} pieces, {plan.updates:,} updates of {plan.tokens_per_update:,} "
+        f"tokens\nnext: ode-transformer reproduce {shlex.quote(str(path))}"
+    )
+    return 0
+
+
+def default_kind(paths: list[Path]) -> str:
+    """Return the kind of text that files most probably have."""
+    if len(paths) > 1:
+        return "translation"
+    return "corrections" if plain_name(paths[0]).endswith(".m2") else "text"
+
+
+def side_names(kind: str, paths: list[Path]) -> tuple[str, str]:
+    """Return the suffixes of two files, which are mostly languages, or source and target if they do not tell."""
+    suffixes = tuple(Path(plain_name(path)).suffix.removeprefix(".") for path in paths)
+    if kind == "translation" and all(suffix.isalnum() for suffix in suffixes) and len(set(suffixes)) == 2:
+        return suffixes[0], suffixes[1]
+    return "source", "target"
+
+
+def plain_name(path: Path) -> str:
+    """Return the name of a file without the suffix of its compression."""
+    return path.name.removesuffix(".gz")

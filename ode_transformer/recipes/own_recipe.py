@@ -1,0 +1,292 @@
+"""Recipes for a user's own text: sizes and settings of the training follow from the number of its characters.
+
+With c characters in the training text, of which l are different, and t = c' / 4 tokens (c' characters on the longer
+side; a piece has about four letters):
+
+    pieces             30 ∛c + l, at most 32,000
+    tokens_per_update  the power of 2 nearest to 2 √t, from 512 to 32,768
+    max-update         as many as 40 passes over the text take, at most 50,000
+    warmup-updates     a tenth of them, at most 4,000
+    size               tiny below one million tokens, iwslt_de_en below 20 million, wmt_en_de above
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ode_transformer.corpora.gec_corpus import edited_sentences
+from ode_transformer.corpora.plain_text_corpus import text_lines
+from ode_transformer.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.support.errors import UserError
+
+CHARACTERS_PER_TOKEN = 4
+MAX_PIECES = 32_000
+UPDATE_TOKENS = (512, 32_768)
+PASSES, MAX_UPDATES, MAX_WARMUP = 40, 50_000, 4_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Settings that go with the size of a corpus.
+
+    :param tokens: of the training text, at most
+    :param suffix: of the architecture's name
+    """
+
+    tokens: float
+    suffix: str
+    learning_rate: float
+    dropout: float
+
+
+SCALES = (
+    Scale(1e6, "tiny", 0.003, 0.3),
+    Scale(20e6, "iwslt_de_en", 0.001, 0.3),
+    Scale(math.inf, "wmt_en_de", 0.002, 0.1),
+)
+
+
+@dataclass(frozen=True)
+class TextCounts:
+    """Counts of a text.
+
+    :param lines: or pairs of lines
+    :param characters: of each side
+    :param letters: number of different characters
+    """
+
+    lines: int
+    characters: tuple[int, ...]
+    letters: int
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The numbers of a recipe that depend on its text."""
+
+    pieces: int
+    tokens_per_update: int
+    updates: int
+    warmup: int
+    scale: Scale
+
+
+def plan_training(counts: TextCounts, least_update: int = UPDATE_TOKENS[0]) -> TrainingPlan:
+    """Choose sizes and settings by the rule of this module.
+
+    :param counts: of the training text
+    :param least_update: smallest number of tokens per update
+    """
+    pieces = 30 * sum(counts.characters) ** (1 / 3) + counts.letters
+    tokens = max(counts.characters) / CHARACTERS_PER_TOKEN
+    nearest = 2 ** round(math.log2(2 * math.sqrt(tokens)))
+    update = min(max(nearest, least_update), UPDATE_TOKENS[1])
+    updates = min(max(math.ceil(PASSES * tokens / update), PASSES), MAX_UPDATES)
+    return TrainingPlan(
+        pieces=min(round(pieces), MAX_PIECES),
+        tokens_per_update=update,
+        updates=updates,
+        warmup=min(max(updates // 10, 1), MAX_WARMUP),
+        scale=next(scale for scale in SCALES if tokens <= scale.tokens),
+    )
+
+
+def count_text(examples: Iterable[Sequence[str]], name: str) -> TextCounts:
+    """Count the examples of a text, each a line or a pair of lines.
+
+    :param name: of the text, for the error
+    :raises UserError: the text has no examples
+    """
+    lines, totals, letters = 0, [0, 0], set[str]()
+    for example in examples:
+        lines += 1
+        for side, text in enumerate(example):
+            totals[side] += len(text)
+            letters.update(text)
+    if not sum(totals):
+        raise UserError(f"{name}: no text")
+    return TextCounts(lines, tuple(filter(None, totals)), len(letters))
+
+
+Examples = Callable[[Sequence[Path]], Iterable[Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class OwnKind:
+    """A kind of text that a recipe can be written for.
+
+    :param files: number of files of each split
+    :param examples: reads their lines, or pairs of lines
+    :param unit: of these, in messages
+    """
+
+    files: int
+    examples: Examples
+    unit: str
+
+
+def _pairs(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
+    files = dict(zip(("source", "target"), paths, strict=True))
+    return read_pairs(files, PairLocation(source_file="source", target_file="target"))
+
+
+def _corrections(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
+    return ((" ".join(tokens), " ".join(correction)) for tokens, correction in edited_sentences(paths[0], None, "M2"))
+
+
+KINDS = {
+    "translation": OwnKind(2, _pairs, "pairs"),
+    "summaries": OwnKind(2, _pairs, "pairs"),
+    "corrections": OwnKind(1, _corrections, "corrected sentences"),
+    "text": OwnKind(1, lambda paths: ((line,) for line in text_lines(paths)), "lines"),
+}
+
+
+@dataclass(frozen=True)
+class OwnRecipe:
+    """A recipe for a user's own files.
+
+    :param kind: one of ``KINDS``
+    :param path: of the recipe
+    :param files: paths of the files of each split, source first; train, valid and, if there is one, test
+    :param sides: suffixes of source and target, such as language codes
+    :param arch: None for the one that fits the text
+    """
+
+    kind: str
+    path: Path
+    files: Mapping[str, Sequence[Path]]
+    sides: tuple[str, str]
+    arch: str | None = None
+
+    def counts(self) -> dict[str, TextCounts]:
+        """Read all files and return the counts of each split.
+
+        :raises UserError: a file is missing, empty or not UTF-8; the sides have different numbers of lines
+        """
+        examples = KINDS[self.kind].examples
+        return {split: count_text(examples(paths), ", ".join(map(str, paths))) for split, paths in self.files.items()}
+
+    def plan(self, train: TextCounts) -> TrainingPlan:
+        """Return the numbers that fit the training text."""
+        return plan_training(train, 4096 if self.kind == "summaries" else UPDATE_TOKENS[0])
+
+    def architecture(self, plan: TrainingPlan) -> str:
+        """Return the user's architecture, or the one that fits the text."""
+        return self.arch or (
+            "ode_transformer_lm_rk2" if self.kind == "text" else f"ode_transformer_rk2_{plan.scale.suffix}"
+        )
+
+    def text(self, comments: Sequence[str], plan: TrainingPlan) -> str:
+        """Return the recipe as YAML.
+
+        :param comments: its first lines
+        """
+        sections: dict[str, Any] = {
+            "title": self.path.stem,
+            "sources": self._sources(),
+            "corpus": self._corpus(),
+            "vocabulary": {"kind": "sentencepiece", "size": plan.pieces, "fewer": True},
+            **(self._language_model(plan) if self.kind == "text" else self._two_sided_model(plan)),
+        }
+        lines = [f"# {comment}" for comment in comments]
+        for name, value in sections.items():
+            if name == "corpus":
+                lines += ["corpus:", *(f"  {key}: {_flow(entry)}" for key, entry in value.items())]
+            else:
+                lines.append(f"{name}: {_flow(value)}")
+        return "\n".join(lines) + "\n"
+
+    def _names(self, split: str) -> list[str]:
+        """Return the names of a split's sources, one for each file."""
+        return [f"{split}_{side}" for side in self.sides] if len(self.files[split]) == 2 else [split]
+
+    def _sources(self) -> dict[str, str]:
+        folder = self.path.parent
+        return {
+            name: os.path.relpath(file, folder)
+            for split, files in self.files.items()
+            for name, file in zip(self._names(split), files, strict=True)
+        }
+
+    def _corpus(self) -> dict[str, Any]:
+        test = "test" if "test" in self.files else "valid"
+        if self.kind == "text":
+            splits: dict[str, Any] = {split: self._names(split) for split in ("train", "valid")}
+            return {"kind": "text", **splits} | ({"test": {"test": ["test"]}} if "test" in self.files else {})
+        if self.kind == "corrections":
+            return {"kind": "m2", "train": "train", "valid": "valid", "test": {test: test}}
+        source, target = self.sides
+        corpus: dict[str, Any] = {"kind": "parallel", "source": source, "target": target}
+        for split in ("train", "valid", test):
+            names = zip(("source_file", "target_file"), self._names(split), strict=True)
+            location = [dict(names)]
+            corpus |= {"test": {test: location}} if split == test and "test" not in corpus else {split: location}
+        corpus["text"] = {}
+        return corpus | ({"keep": {"unit": "pieces", "max": 250}} if self.kind == "translation" else {})
+
+    def _training(self, plan: TrainingPlan, max_tokens: int) -> dict[str, Any]:
+        """Return the flags of fairseq-train that all kinds share."""
+        arch = self.architecture(plan)
+        scale = next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
+        return {
+            "optimizer": "adam",
+            "adam-betas": "(0.9,0.98)",
+            "clip-norm": 1.0,
+            "lr-scheduler": "inverse_sqrt",
+            "lr": scale.learning_rate,
+            "warmup-updates": plan.warmup,
+            "dropout": scale.dropout,
+            "max-tokens": max_tokens,
+            "max-update": plan.updates,
+            "patience": 10,
+        }
+
+    def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
+        summaries = self.kind == "summaries"
+        cut = {"truncate-source": True, "max-source-positions": 500} if summaries else {}
+        smoothing = {"criterion": "label_smoothed_cross_entropy", "label-smoothing": 0.1}
+        scores: dict[str, Sequence[Mapping[str, Any]]] = {
+            "translation": [{"names": ["BLEU"], "metric": "bleu"}, {"names": ["chrF2"], "metric": "chrf"}],
+            "summaries": [{"names": ["ROUGE-1", "ROUGE-2", "ROUGE-L"], "metric": "rouge"}],
+            "corrections": [{"names": ["Precision", "Recall", "F0.5"], "metric": "m2", "against": "m2"}],
+        }
+        training = self._training(plan, min(plan.tokens_per_update, 4096))
+        return {
+            "arch": self.architecture(plan),
+            "tokens_per_update": plan.tokens_per_update,
+            "average": {"last": 5},
+            "train": {**cut, "share-all-embeddings": True, **smoothing, **training},
+            "generate": {**cut, "beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if summaries else {}),
+            "score": scores[self.kind],
+        }
+
+    def _language_model(self, plan: TrainingPlan) -> dict[str, Any]:
+        sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
+        narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
+        narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
+        flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "cross_entropy"}
+        return {
+            "task": "language_modeling",
+            "arch": self.architecture(plan),
+            **({"size": narrow} if plan.scale == SCALES[0] and self.arch is None else {}),
+            "tokens_per_update": plan.tokens_per_update,
+            "average": {"best": True},
+            "train": {**flags, **self._training(plan, min(plan.tokens_per_update, 4096))},
+            "generate": {**sample, "max-tokens": 4000},
+            "score_valid": True,
+            "score": [{"names": ["Perplexity"], "metric": "perplexity", "options": {"pieces": True}}],
+        }
+
+
+def _flow(value: object) -> str:
+    """Return a value as YAML in one line, or in a few indented ones if it is long."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=110)
+    return text.removesuffix("\n").removesuffix("\n...")

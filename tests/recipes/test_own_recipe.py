@@ -1,0 +1,124 @@
+"""``ode-transformer new``: a recipe for a user's own files, which runs as it is written."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from commands_for_tests import PAIRS
+from forked_commands import run_quickly
+from gec_stand_in import m2_text
+
+from ode_transformer.cli import main
+from ode_transformer.recipes.own_recipe import TextCounts, plan_training
+
+SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
+SPLITS = ("train", "valid", "test")
+
+
+def two_files(name: str, sides: tuple[str, str]) -> list[dict[str, list[str]]]:
+    """Return the texts of each split by the names of their files."""
+    return [
+        {name.format(split=split, side=side): [pair[n] for pair in PAIRS] for n, side in enumerate(sides)}
+        for split in SPLITS
+    ]
+
+
+TEXTS = {
+    "translation": two_files("my.{split}.{side}", ("en", "de")),
+    "summaries": two_files("{split}.{side}.txt", ("article", "summary")),
+    "corrections": [{f"{split}.m2": m2_text(shift).splitlines()} for shift, split in enumerate(SPLITS)],
+    "text": [{f"{split}.txt": [pair[0] for pair in PAIRS]} for split in SPLITS],
+}
+SCORES = {
+    "translation": ["BLEU", "chrF2"],
+    "summaries": ["ROUGE-1", "ROUGE-2", "ROUGE-L"],
+    "corrections": ["Precision", "Recall", "F0.5"],
+    "text": ["Perplexity valid", "Perplexity test"],
+}
+
+
+def write_texts(kind: str, folder: Path) -> list[str]:
+    """Write the texts of a kind; return the words that name them."""
+    words = []
+    for split, texts in zip(SPLITS, TEXTS[kind], strict=True):
+        words.append(f"--{split}")
+        for name, lines in texts.items():
+            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            words.append(str(folder / name))
+    return words + (["--kind", "summaries"] if kind == "summaries" else [])
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "translation" else pytest.mark.slow) for kind in TEXTS]
+)
+def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    words = write_texts(kind, tmp_path)
+    path = tmp_path / "mine.yaml"
+    assert main(["new", str(path.with_suffix("")), *words]) == 0
+    assert "next: ode-transformer reproduce" in capsys.readouterr().out
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 26
+    assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
+
+    stacks = ("decoder",) if kind == "text" else ("encoder", "decoder")
+    small = [f"--{stack}-{size}={number}" for stack in stacks for size, number in SIZES.items()]
+    small += ["--decoder-input-dim=16", "--decoder-output-dim=16"] if kind == "text" else []
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    own = ["--output", "out", "--workers", "1", "--gpus", "0", "--", "--max-update", "3", *small]
+    assert main(["reproduce", str(path), *own]) == 0
+    printed = capsys.readouterr().out
+    (folder,) = {path.parent for path in elsewhere.glob("out/mine/*/scores.json")}
+    scores = json.loads((folder / "scores.json").read_text())
+    assert list(scores) == SCORES[kind]
+    assert all(math.isfinite(score["value"]) for score in scores.values())
+    assert f"model: {folder.relative_to(elsewhere)}/model/model.pt" in printed
+    lines = len(TEXTS[kind][2]["test.txt" if kind == "text" else next(iter(TEXTS[kind][2]))])
+    expected = sum(line.startswith("S ") for line in TEXTS[kind][2]["test.m2"]) if kind == "corrections" else lines
+    assert json.loads((elsewhere / "out/mine/counts.json").read_text())["test"] == expected
+
+
+def test_the_numbers_follow_from_the_text() -> None:
+    small, large = TextCounts(3_000, (190_000, 200_000), 80), TextCounts(4_000_000, (7 * 10**8, 7 * 10**8), 2_000)
+    plan = plan_training(small)
+    assert plan.pieces == round(30 * 390_000 ** (1 / 3)) + 80
+    assert (plan.tokens_per_update, plan.updates, plan.warmup) == (512, math.ceil(40 * 50_000 / 512), 390)
+    assert (plan.scale.suffix, plan.scale.learning_rate) == ("tiny", 0.003)
+    plan = plan_training(large)
+    assert (plan.pieces, plan.tokens_per_update, plan.updates, plan.warmup) == (32_000, 32_768, 50_000, 4_000)
+    assert plan.scale.suffix == "wmt_en_de"
+
+
+def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:
+    words = write_texts("translation", tmp_path)
+    path = tmp_path / "mine.yaml"
+    assert main(["new", str(path), *words[:6], "--arch", "macaron_iwslt_de_en"]) == 0
+    assert "no --test: the scores will be those of the validation text" in capsys.readouterr().out
+    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert recipe["corpus"]["test"] == {"valid": recipe["corpus"]["valid"]}
+    assert (recipe["arch"], recipe["train"]["lr"]) == ("macaron_iwslt_de_en", 0.001)
+    assert main(["new", str(path), *words]) == 2
+    assert f"{path}: exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder, words: words[:2] + words[3:], "--train {}/my.train.en: expected source and target"),
+        (lambda folder, words: (folder / "my.valid.de").unlink(), "{}/my.valid.de: no such file"),
+        (lambda folder, words: (folder / "my.test.de").write_text("one\n"), "sides of different length: {}/my.test.en"),
+        (lambda folder, words: (folder / "my.train.en").write_bytes(b"\xff\n"), "{}/my.train.en: line 1 is not UTF-8"),
+        (lambda folder, words: [*words, "--arch", "none"], "--arch none: no architecture for translation; ours are"),
+    ],
+)
+def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys, change, message: str) -> None:
+    words = write_texts("translation", tmp_path) + ["--kind", "translation"]
+    changed = change(tmp_path, words)
+    words = changed if isinstance(changed, list) else words
+    assert main(["new", str(tmp_path / "mine"), *words]) == 2
+    assert message.format(tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "mine.yaml").exists()
