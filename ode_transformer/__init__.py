@@ -1,3 +1,3 @@
 """Transformers whose stacks of layers are read as numerical solutions of an ordinary differential equation."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,10 +1,16 @@
 """``ode-transformer prepare``: the data of a recipe, from raw files to fairseq's binary files."""
 
+from __future__ import annotations
+
 import argparse
+from typing import TYPE_CHECKING
 
 from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
 from ode_transformer.support.errors import UserError
+
+if TYPE_CHECKING:  # pydantic takes long to import
+    from ode_transformer.recipes.recipe import Recipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,18 +37,18 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("RECIPE is missing: a data set of configs/, such as multi30k_en_de")
     recipe = None if args.recipe is None else workflow.load_recipe(args.recipe, options)
     if args.check_sources:
-        return check_sources(None if recipe is None else recipe.corpus.sources)
+        return check_sources(recipe)
     workflow.prepare(workflow.recipe_data(recipe, args.recipe, options), options)
     return 0
 
 
-def check_sources(names: list[str] | None) -> int:
-    """Print the answers of the addresses of these sources, or of all; return the exit status."""
+def check_sources(recipe: Recipe | None) -> int:
+    """Print the answers of the addresses of a recipe's sources, or of all; return the exit status."""
     from ode_transformer.corpora.source_check import check_sources
-    from ode_transformer.corpora.sources import SOURCES_FILE, read_sources, select_sources
+    from ode_transformer.corpora.sources import SOURCES_FILE, Source, read_sources, select_sources
 
-    sources = read_sources(SOURCES_FILE)
-    table, unavailable = check_sources(sources if names is None else select_sources(names, sources))
+    selected = read_sources(SOURCES_FILE) if recipe is None else select_sources(recipe.corpus.sources, recipe.source_list())
+    table, unavailable = check_sources({name: source for name, source in selected.items() if isinstance(source, Source)})
     print(table)
     if unavailable:
         print(f"\nno address gives the file of {', '.join(unavailable)}")

@@ -48,11 +48,18 @@ def obtain_files(
     ]:
         raise UserError("; ".join(missing))
     selected = {name: source for name, source in all_selected.items() if isinstance(source, Source)}
-    published_files = _obtain_published(selected, raw, folder) if selected else {}
+    published = {name: source for name, source in sources.items() if isinstance(source, Source)}
+    published_files = _obtain_published(selected, published, raw, folder) if selected else {}
     return {name: path for files in (own_files, published_files) for name, path in files.items()}
 
 
-def _obtain_published(selected: Mapping[str, Source], raw: Path | None, folder: Path) -> dict[str, Path]:
+def _obtain_published(
+    selected: Mapping[str, Source], sources: Mapping[str, Source], raw: Path | None, folder: Path
+) -> dict[str, Path]:
+    """Return the paths of published files; see ``obtain_files``.
+
+    :param sources: all published ones, for the archives
+    """
     if raw is not None:
         return _check_user_files(selected, raw, folder)
     paths = {name: folder / source.file for name, source in selected.items()}

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from commands_for_tests import PAIRS
 from forked_commands import run_quickly
@@ -13,6 +14,7 @@ from gec_stand_in import m2_text
 from ode_transformer.cli import main
 from ode_transformer.recipes.own_recipe import TextCounts, plan_training
 
+ROOT = Path(__file__).parents[2]
 SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
 SPLITS = ("train", "valid", "test")
 
@@ -77,6 +79,11 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     assert list(scores) == SCORES[kind]
     assert all(math.isfinite(score["value"]) for score in scores.values())
     assert f"model: {folder.relative_to(elsewhere)}/model/model.pt" in printed
+    hub = "language_model" if kind == "text" else "translation_model"
+    model = torch.hub.load(str(ROOT), hub, str(folder / "model"), source="local", trust_repo=True)
+    sentence = "The dog sleeps."
+    probabilities = model.models[0](model.encode(sentence)[None])[0] if kind == "text" else model.translate([sentence])
+    assert len(probabilities) == 1
     lines = len(TEXTS[kind][2]["test.txt" if kind == "text" else next(iter(TEXTS[kind][2]))])
     expected = sum(line.startswith("S ") for line in TEXTS[kind][2]["test.m2"]) if kind == "corrections" else lines
     assert json.loads((elsewhere / "out/mine/counts.json").read_text())["test"] == expected

@@ -12,8 +12,9 @@ from recorded_commands import BLOCK, ROOT
 @pytest.mark.slow
 def test_the_lines_run_as_written(tmp_path: Path) -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Your own text\n")[2]
-    lines = BLOCK.search(section)[2]
-    assert lines.count("\n") == 8
+    blocks = [match[2] for match in BLOCK.finditer(section)][:2]
+    assert [block.count("\n") for block in blocks] == [2, 8]
+    lines = "".join(blocks)
     for written, shorter in (("--symbols 8000", "--symbols 200"), ("--max-epoch 40", "--max-epoch 5")):
         assert written in lines
         lines = lines.replace(written, shorter)
@@ -33,3 +34,4 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "test.output").read_text(encoding="utf-8").count("\n") == len(PAIRS)
     assert [line.partition(" ")[0] for line in done.stdout.splitlines()[-2:]] == ["BLEU", "chrF2"]
+    assert "| my-experiment | BLEU | chrF2 |" in done.stdout

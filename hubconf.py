@@ -1,0 +1,41 @@
+"""PyTorch Hub: a model that was trained with this package, with its dictionaries and pieces.
+
+torch.hub.load("CLONE", "translation_model", "experiments/my-experiment/RUN/model", source="local")
+"""
+
+from pathlib import Path
+from typing import Any
+
+dependencies = ["torch", "fairseq", "sentencepiece", "subword_nmt"]
+
+
+def translation_model(folder: str, checkpoint_file: str = "model.pt", **options: Any) -> Any:
+    """Load a translation model; its ``translate`` takes a sentence, or a list of them.
+
+    :param folder: with the checkpoint, its dictionaries and its pieces
+    :param options: of ``from_pretrained``, such as ``data_name_or_path`` for a folder with the dictionaries
+    """
+    from ode_transformer.models import ODETransformerModel
+
+    return ODETransformerModel.from_pretrained(folder, checkpoint_file, **(_subword_options(folder) | options))
+
+
+def language_model(folder: str, checkpoint_file: str = "model.pt", **options: Any) -> Any:
+    """Load a language model: ``models[0]`` is the module, ``encode`` gives the numbers of a text's pieces.
+
+    fairseq's ``score`` and ``sample`` of language models fail under NumPy 2.
+
+    :param folder: as for ``translation_model``
+    :param options: likewise
+    """
+    from ode_transformer.models import ODELanguageModel
+
+    return ODELanguageModel.from_pretrained(folder, checkpoint_file, **(_subword_options(folder) | options))
+
+
+def _subword_options(folder: str) -> dict[str, str]:
+    """Return the option that names the kind of pieces in the folder, if there are any."""
+    from ode_transformer.support.subword_models import SUBWORD_MODELS
+
+    kinds = [name for name, model in SUBWORD_MODELS.items() if (Path(folder) / model.file_name).exists()]
+    return {"bpe": kinds[0]} if kinds else {}
