@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     recipe = None if args.recipe is None else workflow.load_recipe(args.recipe, options)
     if args.check_sources:
         return check_sources(recipe)
+    assert recipe is not None
     workflow.prepare(workflow.recipe_data(recipe, args.recipe, options), options)
     return 0
 
@@ -47,8 +48,12 @@ def check_sources(recipe: Recipe | None) -> int:
     from ode_transformer.corpora.source_check import check_sources
     from ode_transformer.corpora.sources import SOURCES_FILE, Source, read_sources, select_sources
 
-    selected = read_sources(SOURCES_FILE) if recipe is None else select_sources(recipe.corpus.sources, recipe.source_list())
-    table, unavailable = check_sources({name: source for name, source in selected.items() if isinstance(source, Source)})
+    selected = (
+        read_sources(SOURCES_FILE) if recipe is None else select_sources(recipe.corpus.sources, recipe.source_list())
+    )
+    table, unavailable = check_sources(
+        {name: source for name, source in selected.items() if isinstance(source, Source)}
+    )
     print(table)
     if unavailable:
         print(f"\nno address gives the file of {', '.join(unavailable)}")

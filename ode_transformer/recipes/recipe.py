@@ -282,7 +282,7 @@ def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
             yield (*key, "preparation"), f"{overrides.preparation}: preparations has {known}"
     for name in recipe.preparations:
         yield from _preparation_problems(recipe, name)
-    scorings = {("score",): recipe.score}
+    scorings: dict[Key, list[Scoring]] = {("score",): recipe.score}
     scorings |= {(*key, "score"): overrides.score for key, overrides in sections.items() if overrides.score is not None}
     titles: list[str] = []
     for key, scoring in scorings.items():

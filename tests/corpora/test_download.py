@@ -238,7 +238,7 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer)
 
 def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     sources = {"a": source(server), "n": LICENSED}
-    with pytest.raises(UserError, match="x: no such source; there are a, n"):
+    with pytest.raises(UserError, match="x: no such source; for a file of your own"):
         obtain_files(["a", "x"], sources, None, tmp_path)
     with pytest.raises(UserError, match="corpora/n.tar: missing: ask at https://example.org for n.tar"):
         obtain_files(["a", "n"], sources, None, tmp_path)
