@@ -6,12 +6,19 @@ from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.support.arguments import add_train_flags
+from ode_transformer.support.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer reproduce``."""
     run_arguments.add_recipe(parser)
     run_arguments.add_system(parser)
+    parser.add_argument(
+        "--table",
+        metavar="TABLE",
+        help="every system of a published table, such as 'Xu et al. 2020, Table 1', one after the other, instead of "
+        "--arch and --variant",
+    )
     run_arguments.add_seeds(
         parser, "a training for each seed; the mean and deviation of their scores are printed", RunOptions.seeds
     )
@@ -29,6 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from ode_transformer.recipes import workflow
 
     options = run_options(args)
+    if args.table is not None:
+        if options.arch or options.variant:
+            raise UserError("--table: its systems have their own --arch and --variant")
+        workflow.reproduce_table(args.recipe, args.table, options)
+        return 0
     recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
     workflow.reproduce(data, workflow.plan_experiments(recipe, data, options), options)

@@ -59,6 +59,27 @@ def comparison_table(
     return markdown_table([recipe.title, *titles], [[_cell(value) for value in row] for row in rows])
 
 
+def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[str, Score]]]]) -> str:
+    """Return a Markdown table of the systems of a published table: the mean of the seeds and the published score.
+
+    :param systems: each with the scores of each seed by title
+    """
+    titles = list(dict.fromkeys(title for _, seeds in systems for scores in seeds for title in scores))
+    rows = [
+        [
+            result.system,
+            *(
+                _cell(value)
+                for title in titles
+                for value in (mean(scores[title].value for scores in seeds), result.scores.get(title))
+            ),
+        ]
+        for result, seeds in systems
+    ]
+    columns = [column for title in titles for column in (title, "published")]
+    return markdown_table([systems[0][0].table, *columns], rows)
+
+
 def _cell(value: str | float | None) -> str:
     if value is None:
         return ""

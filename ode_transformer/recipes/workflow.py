@@ -14,7 +14,7 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.flag_checks import fairseq_problems
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.published import comparison_table
+from ode_transformer.recipes.published import comparison_table, published_table
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.training_reports import print_report
@@ -126,8 +126,13 @@ def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
     return experiment.evaluate()
 
 
-def reproduce(data: RecipeData, experiments: Sequence[Experiment], options: RunOptions) -> None:
-    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones."""
+def reproduce(
+    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
+) -> dict[int | None, Mapping[str, Score]]:
+    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones.
+
+    :return: seed -> title -> score; without scores in a dry run
+    """
     prepare(data, options)
     scores: dict[int | None, Mapping[str, Score]] = {}
     for experiment in experiments:
@@ -138,3 +143,30 @@ def reproduce(data: RecipeData, experiments: Sequence[Experiment], options: RunO
         write_text(experiments[0].table_path, table + "\n")
         print(f"\nmodel: {experiments[0].model_path}")
         print(f"\n{table}")
+    return scores
+
+
+def reproduce_table(name: str, table: str, options: RunOptions) -> None:
+    """Reproduce every system of a published table, and print all scores beside the published ones.
+
+    :param name: of the recipe, or the path of its file
+    :param options: flags after -- are for every system
+    :raises UserError: the recipe has no system of this table
+    """
+    expected = read_recipe(find_recipe(name), fairseq_problems).expected
+    # A system may be listed twice, as an architecture of its own and by flags.
+    systems = {(result.system, result.variant): result for result in reversed(expected) if result.table == table}
+    if not (results := list(reversed(systems.values()))):
+        tables = "; ".join(dict.fromkeys(result.table for result in expected))
+        raise UserError(f"--table {table}: not among the published results of {name}: {tables or 'it has none'}")
+    measured = []
+    for number, result in enumerate(results, start=1):
+        print(f"\n=== {result.table}: {result.system} ({number} of {len(results)})", flush=True)
+        flags = (*commands.flags(result.flags), *options.train_flags)
+        system = replace(options, arch=result.arch, variant=result.variant, train_flags=flags)
+        recipe = load_recipe(name, system)
+        data = recipe_data(recipe, name, system)
+        scores = reproduce(data, plan_experiments(recipe, data, system), system)
+        measured.append((result, list(scores.values())))
+    if not options.dry_run:
+        print(f"\n{published_table(measured)}")

@@ -1,0 +1,171 @@
+"""Page of all experiments: every table and figure of the five papers, its command and its state.
+
+``python -m ode_transformer.cli.experiments > docs/experiments.md`` writes the committed page, in a checkout.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from ode_transformer.corpora.sources import Source, read_sources
+from ode_transformer.recipes.recipe import Recipe, read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
+from ode_transformer.studies.study import read_study
+from ode_transformer.studies.study_files import find_study, study_names
+from ode_transformer.support import commands
+from ode_transformer.support.tables import markdown_table
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+
+DOCS = CONFIGS.parent / "docs"
+
+INTRODUCTION = """# Experiments
+
+Written by `python -m ode_transformer.cli.experiments > docs/experiments.md` from [papers.yaml](papers.yaml), the
+recipes and the studies.
+
+Every table and figure of the five papers, and the one command that makes it; those of `scripts/` print what they will
+do with `--dry-run`. A study answers the same question, most with controls of equal compute and at a small size, too:
+`--at g2p` or `--at cpu`.
+
+| state | means |
+|---|---|
+| reproduced | the published numbers come out |
+| run small | run at a small size; the linked page has the numbers, which are not the paper's |
+| proven on a stand-in | all jobs ran on a small corpus like the published files: no proof of scores |
+| needs a GPU | the published size has not been run here, for want of GPUs |
+| needs a licence | some raw files are sent on request: [data.md](data.md) |"""
+
+SCORES = """## Every published score
+
+The systems of the papers' tables by recipe, each with its command."""
+
+State = Literal["reproduced", "drawing"]
+
+
+class PaperRow(YamlSection):
+    """A table or figure, or a part of it.
+
+    :param name: in the paper
+    :param shows: its subject
+    :param command: that makes it; None for a drawing
+    :param study: that answers the same question
+    :param results: page of docs/ with measurements
+    :param state: None if it follows from the command, the study and the sources
+    """
+
+    name: str
+    shows: str
+    command: str | None = None
+    study: str | None = None
+    results: str | None = None
+    state: State | None = None
+
+
+class Paper(YamlSection):
+    """A paper.
+
+    :param tables: their number
+    :param figures: their number
+    """
+
+    title: str
+    tables: int
+    figures: int
+    rows: list[PaperRow]
+
+
+class Papers(YamlSection):
+    """The papers of docs/papers.yaml."""
+
+    papers: list[Paper]
+
+
+def read_papers() -> list[Paper]:
+    """Read docs/papers.yaml."""
+    return read_yaml(DOCS / "papers.yaml", Papers).papers
+
+
+def recipe_of(command: str) -> str | None:
+    """Return the name of the recipe whose data a command uses; None if it uses none."""
+    program, *words = shlex.split(command)
+    name = Path(words[0]).stem if program == "bash" else ""
+    if name in ("reproduce", "prepare"):
+        return words[1]
+    if name == "study":
+        study = read_study(find_study(words[1]))
+        place = words[words.index("--at") + 1] if "--at" in words else study.first_place
+        return study.places[place].recipe
+    return None
+
+
+def state_of(row: PaperRow, sources: Mapping[str, Source]) -> str:
+    """Return the state of a row: what was done, then what more is needed."""
+    if row.state == "drawing":
+        return "a drawing"
+    link = f" ([results]({row.results}))" if row.results else ""
+    if row.state is not None:
+        return row.state + link
+    if not link and row.study and list((DOCS / "results" / "studies").glob(f"{row.study}-*.csv")):
+        link = " ([results](results/studies.md))"
+    parts = [f"run small{link}" if link else "proven on a stand-in"]
+    assert row.command is not None
+    recipe = recipe_of(row.command)
+    if recipe is None or "prepare.sh" not in row.command:
+        parts.append("needs a GPU")
+    if recipe is not None:
+        raw_files = read_recipe(find_recipe(recipe)).corpus.sources
+        parts += ["needs a licence"] if any(sources[name].obtain for name in raw_files) else []
+    return "; ".join(parts)
+
+
+def paper_table(paper: Paper, sources: Mapping[str, Source]) -> str:
+    """Return the table of a paper's tables and figures."""
+    rows = [
+        (
+            row.name,
+            row.shows,
+            f"`{row.command}`" if row.command else "",
+            f"`{row.study}`" if row.study else "",
+            state_of(row, sources),
+        )
+        for row in paper.rows
+    ]
+    return markdown_table(("", "shows", "command", "study", "state"), rows, "lllll")
+
+
+def score_commands(recipe: Recipe, name: str) -> Iterator[str]:
+    """Yield a comment and a command for each published result of a recipe."""
+    for result in recipe.expected:
+        scores = ", ".join(f"{title} {value:.2f}" for title, value in result.scores.items())
+        yield f"# {result.table}, {result.system}: {scores}"
+        words = [
+            "bash",
+            "scripts/reproduce.sh",
+            name,
+            "--arch",
+            result.arch,
+            *commands.flags({"variant": result.variant}),
+        ]
+        flags = commands.flags(result.flags)
+        yield shlex.join([*words, *(["--", *flags] if flags else [])])
+
+
+def experiments_page() -> str:
+    """Return the page as Markdown."""
+    sources = read_sources()
+    parts = [INTRODUCTION]
+    for paper in read_papers():
+        parts += [f"## {paper.title}", paper_table(paper, sources)]
+    studies = [(f"`{name}`", read_study(find_study(name)).source) for name in study_names()]
+    parts += ["## Studies", markdown_table(("study", "of"), studies, "ll"), SCORES]
+    for name in recipe_names():
+        if (recipe := read_recipe(find_recipe(name))).expected:
+            parts += [f"### {recipe.title}", "\n".join(["```bash", *score_commands(recipe, name), "```"])]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(experiments_page(), end="")
