@@ -57,8 +57,14 @@ def value(command: list[str], flag: str) -> str:
             "--arch transformer_lm: no architecture for",
         ),
         (["train", "ptb", "--arch", "macaron"], "train: error: --arch macaron: no architecture for language_modeling"),
-        (["reproduce", "ptb", "--table", "Table 5"], "--table Table 5: not among the published results of ptb: Li et al."),
-        (["reproduce", "ptb", "--table", "a", "--arch", "b"], "--table: its systems have their own --arch and --variant"),
+        (
+            ["reproduce", "ptb", "--table", "Table 5"],
+            "--table Table 5: not among the published results of ptb: Li et al.",
+        ),
+        (
+            ["reproduce", "ptb", "--table", "a", "--arch", "b"],
+            "--table: its systems have their own --arch and --variant",
+        ),
         (["train", "wmt14_en_de", "--variant", "readme"], "train: error: --variant readme: for ode_transformer_rk2"),
         (
             ["train", "gec_conll14", "--variant", "x"],
