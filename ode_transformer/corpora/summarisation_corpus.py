@@ -6,10 +6,13 @@ the name of a story's file. A story is an article, then highlights, each after a
     source    lines of the article, joined
     target    highlights, joined; each is a sentence that ends in a full stop or another mark
 
-The text is prepared as by See, Liu and Manning (2017) and, after them, Edunov et al. (2019): tokenised, in lower case,
-with a full stop after each line that has no mark at its end (captions and highlights have none), without stories that
-lack an article. They used Stanford's tokenizer; here it is Moses', without its escapes, which ROUGE would count as
-words. Nothing else is removed: neither ``(CNN)`` nor bylines.
+A line without a mark at its end (captions and highlights have none) gets a full stop; stories without an article are
+left out. Nothing else is removed: neither ``(CNN)`` nor bylines. The text is tokenised in one of two ways:
+
+    as the ODE Transformer's references (cnndm.test.target.tok): Moses' tokens of the joined lines, with its escapes,
+    cased (``whole_texts``, ``escape``)
+    as by See, Liu and Manning (2017) and, after them, Edunov et al. (2019): in lower case, line by line. They used
+    Stanford's tokenizer; here it is Moses', without its escapes
 
 The archives are read once, as streams. A temporary file keeps the stories until they are written in the order of the
 lists, so that the corpus does not depend on the order in the archives.
@@ -24,7 +27,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
@@ -42,6 +45,7 @@ MAX_STORY_BYTES = 1 << 24
 
 END_MARKS = frozenset(".!?'`\"’”)")
 HIGHLIGHT = "@highlight"
+_LAST_FULL_STOP = re.compile(r"(?<=[^\s.])\.$")
 # "LONDON, England (CNN) -- " or "(CNN)"
 _DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
 
@@ -51,6 +55,8 @@ class SummarisationCorpus(TwoSidedCorpus):
 
     :param lowercase: replace capital letters
     :param tokenise: separate punctuation from words
+    :param escape: write special characters as Moses does, such as ``&apos;``
+    :param whole_texts: tokenise the joined lines at once, as Moses does whose last word never keeps its full stop
     :param strip_dateline: remove the place and ``(CNN) --`` at the start of an article
     :param source_tokens: cut articles after so many tokens; fairseq's ``--truncate-source`` cuts after pieces instead
     """
@@ -60,8 +66,16 @@ class SummarisationCorpus(TwoSidedCorpus):
     target: str = "target"
     lowercase: bool = True
     tokenise: bool = True
+    escape: Annotated[bool, Field(exclude_if=lambda escape: not escape)] = False
+    whole_texts: Annotated[bool, Field(exclude_if=lambda whole: not whole)] = False
     strip_dateline: bool = False
     source_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check_tokens(self) -> SummarisationCorpus:
+        if not self.tokenise and (self.escape or self.whole_texts):
+            raise ValueError("escape and whole_texts need tokenise: true")
+        return self
 
     @property
     def sources(self) -> list[str]:
@@ -154,15 +168,25 @@ def source_and_target(story: list[str], options: SummarisationCorpus) -> tuple[s
     article, highlights = lines[:end], [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
     if options.strip_dateline and article:
         article[0] = _DATELINE.sub("", article[0])
-    source = " ".join(prepare_line(line, options) for line in article if line).split()
-    return " ".join(source[: options.source_tokens]), " ".join(prepare_line(line, options) for line in highlights)
+    source = prepare_text(article, options).split()
+    return " ".join(source[: options.source_tokens]), prepare_text(highlights, options)
+
+
+def prepare_text(lines: list[str], options: SummarisationCorpus) -> str:
+    """Return lines as one line, prepared as chosen."""
+    lines = list(filter(None, lines))
+    if options.whole_texts:
+        lines = [" ".join(line if line[-1] in END_MARKS else f"{line}." for line in lines)]
+    text = " ".join(prepare_line(line, options) for line in lines)
+    return _LAST_FULL_STOP.sub(" .", text) if options.whole_texts else text
 
 
 def prepare_line(line: str, options: SummarisationCorpus) -> str:
     """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
+    marked = line[-1:] in END_MARKS
     if options.tokenise:
-        line = _tokenizer().tokenize(line, return_str=True, escape=False)
-    if line[-1:] not in END_MARKS:
+        line = _tokenizer().tokenize(line, return_str=True, escape=options.escape).strip()
+    if not marked and line[-1:] not in END_MARKS and not options.whole_texts:
         line += " ." if options.tokenise else "."
     return line.lower() if options.lowercase else line
 

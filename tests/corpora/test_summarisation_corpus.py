@@ -18,6 +18,8 @@ from ode_transformer.corpora.summarisation_corpus import (
     source_and_target,
     story_name,
 )
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -49,6 +51,25 @@ def test_a_story_by_hand() -> None:
         ' he \'s said : " never again ! "'
     )
     assert target == 'ruiz loses the vote . he says : " never again ! " it \'s over .'
+
+
+@pytest.mark.parametrize(
+    ("highlights", "target"),
+    [
+        # No full stop after a quotation mark, whatever its kind; hyphens within words stay, brackets are escaped.
+        (['She calls it a "no-go zone"', "More soon"], "She calls it a &quot; no-go zone &quot; More soon ."),
+        (["It is a ‘big deal’", "A [sic] & B"], "It is a ‘ big deal ’ A &#91; sic &#93; &amp; B ."),
+        # The last apostrophe of the text stays at its word, that of a line before does not.
+        (["He is 'in'", "She is 'out'"], "He is &apos; in &apos; She is &apos; out&apos;"),
+        # Lines are joined first: an abbreviation keeps its added full stop, the last word of all does not.
+        (["Ask Mr", "At 7 a.m."], "Ask Mr. At 7 a.m ."),
+        (["At 7 a.m.", "£5m won't do..."], "At 7 a.m. £ 5m won &apos;t do ..."),
+    ],
+)
+def test_traps_as_in_the_released_references(highlights: list[str], target: str) -> None:
+    options = read_recipe(find_recipe("cnn_dm")).corpus
+    story = ["Text.", *(line for highlight in highlights for line in ("@highlight", "", highlight))]
+    assert source_and_target(story, options) == ("Text .", target)
 
 
 def test_text_as_it_was() -> None:
@@ -130,6 +151,8 @@ def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
     texts = corpus(tmp_path / "corpus")
     assert {len(line.split()) for line in texts["test.article"]} == {5}
     assert len(texts["train.summary"]) == SPLITS["train"] - 1
+    with pytest.raises(ValidationError, match="escape and whole_texts need tokenise: true"):
+        SummarisationCorpus(tokenise=False, escape=True)
     with pytest.raises(ValidationError, match="source and target are both text"):
         SummarisationCorpus(source="text", target="text")
 
