@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from ode_transformer.corpora.sources import Source, read_sources
+from ode_transformer.glue import benchmark
+from ode_transformer.glue.glue_command import CONFIG
+from ode_transformer.glue.grid import read_config
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 from ode_transformer.studies.study import read_study
@@ -93,7 +96,7 @@ def recipe_of(command: str) -> str | None:
     program, *words = shlex.split(command)
     name = Path(words[0]).stem if program == "bash" else ""
     if name in ("reproduce", "prepare"):
-        return words[1]
+        return read_config(CONFIG).pretraining if words[1] == benchmark.NAME else words[1]
     if name == "study":
         study = read_study(find_study(words[1]))
         place = words[words.index("--at") + 1] if "--at" in words else study.first_place

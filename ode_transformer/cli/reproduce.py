@@ -1,6 +1,7 @@
 """``ode-transformer reproduce``: from raw files to scores beside the published ones."""
 
 import argparse
+from dataclasses import replace
 
 from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
@@ -29,16 +30,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments.add_max_tokens(parser)
     run_arguments.add_output(parser)
     add_train_flags(parser)
+    parser.epilog = f"{parser.epilog} And glue: pre-training and the eight tasks of GLUE."
 
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, train, evaluate and compare with the published results."""
+    from ode_transformer.glue import benchmark
+    from ode_transformer.glue.glue_command import CONFIG
+    from ode_transformer.glue.grid import read_config
     from ode_transformer.recipes import workflow
 
     options = run_options(args)
+    if args.table is not None and (options.arch or options.variant):
+        raise UserError("--table: its systems have their own --arch and --variant")
+    if args.recipe == benchmark.NAME:
+        config = read_config(CONFIG)
+        for arch in [options.arch] if args.table is None else config.systems_of(args.table):
+            benchmark.reproduce(config, CONFIG, replace(options, arch=arch))
+        return 0
     if args.table is not None:
-        if options.arch or options.variant:
-            raise UserError("--table: its systems have their own --arch and --variant")
         workflow.reproduce_table(args.recipe, args.table, options)
         return 0
     recipe = workflow.load_recipe(args.recipe, options)

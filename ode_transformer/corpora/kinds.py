@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ode_transformer.corpora.catalogues.catalogue_corpus import CatalogueCorpus
+from ode_transformer.corpora.document_corpus import DocumentCorpus
 from ode_transformer.corpora.gec_corpus import GecCorpus
 from ode_transformer.corpora.m2_corpus import M2Corpus
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
@@ -23,6 +24,7 @@ Corpus = Annotated[
     | GecCorpus
     | PennTreebankCorpus
     | CatalogueCorpus
-    | PronunciationCorpus,
+    | PronunciationCorpus
+    | DocumentCorpus,
     Field(discriminator="kind"),
 ]

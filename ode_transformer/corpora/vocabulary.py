@@ -26,6 +26,8 @@ from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 from ode_transformer.support.yaml_file import YamlSection
 
+MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
+
 Size = Annotated[int, Field(gt=0)]
 Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
@@ -115,7 +117,48 @@ class PieceVocabulary(YamlSection):
         return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
 
 
-Vocabulary = Annotated[WordVocabulary | MergeVocabulary | PieceVocabulary, Field(discriminator="kind")]
+class LowercasePieceVocabulary(YamlSection):
+    """Sentencepiece's pieces whose own normalisation lower-cases, so that every later use of them does the same.
+
+    :param size: number of pieces
+    """
+
+    kind: Literal["sentencepiece_lowercase"]
+    size: Size
+    joined: ClassVar[bool] = True
+    min_count: ClassVar[int] = 1
+
+    model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
+    remove_bpe: ClassVar[str | None] = "sentencepiece"
+
+    def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
+        """Learn the pieces from a long text.
+
+        :raises UserError: the text is too small for so many pieces
+        """
+        train_pieces_of_long_text(texts, self.size, cased=False, output=output)
+
+    def encoder(self, folder: Path) -> Encoder:
+        return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
+
+
+Vocabulary = Annotated[
+    WordVocabulary | MergeVocabulary | PieceVocabulary | LowercasePieceVocabulary, Field(discriminator="kind")
+]
+
+
+def train_pieces_of_long_text(texts: Sequence[Path], size: int, cased: bool, output: Path) -> None:
+    """Train a sentencepiece model on a part of texts that may be larger than memory; write it into a folder.
+
+    :param cased: keep upper case
+    :raises UserError: the texts are too small for so many pieces
+    """
+    options = {
+        "normalization_rule_name": "nmt_nfkc" if cased else "nmt_nfkc_cf",
+        "input_sentence_size": MAX_LEARNING_LINES,
+        "shuffle_input_sentence": True,
+    }
+    train_sentencepiece(texts, size, output / "unfinished", **options).rename(output / SENTENCEPIECE_FILE)
 
 
 def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Path:
@@ -170,9 +213,7 @@ def _read_pieces(model: Path, mtime_ns: int) -> sentencepiece.SentencePieceProce
     return sentencepiece.SentencePieceProcessor(model_file=str(model))
 
 
-def encode_text(
-    vocabulary: WordVocabulary | MergeVocabulary | PieceVocabulary, folder: Path, text: Path, workers: int
-) -> Iterator[str]:
+def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) -> Iterator[str]:
     """Yield the lines of a text as pieces.
 
     :param folder: with the vocabulary's ``model_file``

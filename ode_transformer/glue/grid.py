@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
@@ -19,15 +20,54 @@ _RESERVED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distri
 Value = bool | int | float | str
 
 
+class PublishedGlue(YamlSection):
+    """Published scores of a system on the test sets.
+
+    :param table: paper and table
+    :param system: its name in the paper
+    :param arch: the architecture that stands for the system
+    :param scores: metrics of each submitted file, in the order of the task's
+    """
+
+    table: str
+    system: str
+    arch: str
+    scores: dict[str, list[float]]
+
+
 class GlueConfig(YamlSection):
     """Grid and common flags.
 
+    :param title: of the benchmark
+    :param pretraining: recipe of the pre-trained model
+    :param arch: architecture of the pre-trained model
+    :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
     :param grid: flags of fairseq-train, each with the values to try
     :param train: flags of every run
+    :param expected: published scores
     """
 
+    title: str = "GLUE"
+    pretraining: str = "bert_pretraining"
+    arch: str = "macaron_bert_base"
+    symmetric: list[str] = []
     grid: dict[str, Annotated[list[Value], Field(min_length=1)]]
     train: dict[str, Value]
+    expected: list[PublishedGlue] = []
+
+    def task_flags(self, name: str) -> dict[str, str]:
+        """Return the flags of a task's runs beside those of all tasks."""
+        return {"task": "symmetric_sentence_prediction"} if name in self.symmetric else {}
+
+    def systems_of(self, table: str) -> list[str]:
+        """Return the architectures of a published table.
+
+        :raises UserError: no published scores are of this table
+        """
+        if archs := [entry.arch for entry in self.expected if entry.table == table]:
+            return archs
+        tables = "; ".join(dict.fromkeys(entry.table for entry in self.expected))
+        raise UserError(f"--table {table}: not among the published results of glue: {tables or 'it has none'}")
 
     def points(self) -> list[dict[str, Any]]:
         """Return every combination of the grid's values."""
@@ -57,6 +97,9 @@ def read_config(path: Path) -> GlueConfig:
     config = document.parse(GlueConfig)
     if absent := [key for key in (*WHOLE_NUMBERS, "lr") if key not in config.grid]:
         raise document.error(("grid",), f"{absent[0]} is missing")
+    for position, name in enumerate(config.symmetric):
+        if name not in TASKS or len(TASKS[name].texts) != 2:
+            raise document.error(("symmetric", position), f"{name} is no task with pairs")
     for key, values in config.grid.items():
         for position, value in enumerate(values):
             if fault := _fault(key, value):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.glue import finetuning
-from ode_transformer.glue.grid import GlueConfig
+from ode_transformer.glue.grid import GlueConfig, PublishedGlue
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
 from ode_transformer.glue.tasks import submission_text
 from ode_transformer.recipes.training import TrainingRecord, train
@@ -66,12 +66,13 @@ def fine_tune(
     config.check_flags(train_flags)
     options = finetuning.model_options(model) | config.train | {"finetune-from-model": model.resolve()}
     rows = []
+    published = [entry for entry in config.expected if entry.arch == options["arch"]]
     for name in names:
         prepared = load_prepared_task(name, output, model)
         runs = []
         for point in config.points():
             folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
-            task, chosen = prepared.task, options | point
+            task, chosen = prepared.task, options | config.task_flags(name) | point
             flags = finetuning.training_options(
                 prepared.data, prepared.train_size, task.outputs, not task.classes, folder / "checkpoints", chosen
             )
@@ -83,11 +84,18 @@ def fine_tune(
                 commands.print_command(run.command)
             continue
         for split, run in train_grid(prepared, runs).items():
-            rows.append(write_submission(prepared, split, run, output / "submission"))
+            row = write_submission(prepared, split, run, output / "submission")
+            rows.append([*row, *(_published_cell(entry, row[0]) for entry in published)])
     if rows:
-        text = markdown_table(["task", "development set", "best run"], rows, "lll") + "\n"
+        titles = ["task", "development set", "best run"]
+        titles += [f"{entry.table}: {entry.system}, test set" for entry in published]
+        text = markdown_table(titles, rows, "l" * len(titles)) + "\n"
         write_files(output, {"results.md": text}, "results.md")
         print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+
+
+def _published_cell(entry: PublishedGlue, name: str) -> str:
+    return ", ".join(f"{score:.1f}" for score in entry.scores.get(name, []))
 
 
 def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, GridRun]:

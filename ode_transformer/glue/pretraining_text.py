@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import sentencepiece
 
-from ode_transformer.corpora.parallel_text import text_hash
-from ode_transformer.corpora.vocabulary import train_sentencepiece
+from ode_transformer.corpora.document_corpus import SPLITS, divide
+from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
@@ -28,65 +28,6 @@ from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
-SPLITS = ("train", "valid")
-MAX_LEARNING_LINES = 5_000_000  # pieces are learned from at most this many lines, drawn at random
-
-
-def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the lines of each document, stripped; in a file without inner blank lines every line is a document.
-
-    :raises UserError: a line is not UTF-8
-    """
-    for path in paths:
-        has_blank_lines = _has_inner_blank_line(path)
-        document: list[str] = []
-        for line in _stripped_lines(path):
-            if line:
-                document.append(line)
-            if document and not (line and has_blank_lines):
-                yield document
-                document = []
-        if document:
-            yield document
-
-
-def _has_inner_blank_line(path: Path) -> bool:
-    """Return True if a blank line stands between two lines that are not blank."""
-    text_seen = blank_seen = False
-    for line in _stripped_lines(path):
-        if line and blank_seen:
-            return True
-        text_seen = text_seen or bool(line)
-        blank_seen = text_seen and not line
-    return False
-
-
-def _stripped_lines(path: Path) -> Iterator[str]:
-    return (line.strip() for line in iterate_lines(path))
-
-
-def divide(paths: Sequence[Path], valid_share: float, output: Path) -> None:
-    """Write ``train`` and ``valid`` into a folder, with a blank line after each document of several lines.
-
-    :raises UserError: a split has no document
-    """
-    counts = dict.fromkeys(SPLITS, 0)
-    files = {split: open(output / split, "w", encoding="utf-8") for split in SPLITS}  # noqa: SIM115
-    try:
-        for document in documents(paths):
-            # The prefix makes this split independent of the corpora's own, which hash the text alone.
-            held_out = text_hash("pre-training " + "\n".join(document)) < valid_share * 2**64
-            split = "valid" if held_out else "train"
-            counts[split] += 1
-            files[split].write("\n".join(document) + ("\n" if len(document) == 1 else "\n\n"))
-    finally:
-        for file in files.values():
-            file.close()
-    print(", ".join(f"{count:,} documents to {name}" for name, count in counts.items()))
-    for split, count in counts.items():
-        if not count:
-            hint = f" with --valid-share {valid_share:g}" if split == "valid" else ""
-            raise UserError(f"{', '.join(map(str, paths))}: no document for the {split} split{hint}")
 
 
 def learn_pieces(text: Path, size: int, cased: bool, output: Path) -> None:
@@ -94,13 +35,7 @@ def learn_pieces(text: Path, size: int, cased: bool, output: Path) -> None:
 
     :raises UserError: the text is too small for so many pieces
     """
-    rule = "nmt_nfkc" if cased else "nmt_nfkc_cf"
-    options = {
-        "normalization_rule_name": rule,
-        "input_sentence_size": MAX_LEARNING_LINES,
-        "shuffle_input_sentence": True,
-    }
-    train_sentencepiece([text], size, output / "unfinished", **options).rename(output / SENTENCEPIECE_FILE)
+    train_pieces_of_long_text([text], size, cased, output)
 
 
 def load_encoder(model: Path) -> Callable[[str], str]:

@@ -34,6 +34,7 @@ FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are acc
 TASKS = (
     *("translation", "joint_translation", "language_modeling", "multilingual_language_modeling"),
     *("masked_lm", "multilingual_masked_lm", "sentence_prediction", "sentence_ranking"),
+    "symmetric_sentence_prediction",
 )
 
 # Options that fairseq evaluates as Python or splits into numbers, though their fields say that they are text.

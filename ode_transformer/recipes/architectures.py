@@ -8,10 +8,15 @@ from ode_transformer.support.errors import UserError
 def architectures(task: str) -> dict[str, bool]:
     """Return the names of the architectures for a task, each with whether this package registers it."""
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
+    from fairseq.models.roberta import RobertaModel
 
     import ode_transformer.models  # noqa: F401
 
-    kind = {"translation": FairseqEncoderDecoderModel, "language_modeling": FairseqLanguageModel}[task]
+    kind = {
+        "translation": FairseqEncoderDecoderModel,
+        "language_modeling": FairseqLanguageModel,
+        "masked_lm": RobertaModel,
+    }[task]
     return {
         name: model.__module__.startswith("ode_transformer.")
         for name, model in sorted(ARCH_MODEL_REGISTRY.items())

@@ -158,7 +158,7 @@ class Recipe(YamlSection):
     sources: dict[str, str | Source] = {}
     vocabulary: Vocabulary
     arch: str
-    task: Literal["translation", "language_modeling"] = "translation"
+    task: Literal["translation", "language_modeling", "masked_lm"] = "translation"
     tokens_per_update: Count
     minutes: Annotated[float, Field(gt=0)] | None = None
     average: Average
@@ -196,7 +196,7 @@ class Recipe(YamlSection):
 
     @property
     def decoder(self) -> str:
-        """The fairseq command that decodes with the trained model."""
+        """The fairseq command that decodes with the trained model; a masked language model has nothing to decode."""
         return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
 
     def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:

@@ -139,10 +139,11 @@ def reproduce(
         train(experiment, options)
         scores[experiment.seed] = evaluate(experiment, options)
     if not options.dry_run:
-        table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
-        write_text(experiments[0].table_path, table + "\n")
         print(f"\nmodel: {experiments[0].model_path}")
-        print(f"\n{table}")
+        if data.recipe.score_titles:
+            table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
+            write_text(experiments[0].table_path, table + "\n")
+            print(f"\n{table}")
     return scores
 
 

@@ -1,1 +1,1 @@
-"""Tasks of fairseq that models of ours need; ``--user-dir`` imports them."""
+"""Tasks that are added to fairseq's; ``--user-dir`` imports them."""

@@ -23,8 +23,9 @@ def test_the_papers_grid() -> None:
     [
         ({"train": None}, "train: None: input should be a valid dictionary"),
         ({"grid": [1]}, "grid: input should be a valid dictionary"),
-        ({"more": 1}, "more: unknown key; known are grid, train"),
+        ({"more": 1}, "more: unknown key; known are arch, expected, grid, pretraining, symmetric, title, train"),
         ({"grid": {"lr": [0.1]}}, "grid: batch-size is missing"),
+        ({"symmetric": ["MRPC", "CoLA"]}, "symmetric.1: CoLA is no task with pairs"),
         ({"batch-size": 16}, "grid.batch-size: 16: input should be a valid list"),
         ({"batch-size": []}, "grid.batch-size: list should have at least 1 item"),
         ({"weight-decay": 0.1}, "grid.weight-decay: 0.1: input should be a valid list"),
@@ -45,7 +46,7 @@ def test_the_papers_grid() -> None:
 )
 def test_a_wrong_config(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     config = yaml.safe_load(CONFIG.read_text())
-    inner = not change.keys() & {"grid", "train", "more"}
+    inner = not change.keys() & {"grid", "train", "more", "symmetric"}
     config = config | ({"grid": config["grid"] | change} if inner else change)
     (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(UserError, match=rf"glue\.yaml:\d+: {message}"):

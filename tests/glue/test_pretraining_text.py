@@ -6,7 +6,8 @@ import pytest
 from forked_commands import run_quickly
 
 from ode_transformer.cli import main
-from ode_transformer.glue.pretraining_text import divide, documents, learn_pieces, load_encoder
+from ode_transformer.corpora.document_corpus import divide, documents
+from ode_transformer.glue.pretraining_text import learn_pieces, load_encoder
 
 
 def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ BASELINES = {  # fairseq's own
         *("transformer_wmt_en_de", "transformer_vaswani_wmt_en_de_big"),
     ],
     "language_modeling": ["transformer_lm"],
+    "masked_lm": [],
 }
 ONE_GPU = Machine(1, "fp16")
 MACHINES = [Machine(0), *(Machine(gpus, "fp16") for gpus in (1, 2, 3, 4, 8)), Machine(8, "fp16", 2, 1, "host:29500")]
@@ -95,6 +96,9 @@ def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) 
         assert args.arch == arch
         assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == made.batch.tokens
         assert int(args.max_tokens_valid) >= 1024  # what validation refuses, no model takes
+        if recipe.task == "masked_lm":
+            assert (args.lr_scheduler, args.total_num_update, args.max_update) == ("polynomial_decay", 800_000, 800_000)
+            continue
         # fairseq ends where the rate is not above stop-min-lr, also before the first update.
         start = args.warmup_init_lr if args.warmup_init_lr >= 0 else 0
         assert args.stop_min_lr < start < args.lr[0] or (start == 0 and args.stop_min_lr < 0), arch
@@ -156,6 +160,8 @@ SCHEDULES = [  # Li et al. 2022, Table 8, with the batches of its text
     # fairseq's own recipe for IWSLT'14; Li et al. 2022 on the Penn Treebank
     ("iwslt14_de_en", "transformer_iwslt_de_en", 4_096, 0.0005, 4_000, 50_000, 0, 0.3, 5, 1.0),
     ("ptb", "transformer_lm", 4_096, 0.0007, 2_000, 0, 20, 0.1, None, None),
+    # Macaron Net's BERT, by its script
+    ("bert_pretraining", "macaron_bert_base", 128_000, 0.0003, 1, 800_000, 0, 0.1, None, None),
 ]
 
 
@@ -264,6 +270,8 @@ def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseq
     :param sizes: of both dictionaries; without them they are joined if the recipe says so
     """
     args = read(made)
+    if made.recipe.task == "masked_lm":
+        sizes = (40, 40)
     source, target = map(dictionary, sizes or ((40, 40) if made.recipe.vocabulary.joined else (40, 50)))
     task = SimpleNamespace(
         source_dictionary=source, target_dictionary=target, dictionary=source, output_dictionary=target
@@ -283,6 +291,10 @@ def in_turn() -> list[tuple[str, str]]:
 def check(name: str, arch: str) -> None:
     model = build(experiment(name, arch))
     joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
+    if recipe_of(name).task == "masked_lm":
+        head, encoder = model.encoder.lm_head, model.encoder.sentence_encoder
+        assert head.weight is encoder.embed_tokens.weight
+        return
     if not hasattr(model, "encoder"):  # a language model
         assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
         return
