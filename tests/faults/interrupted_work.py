@@ -24,7 +24,7 @@ from ode_transformer.cli.command import main
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 
 # Files that hold times, or digests of times; two uninterrupted runs differ in them, too.
-TIMED = (".log", ".done", ".verified", "trained.json", "results.md", "results.csv", "results.png")
+TIMED = (".log", ".done", ".verified", "trained.json", "results.md", "results.csv", "results.png", "report.html")
 
 
 LARGE = 16_384  # bytes; a limit below would also cut off what a process prints
@@ -108,7 +108,8 @@ class Interruptible(ABC):
         """Hold the files in ``results`` against those of the uninterrupted run."""
         files, resumed = self.uninterrupted[1], snapshot(self.results)
         assert resumed.keys() == files.keys(), f"{where}: {sorted(resumed.keys() ^ files.keys())}"
-        assert [name for name in files if resumed[name] != files[name]] == [], where
+        different = [name for name in files if resumed[name] != files[name]]
+        assert not different, f"{where}: {different}"
 
 
 def snapshot(folder: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 import pytest
 from forked_commands import Forked
@@ -86,6 +87,10 @@ class ForkedHere(Forked):
     """A command of fairseq as a fork of the process that starts it, so that the same audit hook watches it."""
 
     start_method = "fork"
+
+    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
+        super().__init__(words, stdout, **others)
+        self.log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
 
 
 def run_in_fork(work: Work, folder: Path, fault: Fault | None = None, meanwhile: Work | None = None) -> Outcome:

@@ -1,6 +1,6 @@
 """Strikes every piece of work at every point by every kind of fault, and prints the outcomes as a table.
 
-    python tests/faults/strike_everywhere.py [--faults KIND,...] [WORK ...]
+    python tests/faults/strike_everywhere.py [--faults KIND,...] [--points N] [WORK ...]
 
 Exit status 1 if any outcome is not as promised. All of it takes hours on two cores; ``average`` alone half a minute.
 Several processes can share a work: each with its own ``--faults``.
@@ -26,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("works", metavar="WORK", nargs="*", help=f"some of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--faults", default=",".join(KINDS), help="kinds of faults (default: %(default)s)")
+    parser.add_argument("--points", type=int, metavar="N", help="at most N of each kind, at equal distances")
     args = parser.parse_args()
     for names, choices in ((args.works, WORKS), (kinds := args.faults.split(","), KINDS)):
         if others := sorted(set(names) - set(choices)):
@@ -35,7 +36,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             work = WORKS[name](Path(folder) / name)
             for kind in kinds:
-                points, passed = points_of(work, kind), 0
+                points, passed = points_of(work, kind, args.points), 0
                 for point in points:
                     try:
                         work.check(Fault(kind, point))
