@@ -13,7 +13,7 @@ from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
     AttentionContext,
-    KeyValueCache,
+    Cache,
     LastAttentionWeights,
     Layer,
     LayerCaches,
@@ -22,6 +22,7 @@ from ode_transformer.nn import (
     SubLayerKind,
     WordDropout,
     attention_mask,
+    linear_map,
     reorder_all,
 )
 
@@ -48,6 +49,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.choose_depth(cfg, "decoder")
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
+        self.reports_alignment = True
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
         return build_layer(cfg, "decoder", cross_attention=not no_encoder_attn)
@@ -69,7 +71,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         :param full_context_alignment: let positions attend to later ones
         :param alignment_layer: layer whose attention over the source is returned, the last by default
         :param alignment_heads: number of heads to average, all by default
-        :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C] each
+        :returns: features [B, T, C]; ``attn`` [B, T, S] if requested, or if not training and not prepared otherwise;
+            ``inner_states`` [T, B, C] each
         """
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
         keys, queries = prev_output_tokens.size(1), y0.size(1)
@@ -88,13 +91,17 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
             source_padding = encoder_out["encoder_padding_mask"]
             cross_mask = attention_mask(
-                queries, encoder_output.size(1), device, padding_mask=source_padding[0] if source_padding else None
+                queries,
+                encoder_output.size(1),
+                device,
+                padding_mask=source_padding[0] if source_padding and source_padding[0].any() else None,
             )
             attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
-        observers = (alignment,) if alignment_layer is not None or not self.training else ()
+        requested = alignment_layer is not None or not self.training and self.reports_alignment
+        observers = (alignment,) if requested else ()
 
         def context(layer: int) -> LayerContext:
             if caches is None:
@@ -112,6 +119,20 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in states]}
+
+    def make_generation_fast_(self, need_attn: bool | str | None = True, **_: Any) -> None:
+        """Prepare for decoding; fairseq calls this on every module.
+
+        :param need_attn: false to return no attention over the source unless a layer of it is requested
+        """
+        self.reports_alignment = bool(need_attn)
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """Return the scores of the words, [B, T, words], or the features themselves for an adaptive softmax."""
+        projection = self.output_projection
+        if type(projection) is not nn.Linear:  # fairseq's own, whose weights may be those of the embeddings
+            return super().output_layer(features)
+        return linear_map(features, projection.weight, projection.bias)
 
     def get_normalized_probs(
         self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
@@ -139,7 +160,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, KeyValueCache] | None:
+    def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, Cache] | None:
         if incremental_state is None:
             return None
         return incremental_state.setdefault(self._get_full_incremental_state_key("caches"), {})

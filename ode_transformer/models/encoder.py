@@ -9,7 +9,15 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import AttentionContext, Layer, SubLayerKind, WordDropout, attention_mask
+from ode_transformer.nn import (
+    AttentionContext,
+    Layer,
+    SubLayerKind,
+    WordDropout,
+    attention_mask,
+    equal_runs,
+    select_entries,
+)
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
@@ -64,3 +72,17 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             "src_tokens": [],
             "src_lengths": [src_tokens.ne(self.padding_idx).sum(dim=1, keepdim=True).int()],  # [B, 1]
         }
+
+    def reorder_encoder_out(self, encoder_out: dict[str, list[Any]], new_order: Tensor) -> dict[str, list[Any]]:
+        """Select rows as fairseq's encoders do, but keep once what k rows in turn share, as the hypotheses of a beam.
+
+        The result's tensors then have B/k rows, which the decoder accepts; its entry ``rows_per_entry`` is k.
+        """
+        entries, k = equal_runs(new_order // encoder_out.get("rows_per_entry", [1])[0])
+        batch_axes = {"encoder_out": 1, "encoder_states": 1}
+        selected = {
+            name: [select_entries(x, entries, batch_axes.get(name, 0)) for x in tensors]
+            for name, tensors in encoder_out.items()
+            if name not in ("fc_results", "rows_per_entry")
+        }
+        return {"fc_results": [], **selected, "rows_per_entry": [k]}

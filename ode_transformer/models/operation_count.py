@@ -24,7 +24,8 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
 
 def count_operations(function: Callable[[], object]) -> int:
     """Count the operations of one call of ``function``."""
-    # As plain products, because the counter does not know the fused attention of a CPU.
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    # As plain products, because the counter knows neither the fused attention of a CPU nor oneDNN's linear map.
+    plain_products = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
+    with plain_products[0], plain_products[1], FlopCounterMode(display=False) as counter:
         function()
     return counter.get_total_flops()

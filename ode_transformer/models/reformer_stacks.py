@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
@@ -26,10 +26,11 @@ from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.joint_layers import build_joint_layer
 from ode_transformer.nn import (
     AttentionContext,
-    KeyValueCache,
+    Cache,
     Layer,
     LayerCaches,
     LayerContext,
+    Linear,
     Reduction,
     SubLayerKind,
     attention_mask,
@@ -45,6 +46,9 @@ JOINT_INPUTS = ("paper", "released")
 
 class ReformerEncoder(ODETransformerEncoder):
     """Encoder of the source part of every cell: embeddings (no layers), or the output of the PreNet."""
+
+    # Cells belong to one hypothesis each: rows share nothing.
+    reorder_encoder_out = TransformerEncoderBase.reorder_encoder_out
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
@@ -129,7 +133,7 @@ class Pairs(NamedTuple):
 
 
 # Computes a grid: pairs and caches of decoding -> features [B, T, C] and, if reported, attention [B, T, S]
-ComputeGrid = Callable[[Pairs, dict[str, KeyValueCache] | None], tuple[Tensor, Tensor | None]]
+ComputeGrid = Callable[[Pairs, dict[str, Cache] | None], tuple[Tensor, Tensor | None]]
 
 
 def real_range(padding: Tensor) -> slice:
@@ -160,7 +164,7 @@ class ReformerDecoder(ODETransformerDecoder):
         self.reduction = Reduction(width, cfg.joint_reduction, pre_norm)
         if width != self.embed_dim:
             self.layer_norm = nn.LayerNorm(width) if self.layer_norm is not None else None
-            self.project_out_dim = nn.Linear(width, self.output_embed_dim, bias=False)
+            self.project_out_dim = Linear(width, self.output_embed_dim, bias=False)
             nn.init.xavier_uniform_(self.project_out_dim.weight)
 
     def choose_depth(self, cfg: TransformerConfig, stack: str, *_: Any) -> None:
@@ -249,7 +253,7 @@ class ReformerDecoder(ODETransformerDecoder):
             )
 
     def _compute_grid(
-        self, pairs: Pairs, caches: dict[str, KeyValueCache] | None, causal: bool, reported: bool
+        self, pairs: Pairs, caches: dict[str, Cache] | None, causal: bool, reported: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs

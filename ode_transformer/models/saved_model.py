@@ -248,4 +248,7 @@ class SafeFromPretrained:
 
         :raises UserError: the folder does not exist, or a checkpoint is broken or refused
         """
-        return load_pretrained(GeneratorHubInterface, model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        hub = load_pretrained(GeneratorHubInterface, model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        for model in hub.models:
+            model.decoder.reports_alignment = True  # a later call may ask for alignments
+        return hub

@@ -28,7 +28,14 @@ from ode_transformer.nn.joint_representation import (
     joint_width,
     parts_of_batch,
 )
-from ode_transformer.nn.key_value_cache import KeyValueCache, reorder_all
+from ode_transformer.nn.key_value_cache import (
+    Cache,
+    EncoderCache,
+    KeyValueCache,
+    equal_runs,
+    reorder_all,
+    select_entries,
+)
 from ode_transformer.nn.layer import (
     FUNCTIONS,
     SCOPES,
@@ -38,6 +45,7 @@ from ode_transformer.nn.layer import (
     LayerContext,
 )
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
+from ode_transformer.nn.linear import Linear, linear_map
 from ode_transformer.nn.observers import (
     STACKS,
     BlockId,
@@ -89,7 +97,11 @@ __all__ = [
     "DepthWiseLSTM",
     "FeedForward",
     "HiddenSizes",
+    "Cache",
+    "EncoderCache",
     "KeyValueCache",
+    "Linear",
+    "linear_map",
     "LSTMChoice",
     "Layer",
     "LayerCaches",
@@ -114,6 +126,8 @@ __all__ = [
     "refusal",
     "refused_stack",
     "relative_index",
+    "equal_runs",
     "reorder_all",
+    "select_entries",
     "settings_change",
 ]

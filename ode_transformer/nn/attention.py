@@ -8,14 +8,15 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.key_value_cache import KeyValueCache
+from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
+from ode_transformer.nn.linear import Linear, linear_map
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 
 
@@ -32,6 +33,7 @@ class AttentionChoice:
 
 
 PLAIN_ATTENTION = AttentionChoice()
+_FEW_QUERIES = 8
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,22 @@ class AttentionMask:
 
     masked_pairs: Tensor | None = None
     relative_index: Tensor | None = None
+    _addends: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    def addend(self, dtype: torch.dtype) -> Tensor | None:
+        """Return the mask as an addend of the scores, made once for all layers; None for no mask.
+
+        Masked pairs hold half the lowest number: with -inf a row in which all pairs are masked would become NaN, and
+        from half of it a score can be subtracted.
+        """
+        if self.masked_pairs is None:
+            return None
+        if dtype not in self._addends:
+            zeros = torch.zeros((), dtype=dtype, device=self.masked_pairs.device)
+            self._addends[dtype] = zeros.expand(self.masked_pairs.shape).masked_fill(
+                self.masked_pairs, torch.finfo(dtype).min / 2
+            )
+        return self._addends[dtype]
 
 
 def attention_mask(
@@ -95,10 +113,10 @@ class MultiheadAttention(nn.Module):
         self.heads = heads
         self.dropout = Dropout(dropout, shared_noise)
         self.scale = (dim // heads) ** -0.5
-        self.q_proj = nn.Linear(dim, dim)
-        self.k_proj = nn.Linear(encoder_dim or dim, dim)
-        self.v_proj = nn.Linear(encoder_dim or dim, dim)
-        self.out_proj = nn.Linear(dim, dim)
+        self.q_proj = Linear(dim, dim)
+        self.k_proj = Linear(encoder_dim or dim, dim)
+        self.v_proj = Linear(encoder_dim or dim, dim)
+        self.out_proj = Linear(dim, dim)
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
         nn.init.xavier_uniform_(self.out_proj.weight)
@@ -112,35 +130,45 @@ class MultiheadAttention(nn.Module):
         x: Tensor,
         mask: AttentionMask,
         encoder_output: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
         change_values: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
         :param x: [B, T, C]
-        :param encoder_output: [B, S, C_encoder]
+        :param encoder_output: [B, S, C_encoder], or [B/k, S, C_encoder] if each row of it belongs to k rows of ``x`` in
+            turn, as the hypotheses of a beam do
         :param cache: updated in place. Self-attention appends the keys and values of ``x`` to those of earlier
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
         :returns: [B, T, C]
         """
-        query = self._split_heads(self.q_proj(x))  # [B, H, T, C/H]
-        key, value = self._keys_and_values(x, encoder_output, cache, change_values)  # [B, H, S, C/H]
+        query, key, value = self._project(x, encoder_output, cache, change_values)  # [B, H, T or S, C/H]
+        rows = len(query)
+        shared = len(key) < rows  # several rows attend to one encoder output
+        if shared:
+            query = query.unflatten(0, (len(key), -1)).transpose(1, 2).flatten(2, 3)  # [B/k, H, k · T, C/H]
+
+        def divide(x: Tensor) -> Tensor:
+            """[B/k, H, k · T, ..] -> [B, H, T, ..]"""
+            return x.unflatten(2, (rows // len(key), -1)).transpose(1, 2).flatten(0, 1) if shared else x
+
         bias = self._bias(query, mask)  # [B, H, T, S]
         dropout = self.dropout.active
-        if report_weights is None and self.relative_values is None and not (dropout and self.dropout.shared):
+        explicit = report_weights is not None or self.relative_values is not None
+        if not (explicit or dropout and self.dropout.shared or _few_on_cpu(query)):
             out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
             probabilities = self._probabilities(query, key, bias)  # [B, H, T, S]
             if report_weights is not None:
-                report_weights(probabilities)
+                report_weights(divide(probabilities))
             probabilities = self.dropout(probabilities)
             out = torch.matmul(probabilities, value)  # [B, H, T, C/H]
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
-        return self.out_proj(out.transpose(-3, -2).flatten(-2))  # [B, T, C]
+        return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """[B, T, C] -> [B, H, T, C/H]"""
@@ -156,37 +184,48 @@ class MultiheadAttention(nn.Module):
         out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
         return out.unflatten(0, batch)  # [B, H, T, C/H]
 
-    def _keys_and_values(
+    def _project(
         self,
         x: Tensor,
         encoder_output: Tensor | None,
-        cache: KeyValueCache | None,
+        cache: Cache | None,
         change_values: Callable[[Tensor], Tensor] | None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return keys and values, [B, H, S, C/H] each."""
-        if encoder_output is not None and cache:
-            return cache.read()
-        source = x if encoder_output is None else encoder_output
-        key, value = self._split_heads(self.k_proj(source)), self._split_heads(self.v_proj(source))
-        if change_values is not None:
-            value = change_values(value)
-        return (key, value) if cache is None else cache.append(key, value)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        if encoder_output is None:
+            if isinstance(cache, KeyValueCache):
+                projected = linear_map(x, *cache.joined(*projections)).chunk(3, dim=-1)
+            else:
+                projected = tuple(projection(x) for projection in projections)
+            query, key, value = map(self._split_heads, projected)
+            if change_values is not None:
+                value = change_values(value)
+            return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
+        query = self._split_heads(self.q_proj(x))
+        if isinstance(cache, EncoderCache) and cache:
+            return query, *cache.read()
+        key, value = (self._split_heads(projection(encoder_output)) for projection in projections[1:])
+        if isinstance(cache, EncoderCache):
+            cache.store(key, value, rows=len(query))
+        return query, key, value
 
     def _bias(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
-        """Return the addend of the scores, [B, H, T, S], or a mask that is True where attention is allowed."""
+        """Return the addend of the scores, [B, H, T, S]."""
+        masked = mask.addend(query.dtype)
         if self.relative_keys is None or mask.relative_index is None:
-            return None if mask.masked_pairs is None else ~mask.masked_pairs
+            return masked
         bias = self.relative_keys(query, mask.relative_index, self.scale)
-        if mask.masked_pairs is None:
-            return bias
-        # The lowest number, not -inf: a row in which all pairs are masked must not become NaN.
-        return bias.masked_fill(mask.masked_pairs, torch.finfo(bias.dtype).min)
+        return bias if masked is None else bias + masked
 
     def _probabilities(self, query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
         scores = torch.matmul(query * self.scale, key.transpose(-1, -2))  # [B, H, T, S]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if bias is not None and bias.dtype == torch.bool:
-            scores = scores.masked_fill(~bias, torch.finfo(scores.dtype).min)
-        elif bias is not None:
+        if bias is not None:
             scores = scores + bias
         return scores.softmax(dim=-1).to(query.dtype)
+
+
+def _few_on_cpu(query: Tensor) -> bool:
+    """Tell whether plain matrix products are faster: PyTorch's attention on a CPU is made for many queries."""
+    return query.device.type == "cpu" and query.size(-2) <= _FEW_QUERIES and not torch.is_grad_enabled()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _ROOM = 32  # positions by which a buffer grows
 
@@ -21,10 +21,21 @@ class KeyValueCache:
     def __init__(self) -> None:
         self.buffers: list[Tensor] = []  # keys and values, flat; only the beginning is in use
         self.shape: tuple[int, ...] = (0,)  # T, B, .., H, C/H
+        self._joined: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         """Return the number of positions."""
         return self.shape[0]
+
+    def joined(self, *projections: nn.Linear) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of several projections as one; the first call joins them.
+
+        They stay here and not with the projections, whose parameters may change between two searches.
+        """
+        if self._joined is None:
+            weight = torch.cat([projection.weight.detach() for projection in projections])
+            self._joined = weight, torch.cat([projection.bias.detach() for projection in projections])
+        return self._joined
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, .., H, T, C/H] each."""
@@ -64,7 +75,58 @@ class KeyValueCache:
         return spare
 
 
-def reorder_all(caches: Iterable[KeyValueCache], rows: Tensor) -> None:
+class EncoderCache:
+    """Keys and values of an encoder output, computed once and kept once for all rows that share them."""
+
+    def __init__(self) -> None:
+        self.key_and_value: tuple[Tensor, Tensor] | None = None
+        self.run = 1
+
+    def __bool__(self) -> bool:
+        """Tell whether there are keys and values."""
+        return self.key_and_value is not None
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values, [B/k, H, S, C/H] each."""
+        assert self.key_and_value is not None
+        return self.key_and_value
+
+    def store(self, key: Tensor, value: Tensor, rows: int) -> None:
+        """Keep keys and values, [B/k, H, S, C/H] each, of ``rows`` rows B."""
+        self.key_and_value, self.run = (key.detach(), value.detach()), rows // len(key)
+
+    def reorder(self, rows: Tensor, spare: Tensor | None = None) -> Tensor | None:
+        """Replace the rows of the batch by the rows with the numbers ``rows``.
+
+        :returns: ``spare``
+        """
+        entries, self.run = equal_runs(rows // self.run)
+        self.key_and_value = select_entries(self.read()[0], entries), select_entries(self.read()[1], entries)
+        return spare
+
+
+Cache = KeyValueCache | EncoderCache
+
+
+def equal_runs(rows: Tensor) -> tuple[Tensor, int]:
+    """Divide rows into runs of equal numbers, all of one length k.
+
+    :returns: the number of each run, and k; ``rows`` and 1 if the lengths differ
+    """
+    numbers, lengths = torch.unique_consecutive(rows, return_counts=True)
+    k = int(lengths[0])
+    return (numbers, k) if bool((lengths == k).all()) else (rows, 1)
+
+
+def select_entries(x: Tensor, entries: Tensor, axis: int = 0) -> Tensor:
+    """Select entries along an axis; ``x`` itself if they are all of them in their order."""
+    count = x.size(axis)
+    if len(entries) == count and torch.equal(entries, torch.arange(count, device=entries.device)):
+        return x
+    return x.index_select(axis, entries)
+
+
+def reorder_all(caches: Iterable[Cache], rows: Tensor) -> None:
     """Reorder several caches, which pass on a spare buffer from one to the next."""
     spare: Tensor | None = None
     for cache in caches:

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.nn.attention import AttentionMask
-from ode_transformer.nn.key_value_cache import KeyValueCache
+from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.sublayers import SELF_ATTENTIONS, SubLayer, SubLayerKind
 from ode_transformer.numerics import Block, VectorField, composed, sequential_increment
 
@@ -38,12 +38,15 @@ class LayerCaches:
     :param layer: index of the layer
     """
 
-    caches: MutableMapping[str, KeyValueCache]
+    caches: MutableMapping[str, Cache]
     layer: int
 
-    def cache(self, sublayer: str, number: int) -> KeyValueCache:
+    def cache(self, sublayer: str, number: int, build: Callable[[], Cache]) -> Cache:
         """Return cache ``number`` of the sub-layer called ``sublayer``."""
-        return self.caches.setdefault(f"{self.layer}.{sublayer}.{number}", KeyValueCache())
+        name = f"{self.layer}.{sublayer}.{number}"
+        if name not in self.caches:
+            self.caches[name] = build()
+        return self.caches[name]
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,13 @@ class AttentionContext:
 
     def arguments(self, sublayer: str, evaluation: int, copy: int) -> dict[str, Any]:
         """Return the arguments with which ``copy`` of the sub-layer makes its evaluation number ``evaluation``."""
-        cache = None
+        cache: Cache | None = None
         if self.caches is not None:
             # The keys of self-attention differ between evaluations, those of the encoder output only between copies.
-            cache = self.caches.cache(sublayer, evaluation if self.encoder_output is None else copy)
+            if self.encoder_output is None:
+                cache = self.caches.cache(sublayer, evaluation, KeyValueCache)
+            else:
+                cache = self.caches.cache(sublayer, copy, EncoderCache)
         arguments = {
             "mask": self.mask,
             "encoder_output": self.encoder_output,

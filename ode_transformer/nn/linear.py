@@ -1,11 +1,84 @@
-"""Linear map with the initialisation of our layers."""
+"""Linear map y = x Wᵀ + b, on a CPU by the faster of PyTorch's two libraries.
 
-from torch import nn
+PyTorch multiplies float32 matrices by MKL, which does not use AVX-512 on processors of AMD, and contains oneDNN, which
+does. ``torch.backends.mkldnn.flags(enabled=False)`` leaves everything to MKL.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_BY_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_FEW_PRODUCTS = 2**20  # a call of oneDNN costs more than it saves for fewer
 
 
-def linear(input_dim: int, dim: int) -> nn.Linear:
+class Linear(nn.Linear):
+    """PyTorch's linear map, [.., input_dim] -> [.., dim], computed by :func:`linear_map`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear_map(x, self.weight, self.bias)
+
+
+def linear(input_dim: int, dim: int) -> Linear:
     """Build a linear map, [.., input_dim] -> [.., dim], with Xavier's weights (Glorot and Bengio 2010) and bias 0."""
-    module = nn.Linear(input_dim, dim)
+    module = Linear(input_dim, dim)
     nn.init.xavier_uniform_(module.weight)
     nn.init.zeros_(module.bias)
     return module
+
+
+def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + b.
+
+    :param x: [.., input_dim]
+    :param weight: W [dim, input_dim]
+    :param bias: b [dim]; 0 if None
+    :returns: [.., dim]
+    """
+    if not _suits_onednn(x, weight):
+        return nn.functional.linear(x, weight, bias)
+    multiply = _OneDNNLinear.apply if torch.is_grad_enabled() else _multiply
+    result: Tensor = multiply(x, weight, bias)
+    return result
+
+
+def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
+    return (
+        _BY_ONEDNN is not None
+        and x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.numel() * len(weight) >= _FEW_PRODUCTS
+        and bool(torch.backends.mkldnn.enabled)
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    assert _BY_ONEDNN is not None
+    y: Tensor = _BY_ONEDNN(x, weight, bias, "none", [], "")
+    return y
+
+
+class _OneDNNLinear(torch.autograd.Function):
+    """x Wᵀ + b by oneDNN, whose own operator has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _multiply(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        (dy,) = gradients  # [.., dim]
+        dx, dweight, dbias = ctx.needs_input_grad
+        rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
+        return (
+            linear_map(dy, weight.t()) if dx else None,
+            linear_map(rows.t(), x.reshape(-1, x.size(-1)).t()) if dweight else None,  # [dim, input_dim]
+            rows.sum(0) if dbias else None,
+        )

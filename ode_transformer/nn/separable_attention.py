@@ -15,7 +15,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, MultiheadAttention
-from ode_transformer.nn.key_value_cache import KeyValueCache
+from ode_transformer.nn.key_value_cache import Cache
 
 TARGET_AXIS, SOURCE_AXIS = "target", "source"
 
@@ -57,7 +57,7 @@ class SeparableAttention(MultiheadAttention):
         x: Tensor,
         mask: AttentionMask,
         encoder_output: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """Let the cells of each line attend to one another.

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -72,10 +73,21 @@ def teacher_forced(target: torch.Tensor) -> torch.Tensor:
     return shifted
 
 
-def draw_rows(rows: int, generator: torch.Generator) -> tuple[list[int], list[int]]:
-    """Draw as many rows as there are, in place of them, and a token for each."""
-    order = torch.randint(0, rows, (rows,), generator=generator)
-    return order.tolist(), torch.randint(4, 30, (rows,), generator=generator).tolist()
+def beam_rows(generator: torch.Generator, width: int = 2) -> Callable[[int], tuple[list[int], list[int]]]:
+    """Draw as beam search does: a beam for each sentence, then rows of the same beam; the third draw ends one."""
+    steps = count()
+
+    def draw(rows: int) -> tuple[list[int], list[int]]:
+        step = next(steps)
+        if step == 0:
+            order = torch.arange(rows).repeat_interleave(width)
+        else:
+            first = width if step == 2 and rows > width else 0
+            beams = torch.arange(first, rows) // width * width
+            order = beams + torch.randint(0, width, beams.shape, generator=generator)
+        return order.tolist(), torch.randint(4, 30, order.shape, generator=generator).tolist()
+
+    return draw
 
 
 @torch.no_grad()
@@ -90,7 +102,7 @@ def check_search(
     tokens, incremental_state = torch.full((len(source), 1), EOS), {}
     for _ in range(steps):
         logits, extra = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)
-        full, full_extra = model.decoder(tokens, encoder_out=encoder_out)
+        full, full_extra = model.decoder(tokens, encoder_out=encoder_out and model.encoder(source, None))
         assert logits.shape == (len(tokens), 1, full.size(-1))
         torch.testing.assert_close(logits[:, -1], full[:, -1])
         if encoder_out is not None and extra["attn"][0] is not None:
@@ -98,7 +110,7 @@ def check_search(
         rows, new = (torch.tensor(numbers) for numbers in draw(len(tokens)))
         model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
         encoder_out = encoder_out and model.encoder.reorder_encoder_out(encoder_out, rows)
-        tokens = torch.cat([tokens[rows], new[:, None]], dim=1)
+        tokens, source = torch.cat([tokens[rows], new[:, None]], dim=1), source[rows]
 
 
 RENAMED = {

@@ -9,7 +9,7 @@ import torch
 from cover_for_tests import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_for_tests import PAD, batch, check_search, draw_rows, small_model, teacher_forced
+from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
 from observers_for_tests import AttentionRecord
 
 from ode_transformer.models import ODELanguageModel
@@ -222,7 +222,7 @@ def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, exam
 def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, example) -> None:
     """At each step beam search replaces the rows by others; every stage's cache has to follow."""
     generator = torch.Generator().manual_seed(5)
-    check_search(small_model(**parts), example[0], lambda rows: draw_rows(rows, generator), steps=6)
+    check_search(small_model(**parts), example[0], beam_rows(generator), steps=6)
 
 
 @settings(deadline=None, max_examples=15)
@@ -355,7 +355,7 @@ def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: p
     model = small_model(layer_splitting="halved", ode_function_scope="san")
     assert len(model.decoder.layers[0]) == (5 if acting == "diffusion" else 4)
     generator = torch.Generator().manual_seed(5)
-    check_search(model, example[0], lambda rows: draw_rows(rows, generator), steps=6)
+    check_search(model, example[0], beam_rows(generator), steps=6)
 
 
 def test_the_last_stage_reports_its_attention(example) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from measuring import memory_of
-from models_for_tests import PAD, batch, check_search, draw_rows, small_model, teacher_forced
+from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
 from torch import Tensor
 
 from ode_transformer.models.joint_layers import JOINT_KINDS
@@ -128,7 +128,7 @@ def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> 
 @pytest.mark.parametrize("scheme", ["euler", "rk2"])
 def test_steps_by_parts_equal_the_full_pass_after_reordering(scheme: str) -> None:
     model, generator = reformer(max_joint_cells=7, decoder_ode_scheme=scheme), torch.Generator().manual_seed(5)
-    check_search(model, batch(LENGTHS), lambda rows: draw_rows(rows, generator), steps=4)  # one row at a time
+    check_search(model, batch(LENGTHS), beam_rows(generator), steps=4)  # one row at a time
 
 
 def test_a_step_computes_one_target_position_for_every_source_position() -> None:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.nn import AttentionChoice, KeyValueCache, MultiheadAttention, attention_mask
+from ode_transformer.nn import AttentionChoice, EncoderCache, KeyValueCache, MultiheadAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -130,7 +130,7 @@ def test_the_encoder_output_is_projected_once() -> None:
     encoder_output = torch.randn(2, 3, 6, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
     mask = attention_mask(4, 3, x.device, padding([3, 2]))
-    cache = KeyValueCache()
+    cache = EncoderCache()
     first = attention(x, mask, encoder_output, cache)
     calls = []
     attention.k_proj.register_forward_hook(lambda *_: calls.append(1))

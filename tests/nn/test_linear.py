@@ -1,0 +1,54 @@
+"""The linear map by oneDNN against PyTorch's own."""
+
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch.nn.functional import linear
+
+from ode_transformer.nn import Linear
+from ode_transformer.nn import linear as module
+from ode_transformer.nn.linear import linear_map
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_values_and_gradients_of_both_libraries(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    layer = Linear(96, 160, bias=bias)
+    x = torch.randn(3, 40, 96, requires_grad=True)
+    inputs = (x, *layer.parameters())
+    direction = torch.randn(3, 40, 160)
+
+    def results() -> list[torch.Tensor]:
+        """Result, gradients, and the gradients of the squared gradients."""
+        y = layer(x).relu()
+        gradients = torch.autograd.grad((y.square() * direction).sum(), inputs, create_graph=True)
+        second = torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), inputs)
+        return [y, *gradients, *second]
+
+    by_onednn = Mock(side_effect=module._BY_ONEDNN)
+    monkeypatch.setattr(module, "_BY_ONEDNN", by_onednn)
+    monkeypatch.setattr(module, "_FEW_PRODUCTS", 1)
+    got = results()
+    calls = by_onednn.call_count
+    assert calls > 3
+    with torch.backends.mkldnn.flags(enabled=False):
+        expected = results()
+    assert by_onednn.call_count == calls
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * b.abs().max().item())
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias), rtol=1e-4, atol=1e-5)
+    assert by_onednn.call_count == calls + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_and_a_changed_precision_are_left_to_pytorch(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BY_ONEDNN", None)  # would fail if it were called
+    monkeypatch.setattr(module, "_FEW_PRODUCTS", 1)
+    x, weight = torch.randn(8, 16, dtype=dtype), torch.randn(4, 16, dtype=dtype)
+    assert torch.equal(linear_map(x, weight), linear(x, weight))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear_map(x, weight).dtype == linear(x, weight).dtype
