@@ -36,9 +36,9 @@ from ode_transformer.support.provenance import provenance
 
 Command = list[str | Path]
 
-# Flags that may change between two parts of the same training: those of place, time and kept checkpoints.
+# Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
-    *("user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"),
+    *("log-depth-interval", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"),
     *("no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
 }
 

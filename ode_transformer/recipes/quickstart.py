@@ -83,6 +83,8 @@ def plan(options: QuickstartOptions) -> Experiment:
         train_flags = ("--encoder-ode-scheme", options.scheme, *train_flags)
     # Every interval's checkpoint is kept if the model is scored after some of them.
     flags = recipe.train | ({"keep-interval-updates": -1} if options.measure_at else {})
+    if architectures(recipe.task)[arch]:  # for the report; fairseq's own models cannot log by layer
+        flags = {"log-depth-interval": recipe.train["log-interval"]} | flags
     recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))

@@ -61,7 +61,7 @@ def error_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
 
 
 def path_figures(name: str, paths: Mapping[str, DepthPath]) -> list[Drawing]:
-    """Return the paths of one sentence through depth, a figure for each scheme, all on the same plane."""
+    """Return the paths of a sentence through depth: a figure for each scheme, the model's own path behind it."""
     if not paths:
         return []
     points = torch.cat([torch.cat([step.points, step.end[None]]) for path in paths.values() for step in path])
@@ -71,13 +71,15 @@ def path_figures(name: str, paths: Mapping[str, DepthPath]) -> list[Drawing]:
     margin = (high - low).clamp_min(1e-6) * _MARGIN
     limits = torch.stack([low - margin, high + margin]).T.tolist()
     drawings = []
-    for scheme, path in paths.items():
+    trained = torch.cat([torch.stack([step.points[0], step.end]) for step in paths[TRAINED]])
+    for scheme in (name for name in paths if name != TRAINED):
 
-        def draw(axes: Axes, path: DepthPath = path) -> None:
+        def draw(axes: Axes, path: DepthPath = paths[scheme]) -> None:
+            axes.plot(*plane.project(trained).T.tolist(), color="C4", linewidth=3, alpha=0.35, label=TRAINED)
             draw_path(axes, path, plane)
             axes.set(xlim=limits[0], ylim=limits[1])
 
-        title = f"{name} {scheme}" if scheme == TRAINED else f"{name} stepped by {scheme}"
+        title = f"{name} stepped by {scheme}"
         drawings.append(Drawing(title, draw_svg(draw, f"path of a sentence through the layers of {title}", height=3.3)))
     return drawings
 

@@ -32,6 +32,7 @@ SCHEMES = ("euler", "rk2", "rk4")
 MAX_TOKENS = 2048  # of a batch
 # The solutions of truncation errors are found in double precision, so that few sentences have to do.
 FLOW_SENTENCES, FLOW_TOLERANCE, FLOW_STEPS = 4, 1e-3, 64
+VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
 LONGEST_MAP = 80  # tokens; the map of a longer sentence could not be read
 
 
@@ -183,7 +184,7 @@ def word_weights(model: Any, sample: Mapping[str, Any]) -> list[WordWeights]:
     with observing(model, observer):
         model(**sample["net_input"])
     weights = {str(block): torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
-    return [WordWeights(block, rows) for block, rows in weights.items() if float(rows.std(dim=1).max()) > 1e-6]
+    return [WordWeights(block, rows) for block, rows in weights.items() if float(rows.std(dim=1).max()) > VARYING]
 
 
 def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str, list[str]]) -> list[AttentionMatrix]:

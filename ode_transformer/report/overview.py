@@ -71,7 +71,7 @@ def overview_rows(
         rows.append(OverviewRow(name, scores, **row))
     published = {}
     for run in (run for runs in systems.values() for run in runs):
-        for entry in run.experiment.get("published") or ():
+        for entry in run.experiment.get("published", ()):
             published[f"{entry['table']}: {entry['system']}"] = entry["scores"]
     rows += [
         OverviewRow(name, [f"{scores[t]:.2f}" if t in scores else "" for t in titles], published=True)
@@ -135,7 +135,7 @@ def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tupl
 def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str], Settings]]]:
     """Return title, metric and output of each score that its recorded command lets us resample."""
     outputs = []
-    for entry in run.experiment.get("scores") or ():
+    for entry in run.experiment.get("scores", ()):
         args = _parse_score_command(entry["command"])
         if args is None or len(args.metric) > 1 or METRICS[args.metric[0]].compare is None:
             continue
@@ -186,10 +186,10 @@ def run_origin(run: ReportedRun) -> RunOrigin:
             facts[key] = str(run.origin[key])
     facts["folder"] = str(run.folder)
     commands = {"train": shlex.join(train_command(experiment, run.origin))}
-    recorded: Any = experiment.get("commands") or {}
+    recorded: dict[str, list[Any]] = experiment.get("commands", {})
     commands |= {name: shlex.join(map(str, words)) for name, words in recorded.items() if name != "train"}
-    for entry in experiment.get("scores") or ():
-        commands[f"score {', '.join(entry['titles'])}"] = shlex.join(map(str, entry["command"]))
+    for entry in experiment.get("scores", ()):
+        commands[f"score {', '.join(map(str, entry['titles']))}"] = shlex.join(map(str, entry["command"]))
     seed = "" if run.seed is None else f", seed {run.seed}"
     return RunOrigin(run.name + seed, facts, {name: command for name, command in commands.items() if command})
 

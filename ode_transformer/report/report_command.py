@@ -26,6 +26,7 @@ from ode_transformer.report.page import environment, render_page
 from ode_transformer.report.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
 CHOSEN = 3  # sentences for attention and depth, unless the user names some
@@ -78,7 +79,11 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     """
     systems = systems_of(runs)
     split = sentences.decoded_split(systems)
-    outputs = sentences.read_system_outputs(systems, split) if split else None
+    notes, outputs = [], None
+    try:
+        outputs = sentences.read_system_outputs(systems, split) if split else None
+    except UserError as error:  # a log that was cut off, or of other sentences
+        notes.append(f"No outputs side by side: {error}.")
     metric = "per" if "PER" in score_titles(runs) else "chrf"
     split = args.split or (split if outputs is not None else None) or "valid"
     numbers = args.lines or (
@@ -111,8 +116,8 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         f"{SAMPLES:,} draws of the test sentences, where the metric allows it; p against the first system by the "
         "paired bootstrap test. Operations: of matrix products, for a sentence of 25 tokens forward, and for the "
         "training three times those of its tokens. Published scores are in italics.",
-        study_tables=study.get("tables") or [],
-        notes=[],
+        study_tables=study.get("tables", []),
+        notes=notes,
         training=training_figures(logged),
         training_note="Continuous lines are training, dashed ones validation. Of several seeds the line is the mean, "
         "within a band from the least to the greatest.",

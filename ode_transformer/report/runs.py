@@ -30,7 +30,7 @@ from ode_transformer.models.operation_count import SENTENCE_LENGTH
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
-STUDY_FILE = "study.json"
+STUDY_FILE, EXPERIMENT_FILE = "study.json", "experiment.json"
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
 _CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
 # Flags that tell no system from another.
@@ -122,8 +122,12 @@ def read_runs(
     if len(paths) == 1 and (paths[0] / STUDY_FILE).is_file():
         study = read_json(paths[0] / STUDY_FILE)
         entries = study.get("runs")
-        if not isinstance(entries, list) or not all(isinstance(e, dict) and "folder" in e for e in entries):
-            raise UserError(f"{paths[0] / STUDY_FILE}: no list of runs in it")
+        if not _are_objects(entries, folder=str) or not _are_objects(study.get("tables", []), title=str, rows=list):
+            raise UserError(f"{paths[0] / STUDY_FILE}: not a record of ode-transformer study")
+        if any(
+            not table["rows"] or {type(row) for row in table["rows"]} != {list} for table in study.get("tables", [])
+        ):
+            raise UserError(f"{paths[0] / STUDY_FILE}: a table without rows")
         if not entries:
             raise UserError(f"{paths[0]}: none of the study's runs is complete")
         names = names or [str(entry.get("name", entry["folder"])) for entry in entries]
@@ -146,8 +150,10 @@ def read_folder(folder: Path) -> ReportedRun:
         raise UserError(f"{folder}: not the folder of a run")
     experiment, origin, scores = (
         read_json(path) if path.is_file() else {}
-        for path in (folder / name for name in ("experiment.json", "trained.json", "scores.json"))
+        for path in (folder / name for name in (EXPERIMENT_FILE, "trained.json", "scores.json"))
     )
+    if not _is_experiment(experiment):
+        raise UserError(f"{folder / EXPERIMENT_FILE}: not a record of ode-transformer train")
     has_log = (folder / "train.log").is_file() or any(folder.glob("**/*tfevents*"))
     run = ReportedRun(folder, "", experiment=experiment, origin=origin, points=read_run(folder) if has_log else ())
     if not has_log and not scores and run.checkpoint is None:
@@ -174,6 +180,27 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def _are_objects(value: object, **kinds: type) -> bool:
+    """Return whether a value is a list of JSON objects with these keys, whose values have these types."""
+    return isinstance(value, list) and all(
+        isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in kinds.items())
+        for entry in value
+    )
+
+
+def _is_experiment(content: Mapping[str, Any]) -> bool:
+    """Return whether the parts of ``experiment.json`` that are read have the types that they are written with."""
+    published, commands = content.get("published", []), content.get("commands", {})
+    return (
+        isinstance(commands, dict)
+        and all(isinstance(words, list) for words in commands.values())
+        and isinstance(content.get("train_flags", []), list)
+        and _are_objects(content.get("scores", []), split=str, titles=list, command=list)
+        and _are_objects(published, table=str, system=str, scores=dict)
+        and all(isinstance(score, int | float) for entry in published for score in entry["scores"].values())
+    )
+
+
 def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
     """Return the architecture with its flags, or the name of the folder; both without the seed."""
     if "arch" not in experiment:
@@ -189,7 +216,7 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
 
 
 def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
-    words = train_command(experiment, origin)
+    words = train_command(experiment, origin) or [str(word) for word in experiment.get("train_flags", ())]
     seeds = [value for word, value in zip(words, words[1:], strict=False) if word == "--seed"]
     match = re.search(r"-seed-(\d+)", folder.resolve().name)
     text = seeds[-1] if seeds else match[1] if match else ""
@@ -198,9 +225,8 @@ def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
     """Return the words of the command that trained a run; none if they are not known."""
-    commands = experiment.get("commands") or {}
-    if isinstance(commands, dict) and commands.get("train"):
-        return [str(word) for word in commands["train"]]
+    if words := experiment.get("commands", {}).get("train"):
+        return [str(word) for word in words]
     try:
         return shlex.split(str(origin.get("command", "")))
     except ValueError:

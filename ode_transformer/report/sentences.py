@@ -22,7 +22,7 @@ from ode_transformer.report.measurements import AttentionMatrix, MeasuredSentenc
 from ode_transformer.report.runs import ReportedRun
 
 LONG_TEXT = 100  # words; a longer source can be folded
-LONGEST_CHOSEN = 30  # words of a sentence that is chosen for attention and depth
+SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
 Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
 
 
@@ -86,7 +86,7 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
     short = [
         number
         for number in range(1, len(outputs.references) + 1)
-        if longest is None or all(3 <= len(text[number - 1].split()) <= longest for text in texts)
+        if longest is None or all(SHORTEST_CHOSEN <= len(text[number - 1].split()) <= longest for text in texts)
     ]
     if len(outputs.systems) > 1:
         allowed = set(short)

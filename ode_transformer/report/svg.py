@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MAX_LABEL = 48  # letters of a line in a legend
 WIDTH, HEIGHT = 4.4, 3.2  # inches: at 400 pixels, letters keep most of their size
 SERIES = tuple(f"#01{number:02x}01" for number in range(6))  # stand for --series-0 …
 INK, LINE = "#010102", "#010103"
@@ -94,8 +95,15 @@ def legend_below(figure: Figure, axes: Axes) -> None:
         legend.remove()
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        columns = 2 if max(map(len, labels)) > 14 else 3
+        labels = list(map(shorten_label, labels))
+        longest = max(map(len, labels))
+        columns = 1 if longest > 24 else 2 if longest > 14 else 3
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def shorten_label(label: str) -> str:
+    """Return a label without its middle if it is too long for a figure."""
+    return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 15]}…{label[-14:]}"
 
 
 def inline_svg(figure: Figure, description: str) -> str:

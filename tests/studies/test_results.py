@@ -10,7 +10,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun, difference, half_interval
+from ode_transformer.metrics.significance import difference, half_interval
+from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import Axis, Cell, Place, Study, StudySystem
 
 SYSTEMS = [

@@ -1,0 +1,68 @@
+"""Words, edits and chosen sentences of a report."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.analysis.comparison.examples import SystemOutputs
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
+from ode_transformer.metrics.max_match import max_match
+from ode_transformer.report.measurements import readable_tokens
+from ode_transformer.report.overview import bootstrap_results, operations_text
+from ode_transformer.report.runs import ReportedRun
+from ode_transformer.report.sentences import chosen_numbers, compared_sentences, edit_list, edit_pieces, words_of
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["▁Un", "able", "▁to", "</s>"], [("Unable", 3.0), ("to", 4.0), ("</s>", 8.0)]),
+        (["Un@@", "able", "to", "</s>"], [("Unable", 3.0), ("to", 4.0), ("</s>", 8.0)]),
+        (["a", "b", "c", "</s>"], [("a", 1.0), ("b", 2.0), ("c", 4.0), ("</s>", 8.0)]),
+    ],
+)
+def test_pieces_are_joined_to_words(tokens: list[str], words: list[tuple[str, float]]) -> None:
+    assert words_of(tokens, [1.0, 2.0, 4.0, 8.0]) == words
+
+
+def test_tokens_are_readable() -> None:
+    assert readable_tokens(["▁Un", "able", "▁", ".", "</s>"]) == ["Un", "·able", "▁", ".", "</s>"]
+    assert readable_tokens(["Un@@", "able"]) == ["Un@@", "able"]
+
+
+def test_edits_of_a_correction_are_judged() -> None:
+    gold = (Edit(1, 2, "V", (("goes",),)), Edit(4, 4, "P", ((".",),)))
+    sentence = AnnotatedSentence(("He", "go", "to", "school"), {0: gold})
+    (matched,) = max_match(["He goes to the school"], [sentence])
+    assert edit_pieces(matched) == [
+        *[("equal", "He"), ("missing", "go"), ("added", "goes"), ("equal", "to"), ("added", "the")],
+        ("equal", "school"),
+    ]
+    assert edit_list(matched) == [("right", "go → goes"), ("wrong", "∅ → the"), ("missed", "∅ → .")]
+
+
+OUTPUTS = SystemOutputs(
+    ["one two three four five six", "short", "a b c d e f", "u v w x y z"],
+    ["eins zwei drei vier fünf sechs", "kurz", "a b c d e f", "u v w x y z"],
+    {
+        "first": ["eins zwei drei vier fünf acht", "lang", "a b c d e f", "q"],
+        "last": ["eins", "kurz", "a b c d e f", "u v w x y z"],
+    },
+)
+
+
+def test_the_sentences_that_differ_most_come_first() -> None:
+    assert chosen_numbers(OUTPUTS, "chrf", 3) == [2, 4, 1]
+    assert chosen_numbers(OUTPUTS, "chrf", 3, longest=30) == [4, 1, 3]  # the short one is no sentence to look into
+    single = SystemOutputs(OUTPUTS.source, OUTPUTS.references, {"first": OUTPUTS.systems["first"]})
+    assert chosen_numbers(single, "chrf", 2) == [1, 3]
+    (sentence,) = compared_sentences(OUTPUTS, [2], "chrf", {})
+    assert [line.pieces for line in sentence.lines] == [[("missing", "kurz"), ("added", "lang")], [("equal", "kurz")]]
+
+
+def test_operations_have_prefixes() -> None:
+    assert [operations_text(n) for n in (950, 71_900_000, 4.35e12)] == ["950", "71.9 M", "4.35 T"]
+
+
+def test_runs_without_recorded_commands_have_no_bootstrap_interval(tmp_path: Path) -> None:
+    assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
