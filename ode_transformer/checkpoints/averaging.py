@@ -50,6 +50,10 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
     if len(paths) < count:
         limit = "" if until is None else f" up to {by} {until}"
         hint = f": pass --last {len(paths)}" if paths else ""
+        other = "update" if by == "epoch" else "epoch"
+        if others := [] if until else list(numbered_checkpoints(directory, other)):
+            numbers = ", ".join(map(str, others[-10:]))
+            hint += f"; there are {len(others)} of --by {other}: {'... ' if len(others) > 10 else ''}{numbers}"
         raise UserError(f"{directory}: {count} {by} checkpoints requested, {len(paths)} found{limit}{hint}")
     return paths[-count:]
 

@@ -32,6 +32,11 @@ def load_trained_model(
     if task_name in _TRANSLATION:
         languages = _languages(saved, data, source, target)
         dictionaries = [f"dict.{language}.txt" for language in languages]
+        if data.is_dir() and not any((data / name).exists() for name in dictionaries):
+            raise UserError(
+                f"{data / dictionaries[0]}: missing, and {dictionaries[1]}, the dictionaries of {path}: "
+                f"give their folder as DATA{_data_hint(saved)}"
+            )
         overrides = {"source_lang": languages[0], "target_lang": languages[1]}
     elif task_name == "language_modeling" and language_model:
         dictionaries, overrides = ["dict.txt"], {}
@@ -55,8 +60,20 @@ def _languages(saved: dict[str, Any], data: Path, source: str | None, target: st
     source = source or saved.get("source_lang") or file_languages[0]
     target = target or saved.get("target_lang") or file_languages[1]
     if source is None or target is None:
-        raise UserError(f"{data}: no file names the languages: give --source-lang and --target-lang")
+        flags = {"--source-lang": source, "--target-lang": target}
+        absent = " and ".join(flag for flag, language in flags.items() if language is None)
+        place = (
+            ""
+            if list(data.glob("dict.*.txt"))
+            else f", and the folder of their dictionaries as DATA{_data_hint(saved)}"
+        )
+        raise UserError(f"{data}: no file names the languages: give {absent}{place}")
     return source, target
+
+
+def _data_hint(saved: dict[str, Any]) -> str:
+    """Return a hint at the folder that the training read."""
+    return f" (the training read {str(saved['data'])[:200]})" if isinstance(saved.get("data"), str) else ""
 
 
 def _check_dictionary(dictionary: Path, model: Path) -> None:

@@ -6,6 +6,7 @@ feed ends a line, and a last line without one counts. Other control characters, 
 text stays empty, without a search.
 
 The whole text is checked before the first line is translated, and nothing is written before the last one is translated.
+At a terminal each line is answered at once.
 """
 
 import argparse
@@ -20,10 +21,11 @@ from typing import Any
 
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import length_penalty, positive_int
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable, open_input
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import SUBWORD_MODELS
+from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model, kind_of_symbols
 
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
@@ -43,6 +45,7 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
     """
     limit = hub.max_positions[0]
     sources = {}
+    read = unknown = 0
     for position, line in enumerate(lines):
         tokens = hub.encode(normalize_spaces(line))
         problem = f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol"
@@ -52,6 +55,11 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
             raise UserError(f"{problem}, more than --max-tokens {max_tokens}")
         if len(tokens) > 1:
             sources[position] = tokens
+            read += len(tokens) - 1
+            unknown += int((tokens == hub.src_dict.unk()).sum())
+    if 2 * unknown > read:
+        cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
+        print_progress(f"warning: {unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}")
     return sources
 
 
@@ -67,6 +75,16 @@ def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None 
     for position, tokens in zip(positions, search_best(hub, [sources[p] for p in positions], **search), strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
+
+
+def joined_pieces(task: Any, remove_bpe: str | None) -> str | None:
+    """Return how the pieces of a model's translations are joined to words; None for whole words.
+
+    :param remove_bpe: value of ``--remove-bpe``; None for the marks in the target dictionary, "none" to join nothing
+    """
+    if remove_bpe is None:
+        return kind_of_symbols(task.target_dictionary.symbols)
+    return None if remove_bpe == "none" else remove_bpe
 
 
 def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool = False) -> str:
@@ -95,32 +113,34 @@ def search_best(hub: Any, sources: Sequence[Any], chunk_size: int | None = None,
 def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
     """Build the subword encoder of a model; None if the text is divided into subwords already.
 
-    :param name: a key of ``SUBWORD_MODELS``, or none; by default the first whose file is in ``directory``
+    :param name: a key of ``SUBWORD_MODELS``, or none; by default that of the file in ``directory``
     :param file: file of the subword model; by default the one in ``directory``
     :param directory: folder of the translation model
-    :raises UserError: the name is unknown, or the file missing or broken
+    :raises UserError: the name is unknown, or the file missing or broken; several files could be the subword model
     """
     from fairseq.data import encoders
 
     if name not in (None, "none", *SUBWORD_MODELS):
         raise UserError(f"--bpe {name}: unknown; known are {', '.join(SUBWORD_MODELS)} and none")
-    default_files = {
-        kind: directory / model.file_name
-        for kind, model in SUBWORD_MODELS.items()
-        if (directory / model.file_name).is_file()
-    }
-    name = name or ("none" if file else next(iter(default_files), "none"))
+    if file and name in (None, "none"):
+        raise UserError(f"--bpe-model {file}: name its kind with --bpe {' or '.join(SUBWORD_MODELS)}")
     if name == "none":
-        if file:
-            raise UserError(f"--bpe-model {file}: name its kind with --bpe {' or '.join(SUBWORD_MODELS)}")
         return None
-    model = SUBWORD_MODELS[name]
-    if (file := file or default_files.get(name)) is None:
-        raise UserError(f"--bpe {name}: name its file with --bpe-model, there is no {directory / model.file_name}")
+    if name and not file:
+        file = directory / SUBWORD_MODELS[name].file_name
+        if not file.is_file():
+            raise UserError(f"--bpe {name}: name its file with --bpe-model, there is no {file}")
+    if name is None:
+        if (model := find_subword_model(directory)) is None:
+            return None
+        name, file = model
+        if file.name != SUBWORD_MODELS[name].file_name:
+            print_progress(f"subword model: {file} ({name})")
+    assert file is not None
     message = io.StringIO()
     try:
         with open_input(file), contextlib.redirect_stderr(message):  # subword_nmt prints its errors and exits
-            return encoders.build_bpe(argparse.Namespace(bpe=name, **{model.fairseq_option: str(file)}))
+            return encoders.build_bpe(argparse.Namespace(bpe=name, **{SUBWORD_MODELS[name].fairseq_option: str(file)}))
     except (RuntimeError, ValueError, SystemExit) as error:
         raise UserError(f"{file}: not a file of {name}: {message.getvalue() or error}") from error
 
@@ -185,7 +205,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bpe-codes",
         type=Path,
         metavar="FILE",
-        help=f"file of --bpe (default: {file_names} beside the model)",
+        help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
     parser.add_argument("--beam", type=positive_int, default=5, help="beam size (default: 5)")
     parser.add_argument(
@@ -211,9 +231,12 @@ def run(args: argparse.Namespace) -> int:
     warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq requests it also without a GPU
     if args.output is not None:
         check_writable(args.output)
+    search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
+    if args.input is None and args.output is None and sys.stdin.isatty():
+        converse(load_from_arguments(args), args.max_tokens, **search)
+        return 0
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
-    search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
     translations = translate(load_from_arguments(args), lines, name, args.max_tokens, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
@@ -224,3 +247,26 @@ def run(args: argparse.Namespace) -> int:
         with atomic_write(args.output) as file:
             file.write(output)
     return 0
+
+
+def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
+    """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it.
+
+    :param search: options of fairseq's search, see :func:`translate`
+    """
+    config = hub.task.cfg
+    prompt = f"{config.source_lang}> "
+    print_progress(f"{config.source_lang} to {config.target_lang}, one sentence per line; Ctrl-D ends")
+    while True:
+        print(prompt, end="", file=sys.stderr, flush=True)
+        if not (typed := sys.stdin.buffer.readline()):
+            print_progress("")
+            return
+        try:
+            (line,) = decode_lines(typed, "your line")
+            (translation,) = translate(hub, [line], "your line", max_tokens, **search)
+        except UserError as error:
+            print_progress(f"  {error}")
+            continue
+        sys.stdout.buffer.write(f"{translation}\n".encode())
+        sys.stdout.flush()

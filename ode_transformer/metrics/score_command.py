@@ -14,10 +14,11 @@ from ode_transformer.metrics.metric import Lines, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
-from ode_transformer.support.arguments import language_code, positive_int
+from ode_transformer.support.arguments import add_pieces_argument, language_code, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import join_output, join_references
 
 OUTPUTS = ("hypotheses", "generate_log")
 FILES = (*OUTPUTS, "references", "eval_lm_log", "gold")
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the correct output (default: the T- lines of the log). bleu, chrf: several files, if several are correct",
     )
+    add_pieces_argument(parser)
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: tokenizer (default: 13a; none: as multi-bleu)")
     parser.add_argument("--lowercase", action="store_true", help="bleu, chrf: ignore case")
     parser.add_argument(
@@ -141,9 +143,9 @@ def read_system(
     paired = any({"hypotheses", "references"} <= set(METRICS[name].needs) for name in args.metric)
     hypotheses: Lines = []
     if path is not None and args.generate_log is None:
-        hypotheses = read_lines(path)
+        hypotheses = join_output(read_lines(path), args.remove_bpe, str(path))
     elif path is not None:
-        translations = read_generate_log(path)
+        translations = read_generate_log(path, args.remove_bpe)
         hypotheses = [translation.hypothesis for translation in translations]
         if not references and paired:
             log_references = [
@@ -166,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verbose and args.json:
         raise UserError("--verbose is text: it does not go with --json")
     settings = parse_settings(args)
-    references = [read_lines(path) for path in args.references or []]
+    references = [join_references(read_lines(path), args.remove_bpe, str(path)) for path in args.references or []]
     paths = args.hypotheses or args.generate_log or [None]
     systems = [read_system(path, args, settings, references) for path in paths]
     if len(paths) > 1:

@@ -4,8 +4,10 @@ import argparse
 import math
 from collections.abc import Callable
 
+from ode_transformer.support.subword_models import SUBWORD_MODELS
+
 LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
-BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ")
+BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
 
 
 def positive_int(text: str) -> int:
@@ -101,7 +103,8 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="@@ ",
         choices=BPE_FORMATS,
-        help="join pieces to words, as fairseq-generate does",
+        help="how pieces are joined to words, as in fairseq-generate; none: not at all (default: by the marks of the "
+        "pieces in the target dictionary)",
     )
     parser.add_argument("--beam", type=positive_int, default=5, help="beam size (default: 5)")
     parser.add_argument(
@@ -118,6 +121,15 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
+
+
+def add_pieces_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the option of a command that reads a system's output, which may be in pieces."""
+    parser.add_argument(
+        "--remove-bpe",
+        choices=(*SUBWORD_MODELS, "none"),
+        help="pieces of the output that are joined to words; none: leave them (default: as their marks show)",
+    )
 
 
 def add_train_flags(

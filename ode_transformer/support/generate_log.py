@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import join_pieces, output_pieces
 
 _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
@@ -26,9 +27,10 @@ class Translation:
     hypothesis: str
 
 
-def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:
+def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = None) -> list[Translation]:
     """Read all sentences of a log, from number 0 on.
 
+    :param remove_bpe: kind of pieces to join to words; None for the kind that the hypotheses show
     :raises UserError: there is no sentence, or a sentence is missing, has no hypothesis or occurs twice
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
@@ -56,4 +58,6 @@ def read_generate_log(path: str | os.PathLike[str]) -> list[Translation]:
             raise UserError(f"{path}: sentence {expected} is missing: {hint} and without skipping sentences")
         if number not in texts["D"]:
             raise UserError(f"{path}: sentence {number} has no hypothesis (D-{number}): was the log cut off?")
+    kind = output_pieces(list(texts["D"].values()), remove_bpe, os.fspath(path))
+    texts = {side: {n: join_pieces(line, kind) for n, line in lines.items()} for side, lines in texts.items()}
     return [Translation(n, texts["S"].get(n), texts["T"].get(n), texts["D"][n]) for n in numbers]

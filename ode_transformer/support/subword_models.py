@@ -1,9 +1,20 @@
-"""Subword models that fairseq can apply, and the file of each beside a trained model."""
+"""Subword models that fairseq can apply: their files beside a trained model, and the marks of their pieces."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
 
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 SUBWORD_NMT_FILE = "bpecodes"
+
+# Shares above which marks are those of pieces: plain text has next to none of them.
+SHARE_OF_SYMBOLS = 0.01
+SHARE_OF_LINES = 0.1
 
 
 @dataclass(frozen=True)
@@ -12,13 +23,90 @@ class SubwordModel:
 
     :param fairseq_option: option of fairseq's ``--bpe`` that takes the file
     :param file_name: name under which fairseq's ``from_pretrained`` looks for the file beside a model
+    :param other_names: pattern of the names that such a file often has
     """
 
     fairseq_option: str
     file_name: str
+    other_names: str
 
 
 SUBWORD_MODELS = {
-    "sentencepiece": SubwordModel("sentencepiece_model", SENTENCEPIECE_FILE),
-    "subword_nmt": SubwordModel("bpe_codes", SUBWORD_NMT_FILE),
+    "sentencepiece": SubwordModel("sentencepiece_model", SENTENCEPIECE_FILE, "*.model"),
+    "subword_nmt": SubwordModel("bpe_codes", SUBWORD_NMT_FILE, "*codes*"),
 }
+
+
+def find_subword_model(folder: Path) -> tuple[str, Path] | None:
+    """Return the kind and the file of the subword model in a folder; None if it has none.
+
+    :raises UserError: none of its files has the name that fairseq expects, and several could be the subword model
+    """
+    for kind, model in SUBWORD_MODELS.items():
+        if (file := folder / model.file_name).is_file():
+            return kind, file
+    candidates = [
+        (kind, file)
+        for kind, model in SUBWORD_MODELS.items()
+        for file in sorted(folder.glob(model.other_names))
+        if file.is_file()
+    ]
+    if len(candidates) > 1:
+        names = ", ".join(file.name for _, file in candidates)
+        raise UserError(f"{folder}: which is the subword model, {names}? Name it with --bpe and --bpe-model")
+    return candidates[0] if candidates else None
+
+
+def kind_of_symbols(symbols: Sequence[str]) -> str | None:
+    """Return the kind of subword model whose pieces a dictionary holds; None for whole words."""
+    marked = {
+        "sentencepiece": sum(symbol.startswith("▁") for symbol in symbols),
+        "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
+    }
+    return _most_frequent(marked, SHARE_OF_SYMBOLS * len(symbols))
+
+
+def kind_of_lines(lines: Sequence[str]) -> str | None:
+    """Return the kind of subword model whose pieces a text is made of; None for plain text."""
+    marked = {
+        "sentencepiece": sum(line.startswith("▁") for line in lines),
+        "subword_nmt": sum("@@ " in f"{line} " for line in lines),
+    }
+    return _most_frequent(marked, SHARE_OF_LINES * len(lines))
+
+
+def _most_frequent(counts: dict[str, int], least: float) -> str | None:
+    kind = max(counts, key=lambda name: counts[name])
+    return kind if counts[kind] > least else None
+
+
+def output_pieces(lines: Sequence[str], remove_bpe: str | None, name: str) -> str | None:
+    """Return the kind of pieces that a system's output is to be rid of; None to leave it as it is.
+
+    :param remove_bpe: a key of ``SUBWORD_MODELS``, or none; by default what the lines show, which is reported
+    :param name: names the output in the report
+    """
+    if remove_bpe is not None:
+        return None if remove_bpe == "none" else remove_bpe
+    kind = kind_of_lines(lines)
+    if kind:
+        print_progress(f"{name}: its pieces ({kind}) are joined to words; --remove-bpe none leaves them")
+    return kind
+
+
+def join_output(lines: Sequence[str], remove_bpe: str | None, name: str) -> list[str]:
+    """Return a system's output with the pieces of :func:`output_pieces` joined to words."""
+    kind = output_pieces(lines, remove_bpe, name)
+    return [join_pieces(line, kind) for line in lines]
+
+
+def join_references(lines: Sequence[str], remove_bpe: str | None, name: str) -> list[str]:
+    """Return references without pieces, if they are made of any: the output's kind of pieces need not be theirs."""
+    return join_output(lines, "none" if remove_bpe == "none" else None, name)
+
+
+def join_pieces(line: str, kind: str | None) -> str:
+    """Return a line with its pieces joined to words; unchanged for a kind of None."""
+    if kind == "sentencepiece":
+        return line.replace(" ", "").replace("▁", " ").strip()
+    return f"{line} ".replace("@@ ", "").rstrip(" ") if kind == "subword_nmt" else line

@@ -76,6 +76,7 @@ def test_last_by_number(run_directory: Path, count: int, by: str, until: int | N
         (6, "epoch", None, "6 epoch checkpoints requested, 5 found: pass --last 5"),
         (3, "epoch", 8, "3 epoch checkpoints requested, 2 found up to epoch 8"),
         (5, "update", None, "5 update checkpoints requested, 4 found"),
+        (6, "epoch", None, "pass --last 5; there are 4 of --by update: 500, 1000, 1500, 9000"),
     ],
 )
 def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from select import select
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -179,10 +181,16 @@ def spoil(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     save_checkpoint(state, folder / "model.pt")
 
 
-def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Command, refused) -> None:
+def test_languages_that_the_checkpoint_does_not_name(folder: Path, tmp_path: Path, command: Command, refused) -> None:
     expected = command("The dog sleeps.\n")
-    spoil(folder, lambda state: state["cfg"]["task"].update(source_lang=None, target_lang=None))
-    assert "give --source-lang and --target-lang" in refused("a\n", path=folder / "model.pt")
+    spoil(folder, lambda state: state["cfg"]["task"].update(source_lang=None, target_lang=None, data="data-bin"))
+    assert refused("a\n", path=folder / "model.pt").endswith("give --source-lang and --target-lang")
+    alone = tmp_path / "alone.pt"
+    shutil.copy(folder / "model.pt", alone)
+    everything = "give --source-lang and --target-lang, and the folder of their dictionaries as DATA"
+    assert refused("a\n", path=alone).endswith(f"{everything} (the training read data-bin)")
+    both = refused("a\n", "--source-lang", "en", "--target-lang", "de", path=alone)
+    assert "dict.en.txt: missing, and dict.de.txt" in both
     options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
     assert command("The dog sleeps.\n", *options) == expected
     (folder / "train.en-de.en.idx").touch()  # from which fairseq takes the languages
@@ -218,6 +226,52 @@ def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
         assert bpe.decode("low lo@@ t") == "low lot"
     assert build_bpe("none", None, tmp_path) is None
     assert build_bpe(None, None, tmp_path / "x") is None
+
+
+def test_a_subword_model_of_another_name_is_found_and_named(
+    folder: Path, command: Command, refused, capsysbinary, monkeypatch
+) -> None:
+    expected = command("The dog sleeps.\n")
+    pieces = (folder / "sentencepiece.bpe.model").rename(folder / "my.model")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
+    assert main(["translate", "--path", str(folder / "model.pt"), "--cpu", *map(str, SHORT)]) == 0
+    assert capsysbinary.readouterr() == (expected, f"subword model: {pieces} (sentencepiece)\n".encode())
+    (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
+    message = refused("a\n", path=folder / "model.pt")
+    assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
+
+
+def test_unknown_words_are_warned_of(untrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    for text, warns in (("The quick ▁dog\n", True), ("▁The s t quick\n", False)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["translate", "--path", str(untrained), "--cpu", *map(str, SHORT), "--bpe", "none"]) == 0
+        assert ("tokens of standard input are unknown to the model" in capsys.readouterr().err) == warns
+
+
+def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, monkeypatch) -> None:
+    expected = command("The dog sleeps.\n").replace(b"\n", b"\r\n")
+    master, slave = os.openpty()
+    for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        monkeypatch.setattr(sys, stream, os.fdopen(slave, mode, closefd=False))
+    answers: list[bytes] = []
+
+    def type_lines() -> None:
+        for typed in (b"", b"The dog sleeps.\n", b"\xff\n", b"\x04"):
+            os.write(master, typed)
+            shown = b""
+            while not shown.endswith(b"\r\n" if typed == b"\x04" else b"en> ") and select([master], [], [], 60)[0]:
+                shown += os.read(master, 1000)
+            answers.append(shown)
+
+    typist = Thread(target=type_lines)
+    typist.start()
+    assert main(["translate", "--path", str(untrained), "--cpu", *map(str, SHORT)]) == 0
+    typist.join()
+    first, translated, refusal, last = answers
+    assert first == b"en to de, one sentence per line; Ctrl-D ends\r\nen> "
+    assert translated == b"The dog sleeps.\r\n" + expected + b"en> "
+    assert b"line 1 is not UTF-8" in refusal
+    assert last == b"\r\n"
 
 
 # --- what is refused ---------------------------------------------------------------------------

@@ -58,6 +58,24 @@ def test_command_on_a_log_prints_the_signature(tmp_path: Path, capsys: pytest.Ca
     assert second.startswith("chrF2 100.00 (")
 
 
+@pytest.mark.parametrize("pieces", ["▁The ▁c at ▁s at .", "The c@@ at s@@ at@@ ."])
+def test_pieces_are_joined_unless_they_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str], pieces: str):
+    files = [tmp_path / name for name in ("text", "pieces", "log")]
+    for path, text in zip(files, ("The cat sat.\n", f"{pieces}\n", f"T-0\t{pieces}\nD-0\t-1\t{pieces}\n"), strict=True):
+        write(path, text)
+    text, output, log = map(str, files)
+    for arguments, score in (
+        (["--hypotheses", output, "--references", text], 0),
+        (["--hypotheses", output, "--references", output], 0),
+        (["--generate-log", log, "--references", text], 0),
+        (["--hypotheses", output, "--references", text, "--remove-bpe", "none"], 100),
+    ):
+        assert main(["score", "--metric", "wer", "--json", *arguments]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out)["value"] == score
+        assert ("are joined to words; --remove-bpe none leaves them" in err) == (score == 0)
+
+
 def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     log = write(tmp_path / "log", "D-1\t-1\tB\nT-0\t<<unk>>\nD-0\t-1\tA\n")
     files = ["--generate-log", str(log), "--references", str(write(tmp_path / "ref", "A\nB\n"))]

@@ -17,11 +17,12 @@ from pathlib import Path
 from ode_transformer.analysis.comparison.arguments import parse_systems, rising_numbers
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_pieces_argument, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.generate_log import Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import join_output, join_references
 from ode_transformer.support.tables import markdown_table
 
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
@@ -40,27 +41,31 @@ class SystemOutputs:
     systems: Mapping[str, Sequence[str]]
 
 
-def read_system(path: Path) -> list[Translation]:
+def read_system(path: Path, remove_bpe: str | None = None) -> list[Translation]:
     """Read a log of fairseq-generate, or a text with a line for each sentence.
 
+    :param remove_bpe: kind of pieces to join to words; None for the kind that the output shows
     :raises UserError: the file is neither
     """
     lines = read_lines(path)
     if any(_HYPOTHESIS.match(line) for line in lines):
-        return read_generate_log(path)
+        return read_generate_log(path, remove_bpe)
+    lines = join_output(lines, remove_bpe, str(path))
     return [Translation(number, None, None, line) for number, line in enumerate(lines)]
 
 
-def read_outputs(systems: dict[str, Path], source: Path | None, references: Path | None) -> SystemOutputs:
+def read_outputs(
+    systems: dict[str, Path], source: Path | None, references: Path | None, remove_bpe: str | None = None
+) -> SystemOutputs:
     """Read the files of the command line; sources and references without a file are taken from a log.
 
     :raises UserError: there are no references, or texts differ in their number of lines
     """
-    translations = {name: read_system(path) for name, path in systems.items()}
+    translations = {name: read_system(path, remove_bpe) for name, path in systems.items()}
 
     def read_side(path: Path | None, side: str) -> list[str] | None:
         if path is not None:
-            return read_lines(path)
+            return join_references(read_lines(path), remove_bpe, str(path))
         for sentences in translations.values():
             texts = [getattr(sentence, side) for sentence in sentences]
             if None not in texts:
@@ -157,6 +162,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
     parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
+    add_pieces_argument(parser)
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--lines", type=rising_numbers, metavar="N,N,...", help="these sentences, from 1 on")
     choice.add_argument(
@@ -178,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the sentences as Markdown; with ``--output`` also write them."""
     if args.output is not None:
         check_writable(args.output)
-    outputs = read_outputs(parse_systems(args.system, "FILE"), args.source, args.references)
+    outputs = read_outputs(parse_systems(args.system, "FILE"), args.source, args.references, args.remove_bpe)
     count = len(outputs.references)
     if args.lines and args.lines[-1] > count:
         raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {count}")

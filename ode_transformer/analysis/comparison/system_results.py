@@ -20,7 +20,7 @@ from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy
 from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
-from ode_transformer.decoding.translate import load_hub, search_best, target_line
+from ode_transformer.decoding.translate import joined_pieces, load_hub, search_best, target_line
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
@@ -69,6 +69,7 @@ class ComparedSystem:
         data, split = options.data, options.split
         self.hub = load_hub(path, data, options.source_lang, options.target_lang, options.batch_size, cpu=options.cpu)
         self.model, self.task = self.hub.models[0], self.hub.task
+        self.remove_bpe = joined_pieces(self.task, options.remove_bpe)
         self.split = Split(self.model, self.task, data, split, path)
         too_long = self.split.too_long[: options.sentences]
         self.lines = range(len(too_long))
@@ -89,7 +90,7 @@ class ComparedSystem:
     def references(self) -> list[str]:
         """Return the references as plain text."""
         rows = self.split.rows(self.lines)
-        return [target_line(self.task, row["target"], self.options.remove_bpe, escape_unk=True) for row in rows]
+        return [target_line(self.task, row["target"], self.remove_bpe, escape_unk=True) for row in rows]
 
     def source_lengths(self) -> list[int]:
         """Return the lengths of the sources in tokens as the model reads them, without the end symbol."""
@@ -109,11 +110,11 @@ class ComparedSystem:
                 self.hub, [sources[number] for number in by_length], 4 * options.batch_size, **search
             )
             for count, (number, tokens) in enumerate(zip(by_length, translations, strict=True), start=1):
-                lines[number] = f"{target_line(self.task, tokens, options.remove_bpe)}\n"
+                lines[number] = f"{target_line(self.task, tokens, self.remove_bpe)}\n"
                 meter.update(count)
             write_text(result, "".join(lines))
 
-        self._jobs().run("decode", [search, options.batch_size, options.remove_bpe], result, decode)
+        self._jobs().run("decode", [search, options.batch_size, self.remove_bpe], result, decode)
         return read_lines(result)
 
     def accuracy(self) -> TokenAccuracy:

@@ -85,7 +85,7 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
     :param fit: the map in place of ``layer``
     """
     options = setup.options
-    request = ["decode", setup.test_digest, asdict(options.search), options.batch_size, options.remove_bpe]
+    request = ["decode", setup.test_digest, asdict(options.search), options.batch_size, setup.remove_bpe]
     name, path = "decode the whole model", setup.hypotheses_path(layer)
     if layer is not None:
         name = f"decode {layer}, {options.objective}"
@@ -113,4 +113,4 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
 
 
 def _text_line(setup: ProbeSetup, tokens: Tensor, escape_unk: bool = False) -> str:
-    return target_line(setup.task, tokens, setup.options.remove_bpe, escape_unk) + "\n"
+    return target_line(setup.task, tokens, setup.remove_bpe, escape_unk) + "\n"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.decoding.binarised import Split, on_device
-from ode_transformer.decoding.translate import load_hub
+from ode_transformer.decoding.translate import joined_pieces, load_hub
 from ode_transformer.nn.observers import STACKS, LayerId, observable_stacks
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
@@ -65,7 +65,7 @@ class ProbeOptions:
     :param tokenize: tokenisation of BLEU
     :param search: options of the search
     :param batch_size: sentences in a batch of the search
-    :param remove_bpe: how pieces are joined, as in fairseq-generate
+    :param remove_bpe: how pieces are joined, as in fairseq-generate; None for the marks in the target dictionary
     :param source_lang: source language, where neither the checkpoint nor the data names it
     :param target_lang: target language, likewise
     :param cpu: use no GPU
@@ -115,6 +115,7 @@ class ProbeSetup:
         languages = options.source_lang, options.target_lang
         self.hub = load_hub(checkpoint, data, *languages, options.batch_size, cpu=options.cpu)
         self.model, self.task = self.hub.models[0], self.hub.task
+        self.remove_bpe = joined_pieces(self.task, options.remove_bpe)
         self.padding_idx = self.task.source_dictionary.pad()
         self.layers = chosen_layers(self.model, options)
         self.train, self.test = (

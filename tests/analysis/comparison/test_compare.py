@@ -45,13 +45,22 @@ def change(source: Path, target: Path) -> None:
 
 def command(folder: Path, *arguments: str) -> int:
     systems = ["--system", f"one={folder / 'model.pt'}", "--system", f"two={folder / 'other.pt'}"]
-    search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4"]
+    search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4", "--remove-bpe", "none"]
     return main(["compare", str(folder), *systems, "--output", str(folder / "out"), *search, *arguments])
 
 
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_pieces_of_the_dictionary_are_joined(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(folder) == 0
+    hypotheses = folder / "out" / "systems" / "one" / "hypotheses.txt"
+    pieces = read_lines(hypotheses)
+    arguments = ["compare", str(folder), "--system", f"one={folder / 'model.pt'}", "--output", str(folder / "out")]
+    assert main([*arguments, "--beam", "2", "--max-len-b", "20"]) == 0
+    assert read_lines(hypotheses) == [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] != pieces
 
 
 def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

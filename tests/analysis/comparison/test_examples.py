@@ -25,6 +25,8 @@ def files(tmp_path: Path) -> dict[str, Path]:
         for n in (2, 0, 1)
     ]
     paths["log"].write_text("2026 | INFO | fairseq_cli.generate | loading\n" + "".join(log) + "Generate test: BLEU\n")
+    paths["pieces"] = paths["log"].with_name("pieces")
+    paths["pieces"].write_text("".join(f"{line.replace('go', 'g@@ o').replace('i', 'i@@ ')}\n" for line in BASELINE))
     paths["blind"].write_text("".join(f"D-{n}\t-0.1\t{line}\n" for n, line in enumerate(BASELINE)))
     return paths
 
@@ -57,7 +59,7 @@ TABLE = """Beside the reference: **added**, ~~missing~~. In brackets: per of the
 """
 
 
-@pytest.mark.parametrize("baseline", ["log", "baseline"])
+@pytest.mark.parametrize("baseline", ["log", "baseline", "pieces"])
 @pytest.mark.parametrize("chosen", [("--lines", "2"), ("--most-different", "1")])
 def test_logs_and_texts_of_systems(
     files: dict[str, Path], capsys: pytest.CaptureFixture[str], baseline: str, chosen: tuple[str, ...]
