@@ -106,13 +106,13 @@ environment_is_ready() {
 
 # -- pip ---------------------------------------------------------------------------------------------------------
 
-# pip_install WHAT ARGUMENTS…: pip shows its progress on stdout; its complaints become one line.
+# pip_install WHAT ARGUMENTS…: pip is silent; its complaints become one line.
 pip_install() {
     local what=$1 status=0
     shift
     # Large wheels are unpacked beside their destination: /tmp is often a small memory disk.
     mkdir -p "$VENV/.tmp"
-    TMPDIR=${TMPDIR:-$VENV/.tmp} "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check "$@" \
+    TMPDIR=${TMPDIR:-$VENV/.tmp} "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check "$@" \
         2>"$VENV/pip-errors.txt" || status=$?
     ((status == 0)) || explain_pip_failure "$what" "$VENV/pip-errors.txt"
 }
@@ -201,9 +201,9 @@ install_fairseq() {
 
 install_torch() {
     local report=$VENV/torch.json
-    step 4 "PyTorch"
+    step 4 "PyTorch (the largest part: minutes on a slow line)"
     if ! "$VENV/bin/python" -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
-        pip_install torch --quiet --dry-run --no-deps --report "$report" "$(pinned torch)"
+        pip_install torch --dry-run --no-deps --report "$report" "$(pinned torch)"
         if grep -qE '"(nvidia|cuda)-' "$report"; then
             say "      the build for CUDA: several gigabytes (--help says how to choose another)"
             check_disk "$MEGABYTES_CUDA" "5.5 GB"

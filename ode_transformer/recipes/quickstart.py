@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Settings
@@ -24,15 +25,19 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.report_page import write_report
-from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.training import has_checkpoints
+from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.recipes.workflow import check_train_command
 from ode_transformer.support import commands
-from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.console import compact_output
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
+
+# What to translate after the quickstart, by task
+EXAMPLES = {"text": ("Show all events.", "Please enter a valid date."), "g2p": ("b r i d g e", "q u i c k l y")}
 
 
 @dataclass(frozen=True)
@@ -126,52 +131,99 @@ def last_update(log: Path, minutes: float) -> int:
     return max(point.updates for point in points)
 
 
-def report(experiment: Experiment) -> None:
-    """Print translations and gates, draw the curves, and print the command that uses the model."""
-    data, folder = experiment.data, experiment.folder
+def show_translations(experiment: Experiment) -> None:
+    """Print some translations of the test set."""
+    data = experiment.data
     sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
     translations = read_generate_log(experiment.decode_log("test"))
-    print("\n== ten translations of the test set (source, reference, output)")
-    for number in range(0, len(sources), max(1, len(sources) // 10))[:10]:
-        print(f"\n  {sources[number]}\n  {references[number]}\n  {translations[number].hypothesis}")
-    print("\n== weights of the stages, mean ± deviation over the positions of validation sentences")
-    weights: Command = ["ode-transformer", "coefficients", data.binary, "--path", experiment.model_path]
+    print("== three translations of the test set (source, reference, output)")
+    for number in range(0, len(sources), max(1, len(sources) // 3))[:3]:
+        print(f"  {sources[number]}\n    {references[number]}\n    {translations[number].hypothesis}")
+
+
+def analyse(experiment: Experiment) -> None:
+    """Print the gates, draw the curves of the losses, and print how much was trained."""
+    folder = experiment.folder
+    print("== weights of the stages, mean ± deviation over the positions of validation sentences")
+    weights: Command = ["ode-transformer", "coefficients", experiment.data.binary, "--path", experiment.model_path]
     commands.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
-    print("\n== loss curves")
     files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
     plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
     commands.run(plot, folder / "curves.log")
-    print("\n== the model stays usable")
-    model = experiment.model_path
-    flags: dict[str, Any] = {"path": model, "user-dir": PACKAGE, **data.language_flags(), "cpu": True}
-    if pieces := experiment.recipe.vocabulary.model_file:
-        flags |= {"bpe": "sentencepiece", "sentencepiece-model": model.parent / pieces}
-    commands.print_command(["fairseq-interactive", model.parent, *commands.flags(flags)])
+    points = read_log(folder / "train.log")
+    updates, minutes = max(p.updates for p in points), max(p.minutes or 0 for p in points)
+    print(f"This machine made {updates:,} updates in {minutes:.1f} minutes.")
+
+
+def next_commands(experiment: Experiment, options: QuickstartOptions) -> str:
+    """Return what to try after the quickstart, as lines of text with commands."""
+    program = (
+        "ode-transformer" if shutil.which("ode-transformer") else str(Path(sys.prefix) / "bin" / "ode-transformer")
+    )
+    chosen = commands.flags(
+        {
+            "task": options.task if options.task != "text" else None,
+            "target": options.target,
+            "output": options.output if options.output != QuickstartOptions.output else None,
+            "wheels": options.wheels,
+        }
+    )
+    again = shlex.join([program, "quickstart", *chosen])
+    longer = f"{again} --minutes {3 * (experiment.minutes or 5):g}" if math.isfinite(experiment.minutes or 0) else again
+    translate = shlex.join([program, "translate", "--path", str(experiment.model_path)])
+    lines = ["== now"]
+    for sentence in EXAMPLES[options.task]:
+        lines.append(f"  translate a sentence:  echo {shlex.quote(sentence)} | {translate}")
+    lines.append(f"  train longer:          {longer}")
+    lines.append(f"  another scheme:        {again} --scheme rk4")
+    lines.append(
+        f"  your own data:         {program} new my-experiment --train my.train.{{en,de}} --valid my.valid.{{en,de}}"
+    )
+    lines.append(f"  the whole commands:    {command_log_path(experiment)}")
+    return "\n".join(lines)
+
+
+def command_log_path(experiment: Experiment) -> Path:
+    """Return the file of the whole commands."""
+    return experiment.data.folder / "commands.log"
 
 
 def run_quickstart(options: QuickstartOptions) -> None:
     """Prepare, train, translate and score; completed jobs are skipped."""
     experiment = plan(options)
-    print(f"For the commands that are printed: source {Path(sys.prefix) / 'bin' / 'activate'}")
-    prepare(experiment, options)
-    print(experiment.data.report())
-    experiment.train(print_report)
-    rows, scores = [], {}
-    for minutes in options.measure_at or (None,):
-        until = None if minutes is None else last_update(experiment.folder / "train.log", minutes)
-        print(f"\n== average, translate{'' if minutes is None else f' after {minutes:g} minutes'}")
-        scores = experiment.evaluate(until)
-        rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
-    report(experiment)
+    with compact_output(command_log_path(experiment)):
+        prepare(experiment, options)
+        sizes = (f"{name} {count:,}" for name, count in experiment.data.sizes().items())
+        print(f"{experiment.data.folder}: {', '.join(sizes)}")
+        train(experiment)
+        rows, scores = [], {}
+        for minutes in options.measure_at or (None,):
+            until = None if minutes is None else last_update(experiment.folder / "train.log", minutes)
+            if minutes is not None:
+                print(f"== after {minutes:g} minutes")
+            scores = experiment.evaluate(until)
+            rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
+        if experiment.recipe.vocabulary.model_file:
+            data = experiment.data
+            sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
+            print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
+        show_translations(experiment)
+        analyse(experiment)
+        write_report(experiment.folder, [experiment.scores_path, experiment.model_path])
     if options.measure_at:
         table = markdown_table(["minutes", "updates", *scores], rows)
         write_files(experiment.folder, {"measured.md": table + "\n"}, "measured.md")
         print("\n" + table)
-    print("\n== scores on the test set")
-    for score in scores.values():
-        print(score)
-    if experiment.recipe.vocabulary.model_file:
-        data = experiment.data
-        sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
-        print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
-    write_report(experiment.folder, [experiment.scores_path, experiment.model_path])
+    print(next_commands(experiment, options))
+
+
+def train(experiment: Experiment) -> None:
+    """Train with a line of progress."""
+    log, minutes = experiment.folder / "train.log", 0.0
+    if has_checkpoints(experiment.checkpoints) and log.exists():
+        minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
+    progress = TrainingProgress(experiment.minutes or math.inf, minutes)
+    try:
+        experiment.train(progress)
+    finally:
+        progress.end()

@@ -1,17 +1,84 @@
 """Reports of a running training on the terminal."""
 
+from __future__ import annotations
+
 import json
+import math
+import sys
+import time
+from typing import TextIO
+
+
+def parse_report(line: str) -> dict[str, float] | None:
+    """Parse a line of fairseq-train's log; None if it is no report of a training or validation loss.
+
+    :return: fairseq's numbers by name, such as ``loss``, ``valid_loss``, ``num_updates``, ``wall``, ``wps``
+    """
+    for kind in ("train_inner", "valid"):
+        _, mark, report = line.partition(f"| {kind} | ")
+        if mark:
+            try:
+                return {name: float(value) for name, value in json.loads(report).items()}
+            except (ValueError, TypeError):  # another process wrote into the same line
+                return None
+    return None
 
 
 def print_report(line: str) -> None:
     """Print a line of fairseq-train's log in short if it is a report of a training or validation loss."""
-    for kind, key in (("train_inner", "loss"), ("valid", "valid_loss")):
-        _, mark, report = line.partition(f"| {kind} | ")
-        if mark:
-            try:
-                values = json.loads(report)
-            except ValueError:  # another process wrote into the same line
-                return
-            updates = values.get("num_updates") or values.get("valid_num_updates")
-            minutes = f"{float(values['wall']) / 60:5.1f} min  " if "wall" in values else " " * 11
-            print(f"  {minutes}update {updates:>6}  {key.replace('_', 'ation ')} {values[key]}", flush=True)
+    if (values := parse_report(line)) is None:
+        return
+    name = "valid_loss" if "valid_loss" in values else "loss"
+    updates = values.get("num_updates") or values.get("valid_num_updates") or 0
+    minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
+    print(f"  {minutes}update {updates:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True)
+
+
+class TrainingProgress:
+    """The progress of a training: one line that changes on a terminal, else about six lines in all.
+
+    :param minutes: limit of the training time; infinite if something else ends the training
+    :param past_minutes: training time of the processes that were stopped before
+    """
+
+    def __init__(self, minutes: float, past_minutes: float = 0.0, output: TextIO | None = None) -> None:
+        self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
+        self.values: dict[str, float] = {}
+        self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
+        self.last_line = -math.inf
+
+    def __call__(self, line: str) -> None:
+        """Show what a line of fairseq-train's log reports, if it reports a loss."""
+        report = parse_report(line)
+        if report is None:
+            return
+        self.values |= report
+        if self.output.isatty():
+            self.output.write(f"\r\033[K  {self}")
+        elif "wall" in report and time.monotonic() - self.last_line >= self.interval:
+            self.last_line = time.monotonic()
+            self.output.write(f"  {self}\n")
+        self.output.flush()
+
+    def end(self) -> None:
+        """Leave the last numbers on a line of their own."""
+        if self.values:
+            self.output.write("\n" if self.output.isatty() else f"  {self}\n")
+            self.output.flush()
+
+    @property
+    def past(self) -> float:
+        """Minutes of training so far."""
+        return self.past_minutes + self.values.get("wall", 0.0) / 60
+
+    def __str__(self) -> str:
+        values = self.values
+        texts = [f"{max(0.0, self.minutes - self.past):.1f} minutes left" if math.isfinite(self.minutes) else ""]
+        for name, text in (
+            ("num_updates", "update {:,.0f}"),
+            ("wps", "{:,.0f} tokens/s"),
+            ("loss", "loss {:.2f}"),
+            ("valid_loss", "validation loss {:.2f}"),
+        ):
+            texts.append(text.format(values[name]) if name in values else "")
+        return "  ".join(filter(None, texts))

@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, TextIO
 
+from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
@@ -31,9 +32,21 @@ def flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def print_command(command: Sequence[str | Path], log: Path | None = None, append: bool = False) -> None:
-    """Print a command for copying into a shell in which this Python environment is active."""
-    redirection = f" {'>>' if append else '>'} {shlex.quote(str(log))} 2>&1" if log else ""
-    print(f"\n+ {shlex.join(map(str, command))}{redirection}", flush=True)
+    """Print a command for copying into a shell in which this Python environment is active.
+
+    Compact output has the program's name alone, and the whole command is in its log.
+    """
+    arrow = ">>" if append else ">"
+    whole = shlex.join(map(str, command)) + (f" {arrow} {shlex.quote(str(log))} 2>&1" if log else "")
+    command_log = console.command_log()
+    if command_log is None:
+        print(f"\n+ {whole}", flush=True)
+        return
+    command_log.parent.mkdir(parents=True, exist_ok=True)
+    with open(command_log, "a", encoding="utf-8") as file:
+        file.write(f"{whole}\n")
+    program = shlex.join(map(str, command[: 2 if command[0] == "ode-transformer" else 1]))
+    print(f"+ {program} …" + (f" {arrow} {log}" if log else ""), flush=True)
 
 
 def run(

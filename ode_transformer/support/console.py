@@ -10,15 +10,39 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
 SAVE_INTERVAL = 60.0  # seconds between two savings of unfinished work
 
 
+# File of the whole commands while the output is compact; None otherwise.
+_COMMAND_LOG: ContextVar[Path | None] = ContextVar("command log", default=None)
+
+
+@contextmanager
+def compact_output(command_log: Path) -> Iterator[None]:
+    """During the block, print commands in short and headings without empty lines.
+
+    :param command_log: file to which the whole commands are appended
+    """
+    token = _COMMAND_LOG.set(command_log)
+    try:
+        yield
+    finally:
+        _COMMAND_LOG.reset(token)
+
+
+def command_log() -> Path | None:
+    """Return the file of the whole commands if the output is compact, else None."""
+    return _COMMAND_LOG.get()
+
+
 def print_heading(line: str) -> None:
     """Print the heading of a job to standard output."""
-    print(f"\n== {line}", flush=True)
+    print(f"== {line}" if command_log() else f"\n== {line}", flush=True)
 
 
 def print_progress(line: str) -> None:

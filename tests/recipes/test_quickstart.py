@@ -118,12 +118,17 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     for expected in (
         "+ fairseq-train",
         "+ fairseq-generate",
-        "+ fairseq-interactive",
         "PER ",
         "WER ",
         "encoder layer 1:",
+        " updates in ",
+        "minutes left",
+        "echo 'b r i d g e' | ",
+        "--task g2p --output",
+        "--scheme rk4",
     ):
         assert expected in printed
+    assert max(map(len, printed.splitlines())) < 300
     (folder,) = (path.parent for path in (tmp_path / "out").rglob("measured.md"))
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     table = (folder / "measured.md").read_text().splitlines()
@@ -169,8 +174,12 @@ def test_the_whole_way_of_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[st
     ]
     assert main(words) == 0
     printed = capfd.readouterr().out
-    for expected in ("+ fairseq-preprocess", "BLEU ", "chrF2 ", "(copying the source instead: BLEU", "--remove-bpe"):
+    for expected in ("+ fairseq-preprocess", "BLEU ", "chrF2 ", "(copying the source instead: BLEU", "echo 'Show all"):
         assert expected in printed
+    assert printed.count("\n") <= 50  # and ten of the environment
+    (log,) = (tmp_path / "out").rglob("commands.log")
+    assert "--remove-bpe" in log.read_text()
+    assert "--remove-bpe" not in printed
     (run,) = (path.parent for path in (tmp_path / "out").rglob("scores.json"))
     assert "\u2581" in (run.parent / "pieces" / "test.de").read_text()
     outputs = [line for line in (run / "generate.test.log").read_text().splitlines() if line.startswith("D-")]

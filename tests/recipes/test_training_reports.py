@@ -1,8 +1,9 @@
+import io
 import json
 
 import pytest
 
-from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.training_reports import TrainingProgress, print_report
 
 
 def test_losses_are_printed_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,3 +16,29 @@ def test_losses_are_printed_and_nothing_else(capsys: pytest.CaptureFixture[str])
         ["1.5", "min", "update", "100", "loss", "8.25"],
         ["update", "100", "validation", "loss", "7.5"],
     ]
+
+
+class Screen(io.StringIO):
+    """Output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_one_line_on_a_terminal_and_few_lines_elsewhere() -> None:
+    inner = {"loss": "8.25", "num_updates": "1100", "wall": "90", "wps": "4321.5"}
+    log = [
+        "chatter",
+        f"2026 | INFO | train_inner | {json.dumps(inner)}",
+        f"2026 | INFO | valid | {json.dumps({'valid_loss': '7.5', 'valid_num_updates': '1100'})}",
+        f"2026 | INFO | train_inner | {json.dumps(inner | {'wall': '120', 'num_updates': '1200'})}",
+    ]
+    last = "2.0 minutes left  update 1,200  4,322 tokens/s  loss 8.25  validation loss 7.50\n"
+    for output in (Screen(), io.StringIO()):
+        progress = TrainingProgress(5, past_minutes=1, output=output)
+        for line in log:
+            progress(line)
+        progress.end()
+        written = output.getvalue()
+        assert written.endswith(f"  {last}")
+        assert written.count("\n") == (1 if output.isatty() else 2)

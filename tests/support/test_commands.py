@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.support import commands
+from ode_transformer.support.console import compact_output, print_heading
 from ode_transformer.support.errors import UserError
 
 
@@ -18,6 +19,16 @@ def test_flags() -> None:
 def test_the_command_is_shown_as_a_shell_would_take_it(capsys: pytest.CaptureFixture[str]) -> None:
     commands.print_command(["fairseq-train", Path("a b"), "--adam-betas", "(0.9, 0.98)"], Path("x.log"))
     assert capsys.readouterr().out == "\n+ fairseq-train 'a b' --adam-betas '(0.9, 0.98)' > x.log 2>&1\n"
+
+
+def test_compact_output_has_whole_commands_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "new" / "commands.log"
+    with compact_output(log):
+        print_heading("train")
+        commands.print_command(["fairseq-train", "data", "--lr", "1"], Path("x.log"))
+        commands.print_command(["ode-transformer", "score", "--metric", "bleu"])
+    assert capsys.readouterr().out == "== train\n+ fairseq-train … > x.log\n+ ode-transformer score …\n"
+    assert log.read_text() == "fairseq-train data --lr 1 > x.log 2>&1\node-transformer score --metric bleu\n"
 
 
 def python(code: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,17 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import RecurrenceScheme, Weight
+from ode_transformer.numerics.coefficients import GateCoefficients
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
+
+# A gate is saturated where the share of all stages but one is, on average, below this.
+SATURATED = 0.02
+SATURATION = (
+    "Each gate is 1 for one stage and 0 for the others: the layers use one evaluation alone.\n"
+    "1 for the first is a plain residual layer (Euler), for the second y + F(y + F(y)).\n"
+    "--ode-coefficients normalised-gate is a gate that goes on learning."
+)
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,20 @@ class StageWeights:
         with ``, earlier layers`` for a recurrence's weights beside those of stages
     :param mean: one number for each stage, or for each weight of a recurrence's equation
     :param deviation: likewise
+    :param of_gate: the weights are those of a learned gate
     """
 
     block: str
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
+    of_gate: bool = False
+
+    @property
+    def is_saturated(self) -> bool:
+        """True if a gate uses one stage alone, at nearly every position."""
+        total = sum(self.mean)
+        weights = [abs(mean / total) for mean in self.mean] if self.of_gate and total else [0.5]
+        return all(min(weight, 1 - weight) < SATURATED for weight in weights)
 
 
 class StageWeightsObserver(LayerObserver):
@@ -87,13 +105,15 @@ def recurrence_weights(stack: Any, block: int) -> Tensor:
 
 
 def table(rows: list[StageWeights]) -> str:
-    """Return one line for each block; one line that says so if no stack has weights."""
+    """Return one line for each block, and what it means if all gates are saturated; one line if nothing is weighed."""
     if not rows:
         return "every layer has one stage, there is nothing to weigh"
     lines = []
     for row in rows:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
         lines.append(f"{row.block}:  {weights}")
+    if all(row.is_saturated for row in rows):
+        lines.append(SATURATION)
     return "\n".join(lines)
 
 
@@ -110,7 +130,8 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     # Grids are large: a Reformer gets its sentence pairs one by one.
     size = 1 if hasattr(model.decoder, "reduction") else 64
     batches = [samples.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
-    return stage_weights(model, batches)
+    of_gate = any(isinstance(module, GateCoefficients) for module in model.modules())
+    return [replace(row, of_gate=of_gate) for row in stage_weights(model, batches)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
