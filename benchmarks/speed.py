@@ -3,6 +3,7 @@
     python benchmarks/speed.py                          # WMT base, all comparisons
     python benchmarks/speed.py --size tiny --what train --systems euler-6 fairseq-6
     python benchmarks/speed.py --size iwslt --beam 5 --systems fairseq-6 reformer-fast-5 reformer-base-7
+    python benchmarks/speed.py --preset table6-big      # Table 6 of ODE Transformer, on a GPU
 
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is
@@ -31,6 +32,7 @@ import torch
 from measuring import DTYPES, MeasuredSystem, Setting, make_batch
 from reporting import MEMORY_NOTES, comparison_table, system_table
 from systems import COMPARISONS, MEASURES, ONE_STEP, RELATIONS, SIZES, SYSTEMS, Comparison
+from table6 import PRESETS, published_table
 
 from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.support.arguments import positive_int, probability
@@ -130,6 +132,11 @@ def build_parser() -> argparse.ArgumentParser:
     add_exclusive = parser.add_mutually_exclusive_group().add_argument
     add_exclusive("--systems", nargs="+", choices=SYSTEMS, metavar="NAME", help=f"default: all of {', '.join(SYSTEMS)}")
     add_exclusive("--comparisons", nargs="+", choices=pairs, metavar="A/B", help=f"default: all of {', '.join(pairs)}")
+    add(
+        "--preset",
+        choices=PRESETS,
+        help="systems, size, batch and device of a published table; options replace its values",
+    )
     add("--what", choices=(*MEASURES, "all"), default="all", help="measure to take (default: all)")
     add("--size", choices=SIZES, default="base", help="preset for the next five options (default: base)")
     for name in SIZES["base"]:
@@ -201,11 +208,19 @@ def _measures(args: argparse.Namespace) -> tuple[str, ...]:
     return MEASURES if args.what == "all" else (args.what,)
 
 
+def parse_with_preset(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line; the values of its preset are defaults."""
+    preset = parser.parse_args(argv).preset
+    if preset is not None:
+        parser.set_defaults(**PRESETS[preset])
+    return parser.parse_args(argv)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the tables, write the JSON file; return the exit status."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = build_parser()
-    args = parser.parse_args(argv)
+    args = parse_with_preset(parser, argv)
     setting, comparisons, systems = read_options(parser, args)
     if args.threads is not None:
         torch.set_num_threads(args.threads)
@@ -222,6 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n" + MEMORY_NOTES[setting.device])
         if set(ONE_STEP) <= set(results):
             print(f"One RK4 step of the encoder holds {one_step(results) / 2**20:.1f} MiB ({' − '.join(ONE_STEP)}).")
+    if args.preset is not None:
+        print("\n" + published_table(results, PRESETS[args.preset]["size"], setting.sentences))
     if outcomes:
         print("\nA ratio of times or speeds is the median of the ratios within each round.\n")
         print(comparison_table(outcomes))

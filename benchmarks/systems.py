@@ -113,4 +113,5 @@ SIZES: dict[str, dict[str, int]] = {
     "tiny": {"dim": 128, "ffn": 256, "heads": 4, "decoder_layers": 4, "vocabulary": 4000},
     "iwslt": {"dim": 256, "ffn": 1024, "heads": 4, "decoder_layers": 6, "vocabulary": 10000},
     "base": {"dim": 512, "ffn": 2048, "heads": 8, "decoder_layers": 6, "vocabulary": 34040},
+    "big": {"dim": 1024, "ffn": 4096, "heads": 16, "decoder_layers": 6, "vocabulary": 34040},
 }

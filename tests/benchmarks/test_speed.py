@@ -258,3 +258,40 @@ def test_the_script_runs() -> None:
     assert process.returncode == 0, process.stderr
     assert "| euler-6 |" in process.stdout
     assert str(script.parent) not in process.stdout
+
+
+def test_presets_have_the_papers_size_and_batch_and_options_replace_them() -> None:
+    parser = speed.build_parser()
+    args = speed.parse_with_preset(parser, ["--preset", "table6-big", "--device", "cpu", "--precision", "fp32"])
+    setting, _, names = speed.read_options(parser, args)
+    assert (setting.dim, setting.ffn, setting.heads, setting.decoder_layers) == (1024, 4096, 16, 6)
+    assert abs(setting.sentences * setting.source_length - 4096) < setting.source_length
+    assert (setting.device, names) == ("cpu", ["euler-6", "euler-12", "euler-24", "rk2-6", "rk4-6"])
+    args = speed.parse_with_preset(speed.build_parser(), ["--preset", "table6-base", *SMALL])
+    assert (args.device, args.precision, args.sentences, args.dim) == ("cuda", "fp16", 3, 16)
+
+
+def test_published_values_stand_beside_the_measured(capsys) -> None:
+    words = [
+        "--preset",
+        "table6-big",
+        *SMALL,
+        "--device",
+        "cpu",
+        "--precision",
+        "fp32",
+        "--systems",
+        "euler-6",
+        "rk2-6",
+    ]
+    assert speed.main([*words, "--repetitions", "5"]) == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    (table,) = [text for text in tables if "Residual-6" in text]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["euler-6", "rk2-6"]
+    assert [row[3:5] + row[7:] for row in rows] == [
+        ["98.7", "1.000", "13.2", "1.000"],
+        ["93.9", "0.951", "15.1", "1.144"],
+    ]
+    assert rows[0][2] == rows[0][6] == "1.000"
+    assert float(rows[1][6]) > 1

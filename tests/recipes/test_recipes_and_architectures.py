@@ -97,7 +97,7 @@ def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) 
         assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == made.batch.tokens
         assert int(args.max_tokens_valid) >= 1024  # what validation refuses, no model takes
         if recipe.task == "masked_lm":
-            assert (args.lr_scheduler, args.total_num_update, args.max_update) == ("polynomial_decay", 800_000, 800_000)
+            assert (args.lr_scheduler, int(args.total_num_update)) == ("polynomial_decay", args.max_update)
             continue
         # fairseq ends where the rate is not above stop-min-lr, also before the first update.
         start = args.warmup_init_lr if args.warmup_init_lr >= 0 else 0
