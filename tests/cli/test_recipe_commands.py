@@ -45,7 +45,10 @@ def value(command: list[str], flag: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "multi31k"], "train: error: multi31k: no such recipe; there are bert_pretraining, cnn_dm, gec_conll14"),
+        (
+            ["train", "multi31k"],
+            "train: error: multi31k: no such recipe; there are bert_pretraining, cnn_dm, gec_conll14",
+        ),
         (["train", "sources"], "train: error: sources: the source list of raw files; recipes are"),
         (["prepare", "none.yaml"], "prepare: error: none.yaml: no such recipe"),
         (

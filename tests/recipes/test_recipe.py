@@ -138,13 +138,17 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
 
 
 def test_glue_has_a_script_of_its_own() -> None:
-    with pytest.raises(UserError, match=r"glue: the grid of scripts/glue\.sh.*recipes are bert_pretraining, cnn_dm, gec"):
+    with pytest.raises(
+        UserError, match=r"glue: the grid of scripts/glue\.sh.*recipes are bert_pretraining, cnn_dm, gec"
+    ):
         find_recipe("glue")
 
 
 @pytest.mark.parametrize("name", ["nothing", "none.yaml"])
 def test_a_recipe_that_is_not_there(name: str) -> None:
-    with pytest.raises(UserError, match=f"{name}: no such recipe; there are bert_pretraining, cnn_dm, gec_conll14, .*, or the path"):
+    with pytest.raises(
+        UserError, match=f"{name}: no such recipe; there are bert_pretraining, cnn_dm, gec_conll14, .*, or the path"
+    ):
         find_recipe(name)
 
 
