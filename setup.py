@@ -56,6 +56,8 @@ setup(
         "experiments": [
             "PyYAML",
             "joblib",
+            "langid",  # which sentences of Lang-8 are English
+            "nltk",  # tokens of Lang-8
             "polib",  # text of gettext catalogues
             "pydantic",  # recipes are checked as they are read
             "rapidfuzz",

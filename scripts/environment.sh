@@ -212,8 +212,8 @@ install_torch() {
     pip_install torch -c "$ROOT/constraints.txt" torch
 }
 
-# Without build isolation the pinned setuptools does the building, of this package and of the one dependency
-# that comes as source (antlr4-python3-runtime, pure Python: no compiler is needed).
+# Without build isolation the pinned setuptools does the building, of this package and of the two dependencies
+# that come as source (antlr4-python3-runtime and langid, pure Python: no compiler is needed).
 install_rest() {
     step 5 "everything else, and ode_transformer itself"
     pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots]"

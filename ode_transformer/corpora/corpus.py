@@ -6,13 +6,23 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from pydantic import model_validator
 
 from ode_transformer.corpora.download import file_identity, obtain_files
 from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support.yaml_file import YamlSection
+
+
+class PieceFilter(Protocol):
+    """Rule for the pieces of both sides of an example: true if it is kept."""
+
+    def __call__(self, source: str, target: str) -> bool: ...
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the rule's values, which identify it."""
+        ...
 
 
 class CorpusKind(YamlSection):
@@ -45,8 +55,13 @@ class CorpusKind(YamlSection):
         """Return the number of references that a test set has besides its first."""
         return 0
 
+    @property
+    def piece_filter(self) -> PieceFilter | None:
+        """Rule that leaves out examples after their division into pieces, in the splits that ``filters`` names."""
+        return None
+
     def filters(self, split: str) -> bool:
-        """Return whether examples of a split are left out by their lengths."""
+        """Return whether examples of a split are left out by their lengths, or by other rules."""
         return False
 
     def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:

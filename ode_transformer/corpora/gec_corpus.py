@@ -1,35 +1,51 @@
-"""Corpus for grammatical error correction: learners' sentences and their corrections, from M2 files.
+"""Corpus for grammatical error correction: learners' sentences and their corrections, from M2 files and raw Lang-8.
 
-The training set has the edited sentences of NUCLE, Lang-8, FCE and W&I+LOCNESS, corrected by their first annotator; the
-validation set has a quarter of NUCLE's edited sentences; the test set is CoNLL-2014's (ODE Transformer, Li et al.
-2022). Chollampatt & Ng 2018 hold out a random quarter of NUCLE; here it is every fourth sentence. Tokens stay as in the
-files. NUCLE and Lang-8 are available on request only; a corpus can be made from the other two alone.
+The training set has the edited sentences of NUCLE, Lang-8, FCE and W&I+LOCNESS, the validation set a quarter of
+NUCLE's, the test set is CoNLL-2014's (ODE Transformer, Li et al. 2022). There are two ways to it:
+
+    released    NUCLE 3.2 (``nucle_3_2``) and raw Lang-8 (``lang8_raw``), FCE and W&I+LOCNESS of BEA 2019, prepared as
+                by the scripts of Chollampatt & Ng (2018). With ``unedited``, merges are learned from all sentences
+                before the unedited ones are left out
+    BEA 2019    all four as published for BEA 2019, edited sentences alone, every fourth of NUCLE's for validation
+
+Tokens of M2 files stay as they are: spaCy 1.9's in BEA 2019, but NLTK's in NUCLE and in the test set. NUCLE and Lang-8
+are available on request only; a corpus can be made from the other two alone.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from ode_transformer.corpora import nucle
+from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
+from ode_transformer.corpora.lang8 import tokenised_pairs
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import byte_lines
+from ode_transformer.support.lines import byte_lines, decode_stream
+from ode_transformer.support.parallel import map_chunks
+from ode_transformer.support.yaml_file import YamlSection
 
-DataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
-ValidationDataSet = Literal["nucle", "fce", "wi_locness"]
+Pair = tuple[str, str]
+BeaDataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
+DataSet = BeaDataSet | Literal["nucle_3_2", "lang8_raw"]
+ValidationDataSet = Literal["nucle", "nucle_3_2", "fce", "wi_locness"]
 TEST = "conll14_test"
+PUNKT = "nltk_punkt"  # NLTK's boundaries of sentences, for raw Lang-8
 
 TRAIN_MEMBERS: dict[str, str] = {
     "nucle": "release3.3/bea2019/nucle.train.gold.bea19.m2",
+    "nucle_3_2": "release3.2/data/conll14st-preprocessed.m2",
     "lang8": "*lang8.train.auto.bea19.m2",
     "fce": "fce/m2/fce.train.gold.bea19.m2",
     "wi_locness": "wi+locness/m2/ABC.train.gold.bea19.m2",
@@ -38,21 +54,34 @@ VALID_MEMBERS = {"fce": "fce/m2/fce.dev.gold.bea19.m2", "wi_locness": "wi+locnes
 TEST_MEMBER = "*/noalt/official-2014.combined.m2"
 
 
+class EditedPairs(YamlSection):
+    """Rule that leaves out pairs whose sides are the same."""
+
+    edited: Literal[True] = True
+
+    def __call__(self, source: str, target: str) -> bool:
+        return source != target
+
+
 class GecCorpus(TwoSidedCorpus):
     """Settings of the corpus for grammatical error correction.
 
     :param train: data sets for training
-    :param valid: data set for validation: ``nucle`` holds out every n-th edited sentence, the others have a development
-        set
+    :param valid: data set for validation: ``nucle`` holds out every n-th edited sentence, ``nucle_3_2`` an n-th of the
+        annotated sentences, drawn as by the published scripts; the others have a development set
     :param valid_every: that n
     :param max_tokens: on each side of a training pair; longer pairs are left out
+    :param max_ratio: of the longer side's tokens to the shorter side's; None for any
+    :param unedited: keep unedited sentences, and edited ones with overlapping edits, until merges have been learned
     """
 
     kind: Literal["corrections"] = "corrections"
-    train: Annotated[list[DataSet], Field(min_length=1)] = list(get_args(DataSet))
+    train: Annotated[list[DataSet], Field(min_length=1)] = list(get_args(BeaDataSet))
     valid: ValidationDataSet = "nucle"
     valid_every: Annotated[int, Field(ge=2)] = 4
     max_tokens: Annotated[int, Field(ge=1)] = 80
+    max_ratio: Annotated[float | None, Field(ge=1, exclude_if=lambda ratio: ratio is None)] = None
+    unedited: Annotated[bool, Field(exclude_if=lambda unedited: not unedited)] = False
     source: str = "err"
     target: str = "cor"
 
@@ -65,7 +94,14 @@ class GecCorpus(TwoSidedCorpus):
     @property
     def sources(self) -> list[str]:
         """Names of the raw files in the source list."""
-        return [*dict.fromkeys((*self.train, self.valid)), TEST]
+        return [*dict.fromkeys((*self.train, self.valid)), *([PUNKT] if "lang8_raw" in self.train else []), TEST]
+
+    @property
+    def piece_filter(self) -> EditedPairs | None:
+        return EditedPairs() if self.unedited else None
+
+    def filters(self, split: str) -> bool:
+        return self.unedited and split == "train"
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         return build(files, output, self, workers)
@@ -75,14 +111,14 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
     """Make the corpus folder, with ``test.m2`` for scoring.
 
     :param files: paths of the raw files by the names in ``options.sources``
-    :param workers: unused, because reading takes only a minute
+    :param workers: number of processes for raw Lang-8
     :returns: number of lines in each split
     :raises UserError: a raw file is broken, or a split is empty
     """
     with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
         copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
         pairs_by_split = {
-            "train": _training_pairs(files, options),
+            "train": _training_pairs(files, options, workers),
             "valid": _validation_pairs(files, options),
             "test": annotated_pairs(folder / "test.m2", f"{files[TEST]}: {TEST_MEMBER}"),
         }
@@ -95,24 +131,48 @@ def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: 
     return dict(splits.counts)
 
 
-def _training_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
+def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[Pair]:
+    keep = Keep(unit="words", max=options.max_tokens, ratio=options.max_ratio)
     for data_set in options.train:
         counts: Counter[str] = Counter()
-        edited = edited_sentences(files[data_set], TRAIN_MEMBERS[data_set], data_set)
-        for number, (tokens, correction) in enumerate(edited, start=1):
+        for number, pair in enumerate(_pairs(data_set, files, options, workers), start=1):
             if data_set == options.valid == "nucle" and number % options.valid_every == 0:
                 counts["for validation"] += 1
-            elif 1 <= len(correction) <= options.max_tokens and len(tokens) <= options.max_tokens:
+            elif keep(*pair):
                 counts["for training"] += 1
-                yield " ".join(tokens), " ".join(correction)
+                yield pair
             else:
-                counts[f"empty or longer than {options.max_tokens}"] += 1
+                counts[f"empty, longer than {options.max_tokens} or of unequal lengths"] += 1
         print_progress(f"{data_set}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()))
 
 
-def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
+def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[Pair]:
+    """Yield the pairs of a data set for training, as tokens with spaces between them."""
+    path = files[data_set]
+    if data_set == "lang8_raw":
+        lines = (line for name, text in open_texts(path, None) for line in decode_stream(text, name))
+        tokenise = partial(tokenised_pairs, files[PUNKT])
+        yield from map_chunks(tokenise, lines, workers, "entries of lang8_raw read", chunk_size=500)
+    elif data_set == "nucle_3_2" or options.unedited:
+        sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
+        if data_set == options.valid == "nucle_3_2":
+            sentences, _ = nucle.divide(sentences, options.valid_every)
+        for sentence in sentences:
+            yield " ".join(sentence.tokens), " ".join(nucle.apply_edits(sentence))
+    else:
+        for tokens, correction in edited_sentences(path, TRAIN_MEMBERS[data_set], data_set):
+            yield " ".join(tokens), " ".join(correction)
+
+
+def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[Pair]:
     development_set = VALID_MEMBERS.get(options.valid)
     member = development_set or TRAIN_MEMBERS[options.valid]
+    if options.valid == "nucle_3_2":
+        _, sentences = nucle.divide(_annotated_sentences(files[options.valid], member), options.valid_every)
+        for sentence in sentences:
+            if corrected := nucle.apply_edits(sentence):
+                yield " ".join(sentence.tokens), " ".join(corrected)
+        return
     edited = edited_sentences(files[options.valid], member, f"{options.valid}, validation")
     for number, (tokens, correction) in enumerate(edited, start=1):
         if correction and (development_set or number % options.valid_every == 0):

@@ -58,6 +58,10 @@ class ParallelCorpus(TwoSidedCorpus):
     def tests(self) -> list[str]:
         return list(self.test)
 
+    @property
+    def piece_filter(self) -> Keep | None:
+        return self.keep if self.keep and self.keep.unit == "pieces" else None
+
     def filters(self, split: str) -> bool:
         """Return whether ``keep`` applies to a split, that is, whether it is taken from the training text."""
         return split == "train" or (split == "valid" and self.hold_out is not None)
@@ -107,7 +111,7 @@ class ParallelCorpus(TwoSidedCorpus):
 
     def _filtered(self, pairs: Pairs, splits: SplitWriter) -> Pairs:
         for pair in pairs:
-            if self.keep is None or self.keep.unit == "pieces" or self.keep(*pair):
+            if self.keep is None or self.piece_filter or self.keep(*pair):
                 yield pair
             else:
                 splits.counts["left out"] += 1

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import SplitWriter, test_split_name
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
@@ -40,7 +39,11 @@ class RecipeData:
     @property
     def text(self) -> Path:
         """The input folder of fairseq-preprocess."""
-        return self.corpus if self.recipe.vocabulary.model_file is None and self._piece_filter is None else self.pieces
+        return (
+            self.corpus
+            if self.recipe.vocabulary.model_file is None and self.recipe.corpus.piece_filter is None
+            else self.pieces
+        )
 
     @property
     def model_files(self) -> list[Path]:
@@ -48,12 +51,6 @@ class RecipeData:
         dictionaries = sorted(self.binary.glob("dict*.txt"))
         pieces = self.recipe.vocabulary.model_file
         return dictionaries + ([self.pieces / pieces] if pieces else [])
-
-    @property
-    def _piece_filter(self) -> Keep | None:
-        """The rule that leaves out pairs by their number of pieces, if the recipe has one."""
-        keep = getattr(self.recipe.corpus, "keep", None)
-        return keep if keep and keep.unit == "pieces" else None
 
     def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Jobs:
         """Run the jobs of preparation and return them, for the jobs of a run to build on; completed ones are skipped.
@@ -116,7 +113,7 @@ class RecipeData:
 
         :param description: of the raw files
         """
-        recipe, keep = self.recipe, self._piece_filter
+        recipe, keep = self.recipe, self.recipe.corpus.piece_filter
         yield "corpus", [description, recipe.corpus.model_dump(exclude={"keep"} if keep else None)], self.corpus
         if self.text == self.pieces:
             yield "pieces", [recipe.vocabulary.model_dump(), keep and keep.model_dump()], self.pieces
@@ -127,7 +124,7 @@ class RecipeData:
         write_text(self.folder / "counts.json", json.dumps(counts))
 
     def _encode_pieces(self, workers: int) -> None:
-        corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self._piece_filter
+        corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self.recipe.corpus.piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
         with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
             vocabulary.learn(texts, folder, workers)

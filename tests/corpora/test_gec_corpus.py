@@ -7,8 +7,11 @@ from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
 from ode_transformer.corpora.gec_corpus import GecCorpus, build
-from ode_transformer.metrics.m2_file import correct_tokens, read_m2
+from ode_transformer.corpora.nucle import apply_edits, divide
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match, sum_counts
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError
 
 
@@ -52,6 +55,42 @@ def test_the_published_corpus(tmp_path: Path):
     assert counts == {split: len(pairs(tmp_path / "corpus", split)) for split in ("train", "valid", "test")}
     assert counts["train"] > 100
     assert len(nucle) < len(SENTENCES)  # some sentence has no mistake, and is left out
+
+
+def test_the_released_corpus(tmp_path: Path):
+    options = read_recipe(find_recipe("gec_conll14")).corpus
+    assert options.sources == ["nucle_3_2", "lang8_raw", "fce", "wi_locness", "nltk_punkt", "conll14_test"]
+    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", options, 1)
+    train, valid = pairs(tmp_path / "corpus", "train"), pairs(tmp_path / "corpus", "valid")
+    assert set(valid) <= set(edited(0))
+    assert len(valid) == len(edited(0)) // 4
+    # All sentences are there, for the merges, and the filter after them leaves the edited ones.
+    assert counts["train"] == 4 * len(SENTENCES) - len(valid)
+    kept = [pair for pair in train if options.piece_filter(*pair)]
+    assert sorted(kept + valid) == sorted([*edited(0), *edited(1), *edited(2), *edited(3)])
+    assert [options.filters(split) for split in ("train", "valid", "test")] == [True, False, False]
+
+
+def test_validation_sentences_are_those_that_python_2_draws():
+    """The order of ``random.seed(1234); random.shuffle(list(range(10)))`` in Python 2.7."""
+    sentences = [AnnotatedSentence(("a",) * (20 - n), {0: (Edit(0, 1, "x", (("b",),)),)}) for n in range(10)]
+    unedited = AnnotatedSentence(("a",), {0: ()})
+    train, valid = divide([*reversed(sentences), unedited], 4)
+    numbers = [20 - len(sentence.tokens) for sentence in (*valid, *train[:-1])]
+    assert numbers == [8, 1, 7, 4, 2, 5, 6, 0, 3, 9]
+    assert (len(valid), train[-1]) == (2, unedited)
+
+
+def test_edits_are_applied_as_by_the_published_script():
+    edits = [
+        Edit(0, 1, "x", (("A", "B"),)),
+        Edit(1, 1, "x", (("C",),)),
+        Edit(1, 1, "x", (("D",),)),
+        Edit(1, 3, "x", ((),)),
+    ]
+    assert apply_edits(AnnotatedSentence(tuple("abcd"), {0: tuple(edits)})) == ["A", "B", "C", "D", "d"]
+    overlapping = (Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(3, 4, "Um", ((),)))
+    assert apply_edits(AnnotatedSentence(tuple("abcd"), {0: overlapping})) == ["A", "B", "d"]
 
 
 def test_the_open_parts_alone(tmp_path: Path):

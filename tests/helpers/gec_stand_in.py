@@ -6,8 +6,12 @@ Each sentence has one or two mistakes, different ones in each data set; the M2 e
 from __future__ import annotations
 
 import io
+import json
 import tarfile
+import zipfile
 from pathlib import Path
+
+from ode_transformer.corpora.gec_corpus import GecCorpus
 
 SENTENCES = [
     "The teacher reads a short story to the class .",
@@ -113,11 +117,62 @@ def archive(path: Path, members: dict[str, str]) -> Path:
     return path
 
 
+def lang8_text(shift: int, sentences: list[str] = SENTENCES) -> str:
+    """Return sentences with mistakes as entries of raw Lang-8; three other lines give no pair."""
+    lines = ["not JSON", json.dumps(["1", "1", "Japanese", "English", ["A day ."], [["The day ."]]])]
+    lines.append(json.dumps(["2", "2", "English", "Japanese", ["The teacher reads ."], [[]]]))
+    for number in range(0, len(sentences), 6):
+        corrected = sentences[number : number + 6]
+        mistaken = [" ".join(spoiled(line.split(), shift + number + n)[0]) for n, line in enumerate(corrected)]
+        corrections = [[text(good)] if good != bad else [] for good, bad in zip(corrected, mistaken, strict=True)]
+        lines.append(json.dumps([f"{number}", "3", "English", "Korean", list(map(text, mistaken)), corrections]))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def text(tokens: str) -> str:
+    """Return tokens as text."""
+    return tokens.replace(" .", ".").replace(" ,", ",")
+
+
+def write_punkt(path: Path) -> Path:
+    """Write a model of NLTK's Punkt that knows one abbreviation."""
+    tables = {
+        "abbrev_types.txt": "mr\n",
+        "collocations.tab": "##number##\talbum\n",
+        "sent_starters.txt": "however\n",
+        "ortho_context.tab": "the\t46\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, table in tables.items():
+            archive.writestr(f"punkt_tab/english/{name}", table)
+    return path
+
+
+def counts_of(corpus: GecCorpus) -> dict[str, int]:
+    """Return the lines that preparation must find in each split, and those it must leave out."""
+    shifts = {"nucle": 0, "nucle_3_2": 0, "lang8": 1, "lang8_raw": 1, "fce": 2, "wi_locness": 3}
+    edited = {name: edited_count(shift) for name, shift in shifts.items()}
+    train, test = sum(edited[name] for name in corpus.train), 20
+    if corpus.valid == "wi_locness":
+        return {"train": train, "valid": edited_count(1, SENTENCES[:20]), "test": test}
+    valid = edited[corpus.valid] // corpus.valid_every
+    left_out = {"left out": len(SENTENCES) * len(corpus.train) - train} if corpus.unedited else {}
+    return {"train": train - valid, "valid": valid, "test": test} | left_out
+
+
+def edited_count(shift: int, sentences: list[str] = SENTENCES) -> int:
+    return sum(bool(spoiled(sentence.split(), shift + n)[1]) for n, sentence in enumerate(sentences))
+
+
 def write_raw(folder: Path) -> dict[str, Path]:
     """Write the archives; return their paths by their names in the source list."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lang-8-20111007-L1-v2.dat").write_text(lang8_text(1), encoding="utf-8")
     noalt = "conll14st-test-data/noalt/official-2014"
     return {
+        "nltk_punkt": write_punkt(folder / "punkt_tab.zip"),
+        "lang8_raw": folder / "lang-8-20111007-L1-v2.dat",
+        "nucle_3_2": archive(folder / "release3.2.tar.gz", {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)}),
         "nucle": archive(
             folder / "release3.3.tar.bz2",
             {"release3.3/README": "…", "release3.3/bea2019/nucle.train.gold.bea19.m2": m2_text(0)},
