@@ -17,16 +17,17 @@ def verify_checkpoint(path: Path) -> str:
     :raises UserError: a part is refused, or fairseq would read another file in its place
     :raises OSError: it cannot be opened
     """
-    from ode_transformer.models.saved_model import check_buildable
+    from ode_transformer.models.saved_model import check_buildable, check_sizes
 
     shard = path.with_name(f"{path.name[:-3]}-shard0.pt")
     if shard.exists():
         raise UserError(f"{path}: fairseq would read {shard.name} in its place: verify and use that one, or remove it")
     state = load_checkpoint(path)
     try:
-        _, _, architecture = check_buildable(state)
+        args, cfg, architecture = check_buildable(state)
+        check_sizes(args or (cfg or {})["model"], state["model"])
         check_finite(state["model"])
-    except UserError as error:
+    except (UserError, ValueError) as error:
         raise UserError(f"{path}: refused: {error}") from error
     numbers = sum(tensor.numel() for tensor in state["model"].values())
     return f"{path}: {architecture}, {numbers:,} numbers in {len(state['model']):,} tensors; runs no code"

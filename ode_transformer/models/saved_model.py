@@ -117,13 +117,19 @@ def size_limit(options: argparse.Namespace | DictConfig, parameters: Mapping[str
     :param options: options of the model
     :raises ValueError: a number of layers or of positions is out of range, or the model is larger
     """
-    _check_sizes(vars(options) if isinstance(options, argparse.Namespace) else options, parameters)
+    check_sizes(options, parameters)
     numbers = sum(tensor.numel() for tensor in parameters.values())
     with _AllocationLimit(4 * numbers + SPARE_NUMBERS):
         yield
 
 
-def _check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
+def check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
+    """Check that a model has no more layers than its saved parameters, and a number of positions that fits into memory.
+
+    :param options: options of the model
+    :raises ValueError: it has more
+    """
+    options = vars(options) if isinstance(options, argparse.Namespace) else options
     layers = saved_layers(parameters)
     width = max((max(tensor.shape, default=1) for tensor in parameters.values()), default=1)
     for name in ("encoder_layers", "decoder_layers", "layers"):

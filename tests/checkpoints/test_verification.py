@@ -71,3 +71,13 @@ def test_a_shard_beside_the_file_is_named(model: Path, capsys: pytest.CaptureFix
     shutil.copy(model, model.with_name("model-shard0.pt"))
     assert main(["verify", str(model)]) == 2
     assert "fairseq would read model-shard0.pt in its place" in capsys.readouterr().err
+
+
+def test_more_layers_than_the_file_has_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """fairseq's own commands would build them, layer by layer."""
+    state = torch.load(model)
+    plain_model(state, _name="transformer", arch="transformer", encoder_layers=10**9)
+    torch.save(state, model)
+    assert main(["verify", str(model)]) == 2
+    message = f"{model}: refused: option encoder_layers: 1,000,000,000, but the file has 2 layers in a stack\n"
+    assert capsys.readouterr().err == f"ode-transformer verify: error: {message}"
