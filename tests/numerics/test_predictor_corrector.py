@@ -1,0 +1,38 @@
+"""Predictor–corrector schemes: what their corrections converge to, and the names that they may have."""
+
+import pytest
+import torch
+
+from ode_transformer.numerics import RECURRENCES, Recurrence, register_recurrence
+
+EULER = RECURRENCES["implicit-euler"]
+
+
+def field(y: torch.Tensor) -> torch.Tensor:
+    return -0.4 * torch.sin(y)  # a contraction by 0.4
+
+
+def test_corrections_converge_to_the_implicit_equation() -> None:
+    """|y_1 − y_0 − F(y_1)| shrinks with each correction by the Lipschitz constant of F."""
+    y0 = torch.linspace(0.5, 1.5, 5, dtype=torch.float64)
+    residuals = []
+    for iterations in (1, 2, 5, 40):
+        y1 = EULER.build(1, 5, iterations=iterations).integrate([field], y0)
+        residuals.append((y1 - y0 - field(y1)).abs().max().item())
+    assert residuals[1] < 0.4 * residuals[0] < 0.4**2
+    assert residuals[2] < 0.4**3 * residuals[1]
+    assert residuals[3] < 1e-15
+
+
+def test_enough_corrections_take_the_steps_of_implicit_euler() -> None:
+    """y' = −λy with λ = 0.9 in steps of 1: explicit steps go to 0 as 0.1^n, the implicit ones as 1.9^−n."""
+    steps = [lambda y: -0.9 * y] * 3
+    y3 = EULER.build(3, 1, iterations=300).integrate(steps, torch.ones(1, dtype=torch.float64))
+    torch.testing.assert_close(y3, torch.full_like(y3, 1.9**-3))
+
+
+@pytest.mark.parametrize("name", ["iiet", "rk4"])
+def test_the_name_of_a_scheme_is_its_own(name: str) -> None:
+    with pytest.raises(ValueError, match=f"the scheme name '{name}' is already in use"):
+        register_recurrence(Recurrence(name, 1, EULER.build, "a test"))
+    assert RECURRENCES["iiet"].source.startswith("Liu")
