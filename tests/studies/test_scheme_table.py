@@ -1,0 +1,57 @@
+"""The table of schemes is current, and what its columns are made of."""
+
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.analysis.depth.scheme_facts import count_states
+from ode_transformer.numerics import RECURRENCES
+from ode_transformer.recipes.recipe import PublishedResult
+from ode_transformer.studies.scheme_table import page, published_scores, scheme_and_size
+
+PAGE = Path(__file__).parents[2] / "docs" / "schemes.md"
+
+
+def test_the_page_is_current_and_measures_the_orders_that_entries_state() -> None:
+    text = page()
+    assert PAGE.read_text(encoding="utf-8") == text
+    cells = {row[1].strip(" `"): row for row in (line.split("|") for line in text.splitlines()) if len(row) == 10}
+    for name, entry in RECURRENCES.items():
+        assert cells[name][5].strip() == str(entry.order)
+        assert cells[name][6].strip() == (f"{entry.order}.0" if entry.order else "none")
+
+
+def test_states() -> None:
+    """y; y and y_{t−1}; y, y_0 and six increments; y, seven outputs, their sum and the last layer's output."""
+    names = ("rk4", "leapfrog", "dlcl-increments", "iiet")
+    assert [count_states(name) for name in names] == [1, 2, 8, 10]
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "expected"),
+    [
+        ("ode_transformer_rk2_tiny", {"ode-coefficients": "tableau"}, ("heun", "tiny")),
+        ("ode_transformer_rk2_tiny", {}, None),  # the learned gate
+        ("ode_transformer_pcformer_wmt_en_de_big", {}, ("pcformer4", "wmt_en_de_big")),
+        ("ode_transformer_euler_tiny", {"encoder-ode-scheme": "iiet"}, ("iiet", "tiny")),
+        ("ode_transformer_euler_tiny", {"encoder-layers": 3}, None),
+        ("dlstm_wmt_en_de", {}, ("dlstm", "wmt_en_de")),
+        ("reformer_fast_tiny", {}, None),
+    ],
+)
+def test_the_scheme_of_a_system(arch: str, flags: dict, expected: tuple | None) -> None:
+    assert scheme_and_size(arch, flags) == expected
+
+
+def test_gains_are_over_the_residual_model_of_the_same_paper_and_size() -> None:
+    def result(table: str, arch: str, score: float) -> PublishedResult:
+        return PublishedResult(table=table, system="", arch=arch, scores={"BLEU": score})
+
+    results = [
+        result("A, Table 1", "ode_transformer_euler_wmt_en_de", 20),
+        result("A, Table 2", "ode_transformer_rk4_wmt_en_de_big", 24),
+        result("A, Table 2", "ode_transformer_rk4_wmt_en_de", 22),
+        result("A, Table 3", "ode_transformer_rk4_wmt_en_de", 21),
+        result("B, abstract", "ode_transformer_iiet_wmt_en_de", 25),
+    ]
+    assert published_scores(results) == {"euler": "20.00", "rk4": "22.00 (+2.00)", "iiet": "25.00"}
