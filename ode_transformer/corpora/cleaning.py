@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Literal
 
 import regex
@@ -13,6 +14,7 @@ from sacremoses import MosesPunctNormalizer
 from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.support.yaml_file import YamlSection
 
+LONGEST_WORD = 1000  # in characters
 ROMANIAN_LETTERS = str.maketrans("ŞşŢţ", "ȘșȚț")  # old fonts wrote a cedilla where Romanian has a comma
 ROMANIAN_PLAIN = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
@@ -58,7 +60,7 @@ class TextPreparation(YamlSection):
 
 
 class Keep(YamlSection):
-    """Filter of pairs by the lengths of their sides, as in Moses' clean-corpus-n.
+    """Filter of pairs by the lengths of their sides, as in Moses' clean-corpus-n, which also limits that of a word.
 
     :param unit: of lengths: words, before the text is divided into pieces, or pieces
     :param ratio: largest length of the longer side relative to the shorter one
@@ -70,9 +72,12 @@ class Keep(YamlSection):
     ratio: Annotated[float, Field(ge=1)] | None = None
 
     def __call__(self, source: str, target: str) -> bool:
-        shorter, longer = sorted((len(source.split()), len(target.split())))
+        words = source.split(), target.split()
+        shorter, longer = sorted(map(len, words))
         in_bounds = self.min <= shorter and longer <= self.max
-        return in_bounds and (self.ratio is None or longer <= self.ratio * shorter)
+        if not in_bounds or (self.ratio is not None and longer > self.ratio * shorter):
+            return False
+        return max(len(source), len(target)) <= LONGEST_WORD or max(map(len, chain(*words))) <= LONGEST_WORD
 
 
 def prepare_pairs(
