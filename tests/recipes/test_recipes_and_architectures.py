@@ -276,7 +276,7 @@ def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseq
     task = SimpleNamespace(
         source_dictionary=source, target_dictionary=target, dictionary=source, output_dictionary=target
     )
-    with torch.device("meta"):
+    with torch.device("cpu" if made.recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
         if made.recipe.task == "language_modeling":
             return build_model(convert_namespace_to_omegaconf(args).model, task)
         return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
