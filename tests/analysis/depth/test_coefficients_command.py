@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
 
+from ode_transformer.analysis.depth.coefficients import StageWeights, table
 from ode_transformer.cli.command import main
 
 SENTENCES = [("▁The s", "▁D er"), ("s s s", "e e e")]
@@ -41,6 +42,20 @@ def test_sentences_that_are_too_long_are_left_out(folder: Path, capsys: pytest.C
     binarise(folder, "nothing", [("s " * 5000, "e")])
     assert command(folder, "--split", "nothing") == 2
     assert "it has no sentence that the model takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("weights", "of_gate", "explained"),
+    [
+        ([(1.0, 0.0), (0.001, 0.999)], True, True),
+        ([(2.0, 0.0), (0.03, 1.97)], True, True),  # with --ode-gate-sum stages
+        ([(1.0, 0.0), (0.6, 0.4)], True, False),
+        ([(0.0, 1.0)], False, False),  # a tableau's
+    ],
+)
+def test_saturated_gates_are_explained(weights: list[tuple[float, float]], of_gate: bool, explained: bool) -> None:
+    rows = [StageWeights("encoder layer 1", mean, (0.0, 0.0), of_gate) for mean in weights]
+    assert ("1 for the first is a plain residual layer" in table(rows)) == explained
 
 
 def cut(path: Path) -> None:

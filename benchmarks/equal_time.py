@@ -1,0 +1,160 @@
+"""The quickstart's model beside fairseq's own ``transformer`` at equal training time.
+
+    python benchmarks/equal_time.py                              # both tasks, five minutes, three seeds: about 5 hours
+    python benchmarks/equal_time.py --cpu-clock --minutes 7      # on a shared machine: minutes of one thread's CPU time
+
+Each system trains with each of ``--settings`` and the first seed; the setting with the lowest validation loss is then
+trained with the other seeds. The test set is scored once for each seed and never chosen by. Validation and checkpoints
+count as training time. Stopped at any point, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+
+from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare, train
+from ode_transformer.support.arguments import positive_float, positive_int
+from ode_transformer.support.console import compact_output
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+from ode_transformer.support.provenance import provenance
+from ode_transformer.support.tables import csv_text, markdown_table
+
+NORMALISED_GATE = "--ode-coefficients normalised-gate --ode-gate-sum stages"
+NO_HISTORY = "--encoder-layer-history none --decoder-layer-history none"
+OWN_SIZE = (
+    "--encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
+    "--encoder-attention-heads 4 --decoder-attention-heads 4 --encoder-normalize-before --decoder-normalize-before"
+)
+SYSTEMS = {  # architecture (None for the recipe's) and flags
+    "RK2, gate (the recipe)": (None, ""),
+    "RK2, normalised gate, 2 + 2 layers": (
+        None,
+        f"--encoder-layers 2 --decoder-layers 2 {NORMALISED_GATE} {NO_HISTORY}",
+    ),
+    "fairseq's transformer": ("transformer", OWN_SIZE),
+}
+SETTINGS = (
+    "",
+    "--lr 0.005",
+    "--lr 0.002",
+    "--dropout 0.0",
+    "--max-tokens 1000",
+    "--encoder-layers 2 --decoder-layers 2",
+)
+TITLES = (
+    "task",
+    "system",
+    "setting",
+    "seed",
+    "updates",
+    "minutes",
+    "validation loss",
+    "score",
+    "value",
+    "command",
+    "commit",
+)
+
+
+def train_system(args: argparse.Namespace, task: str, system: str, setting: str, seed: int) -> Experiment:
+    """Train a system, unless that is done."""
+    arch, flags = SYSTEMS[system]
+    words = (*shlex.split(flags), *shlex.split(setting), "--seed", str(seed))
+    options = QuickstartOptions(
+        task, arch=arch, minutes=args.minutes, output=args.output, wheels=args.wheels, train_flags=words
+    )
+    experiment = plan(options)
+    with compact_output(args.output / "commands.log"):
+        prepare(experiment, options)
+        print(f"{task}, {system}, {setting or 'as in the recipe'}, seed {seed}")
+        train(experiment)
+    return experiment
+
+
+def validation_loss(experiment: Experiment) -> float:
+    """Return the last validation loss of a training, in bits for each token."""
+    return [
+        point.nll_loss or point.loss for point in read_log(experiment.folder / "train.log") if point.split == "valid"
+    ][-1]
+
+
+def record(experiment: Experiment, names: Sequence[object]) -> list[list[object]]:
+    """Score a training on the test set; return a row for each score."""
+    with compact_output(experiment.data.folder / "commands.log"):
+        scores = experiment.evaluate()
+    points = read_log(experiment.folder / "train.log")
+    numbers = [
+        max(p.updates for p in points),
+        f"{max(p.minutes or 0 for p in points):.2f}",
+        validation_loss(experiment),
+    ]
+    command = shlex.join(map(str, experiment.train_command()))
+    commit = provenance([command], False).get("commit")
+    return [[*names, *numbers, name, f"{score.value:.2f}", command, commit] for name, score in scores.items()]
+
+
+def summary(rows: Sequence[Sequence[object]]) -> str:
+    """Return a table with the mean and deviation over seeds of each score."""
+    cells: dict[tuple[object, ...], list[float]] = {}
+    for task, system, setting, _, _, _, _, score, value, *_ in rows:
+        cells.setdefault((task, score, system, setting), []).append(float(str(value)))
+    lines = [
+        [
+            *map(str, key),
+            f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else ""),
+            str(len(values)),
+        ]
+        for key, values in cells.items()
+    ]
+    return markdown_table(["task", "score", "system", "setting", "mean", "seeds"], lines, "llllrr")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, choose, score; write ``equal_time.csv`` and ``equal_time.md``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=("text", "g2p"), default=["text", "g2p"])
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="SYSTEM")
+    parser.add_argument(
+        "--settings", nargs="+", default=list(SETTINGS), metavar="FLAGS", help="one word each, '' for none"
+    )
+    parser.add_argument("--minutes", type=positive_float, default=5.0, help="of training (default: %(default)g)")
+    parser.add_argument("--seeds", type=positive_int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--cpu-clock", action="store_true", help="minutes of CPU time of one thread")
+    parser.add_argument("--output", type=Path, default=Path("runs/equal_time"), metavar="DIR")
+    parser.add_argument("--wheels", type=Path, metavar="DIR", help="folder with the wheels instead of a download")
+    args = parser.parse_args(argv)
+    if args.cpu_clock:
+        clock = str(Path(__file__).parent / "cpu_clock")
+        os.environ["PYTHONPATH"] = os.pathsep.join([clock, *filter(None, [os.environ.get("PYTHONPATH")])])
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    rows: list[list[object]] = []
+    try:
+        for task in args.tasks:
+            for system in args.systems:
+                losses = {
+                    setting: validation_loss(train_system(args, task, system, setting, args.seeds[0]))
+                    for setting in args.settings
+                }
+                chosen = min(losses, key=lambda setting: losses[setting])
+                for seed in args.seeds:
+                    rows += record(train_system(args, task, system, chosen, seed), [task, system, chosen, seed])
+                    write_text(args.output / "equal_time.csv", csv_text([TITLES, *rows]))
+    except UserError as error:
+        print(f"equal_time: error: {error}", file=sys.stderr)
+        return 2
+    write_text(args.output / "equal_time.md", f"{summary(rows)}\n")
+    print(summary(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
