@@ -147,8 +147,8 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
     ]
     if None in reasons.values():
         tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
-        few = [split.sample(numbers) for numbers in split.batches(min(count, FLOW_SENTENCES), MAX_TOKENS)]
-        result.errors = block_errors(model.double(), few, tableaus, [1], FLOW_TOLERANCE, FLOW_STEPS)
+        flow_samples = [split.sample(numbers) for numbers in split.batches(min(count, FLOW_SENTENCES), MAX_TOKENS)]
+        result.errors = block_errors(model.double(), flow_samples, tableaus, [1], FLOW_TOLERANCE, FLOW_STEPS)
         model.float()
 
 

@@ -153,18 +153,18 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
     return outputs
 
 
-def _parse_score_command(words: Sequence[object]) -> argparse.Namespace | None:
+def _parse_score_command(command: Sequence[object]) -> argparse.Namespace | None:
     """Parse ``ode-transformer score …`` as it was recorded; None if it is no such command."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
-        return parser.parse_args([str(word) for word in words[2:]])
+        return parser.parse_args([str(word) for word in command[2:]])
     return None
 
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """How a run was made.
+    """Software, machine and commands of a run.
 
     :param facts: name -> value
     :param commands: what it does -> command line
@@ -187,7 +187,7 @@ def run_origin(run: ReportedRun) -> RunOrigin:
     facts["folder"] = str(run.folder)
     commands = {"train": shlex.join(train_command(experiment, run.origin))}
     recorded: dict[str, list[Any]] = experiment.get("commands", {})
-    commands |= {name: shlex.join(map(str, words)) for name, words in recorded.items() if name != "train"}
+    commands |= {name: shlex.join(map(str, command)) for name, command in recorded.items() if name != "train"}
     for entry in experiment.get("scores", ()):
         commands[f"score {', '.join(map(str, entry['titles']))}"] = shlex.join(map(str, entry["command"]))
     seed = "" if run.seed is None else f", seed {run.seed}"

@@ -29,6 +29,7 @@ from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
+METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
 CHOSEN = 3  # sentences for attention and depth, unless the user names some
 
 
@@ -130,10 +131,10 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         sentences=compared,
         sentences_title="Corrections" if edits else "Outputs side by side" if several else "Outputs",
         sentences_note=(
-            f"The {len(compared)} sentences on which the first and the last system differ most by {metric}, "
-            "largest difference first. In brackets: the score of the sentence."
+            f"The {len(compared)} sentences on which the first and the last system differ most by "
+            f"{METRIC_NAMES[metric]}, largest difference first. In brackets: the score of the sentence."
             if several
-            else f"Sentences spread evenly over the set; in brackets their {metric}."
+            else f"Sentences spread evenly over the set; in brackets their {METRIC_NAMES[metric]}."
         ),
         edits=bool(edits),
         origins=[run_origin(run) for run in runs],
@@ -233,4 +234,6 @@ def attention_section(measured: Mapping[str, Measurements]) -> dict[str, Any] | 
     first = sentences.first_attention(measured)
     if first is None:
         return None
-    return {"first": first[0], "cells": first[1], "data": sentences.attention_data(measured)}
+    matrix, cells = first
+    most = max(max(row) for row in cells)
+    return {"first": matrix, "cells": cells, "most": most, "data": sentences.attention_data(measured)}

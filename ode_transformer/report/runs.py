@@ -73,7 +73,7 @@ class ReportedRun:
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the run trained a language model."""
+        """True for a language model."""
         return self.experiment.get("task") == "language_modeling"
 
     @cached_property
@@ -193,7 +193,7 @@ def _is_experiment(content: Mapping[str, Any]) -> bool:
     published, commands = content.get("published", []), content.get("commands", {})
     return (
         isinstance(commands, dict)
-        and all(isinstance(words, list) for words in commands.values())
+        and all(isinstance(command, list) for command in commands.values())
         and isinstance(content.get("train_flags", []), list)
         and _are_objects(content.get("scores", []), split=str, titles=list, command=list)
         and _are_objects(published, table=str, system=str, scores=dict)
@@ -205,9 +205,8 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
     """Return the architecture with its flags, or the name of the folder; both without the seed."""
     if "arch" not in experiment:
         return re.sub(r"-seed-\d+", "", folder.resolve().name)
-    words = [str(word) for word in experiment.get("train_flags", ())]
     named, skip = [], False
-    for word in words:
+    for word in map(str, experiment.get("train_flags", ())):
         skip = word in _UNNAMED_FLAGS or (skip and not word.startswith("--"))
         if not skip:
             named.append(word)
@@ -216,8 +215,8 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
 
 
 def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
-    words = train_command(experiment, origin) or [str(word) for word in experiment.get("train_flags", ())]
-    seeds = [value for word, value in zip(words, words[1:], strict=False) if word == "--seed"]
+    command = train_command(experiment, origin) or [str(word) for word in experiment.get("train_flags", ())]
+    seeds = [value for word, value in zip(command, command[1:], strict=False) if word == "--seed"]
     match = re.search(r"-seed-(\d+)", folder.resolve().name)
     text = seeds[-1] if seeds else match[1] if match else ""
     return int(text) if re.fullmatch(r"\d{1,10}", text) else None
@@ -225,8 +224,8 @@ def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
     """Return the words of the command that trained a run; none if they are not known."""
-    if words := experiment.get("commands", {}).get("train"):
-        return [str(word) for word in words]
+    if command := experiment.get("commands", {}).get("train"):
+        return [str(word) for word in command]
     try:
         return shlex.split(str(origin.get("command", "")))
     except ValueError:

@@ -56,7 +56,7 @@ class ComparedSentence:
 
     @property
     def is_long(self) -> bool:
-        """Whether the source is so long that it is folded."""
+        """True for a source so long that it is folded."""
         return len(self.source.split()) > LONG_TEXT
 
 
@@ -130,12 +130,12 @@ def edit_pieces(matched: MatchedSentence) -> Pieces:
     """Return the source with the system's edits: what each removed and what it wrote."""
     tokens, pieces, position = matched.source.tokens, [], 0
     for edit in matched.edits:
-        kept, removed = " ".join(tokens[position : edit.start]), " ".join(tokens[edit.start : edit.end])
-        texts = (("equal", kept), ("missing", removed), ("added", " ".join(edit.correction)))
+        unchanged, removed = " ".join(tokens[position : edit.start]), " ".join(tokens[edit.start : edit.end])
+        texts = (("equal", unchanged), ("missing", removed), ("added", " ".join(edit.correction)))
         pieces += [(kind, words) for kind, words in texts if words]
         position = edit.end
-    rest = " ".join(tokens[position:])
-    return [*pieces, *([("equal", rest)] if rest else [])]
+    last = " ".join(tokens[position:])
+    return [*pieces, *([("equal", last)] if last else [])]
 
 
 def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
@@ -204,10 +204,14 @@ def _as_bytes(weights: Tensor) -> bytes:
 
 
 def first_attention(measured: Mapping[str, Measurements]) -> tuple[AttentionMatrix, list[list[float]]] | None:
-    """Return the attention map that a page shows first, with the mean over its heads; None if there is none."""
+    """Return the attention map that a page shows first, with the mean over its heads; None if there is none.
+
+    It is the last of the first sentence: of a translation model, the last layer's attention over the source.
+    """
     for measurements in measured.values():
         for sentence in measurements.sentences:
-            for matrix in sentence.attention:
+            if sentence.attention:
+                matrix = sentence.attention[-1]
                 return matrix, matrix.heads.mean(dim=0).tolist()
     return None
 

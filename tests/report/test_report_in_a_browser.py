@@ -109,7 +109,7 @@ def test_the_keyboard_reaches_and_moves_everything(page: Page) -> None:
 def test_the_attention_map_follows_the_lists(page: Page) -> None:
     def shades() -> list[float]:
         cells = "document.querySelectorAll('#attention-map td[style]')"
-        return page.evaluate(f"[...{cells}].map(c => parseFloat(c.style.getPropertyValue('--w')))")
+        return page.evaluate(f"[...{cells}].map(c => parseFloat(c.title.split(': ').at(-1)))")
 
     mean = shades()
     choose = """(() => {

@@ -1,7 +1,8 @@
 """Points of a training run: the reports of fairseq-train with running time and position in epochs.
 
 fairseq leaves to its reader: a log file holds a report several times; the clock (``wall``, in seconds) starts at 0
-again when training is resumed; a validation has neither a clock nor, in the middle of an epoch, a fraction of it.
+again when training is resumed, or stands still at 0, so that the seconds of the updates (``train_wall``) replace it; a
+validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 """
 
 from __future__ import annotations
@@ -103,11 +104,12 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
     points: dict[tuple[str, int], Point] = {}
     minutes_at, epochs_at = {0: 0.0}, {0: 0.0}  # by update
     process_start = minutes = 0.0  # running time when this process started, and now
+    update_seconds = 0.0  # of the updates of this process
     overtaking = False  # the next report is the first of a new process
     for report in reports:
         split, numbers = report.split, report.numbers
         if report.resumed:
-            process_start, overtaking = minutes, True
+            process_start, update_seconds, overtaking = minutes, 0.0, True
         try:
             updates = int(numbers[UPDATES])
             if updates < 0:
@@ -117,8 +119,11 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
                 minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
                 epochs_at = {at: value for at, value in epochs_at.items() if at < updates}
                 overtaking = False
+            if split == TRAIN:
+                update_seconds += float(numbers.get("train_wall") or 0)
             if "wall" in numbers:
-                minutes = minutes_at[updates] = process_start + float(numbers["wall"]) / 60
+                seconds = float(numbers["wall"]) or update_seconds
+                minutes = minutes_at[updates] = process_start + seconds / 60
             if split == TRAIN_EPOCH and numbers["epoch"] is not None:
                 epoch = int(numbers["epoch"])
                 epochs_at[updates] = _epochs_at_report(epochs_at, updates, epoch)

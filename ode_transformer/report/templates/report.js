@@ -48,6 +48,9 @@
     const numbers = head === "mean" ? Array.from({ length: map.heads }, (_, number) => number) : [Number(head) - 1];
     const weight = (index) => numbers.reduce((sum, number) => sum + bytes[number * size + index], 0) / numbers.length / 255;
 
+    const weights = Array.from({ length: size }, (_, index) => weight(index));
+    const most = Math.max(...weights, 1 / 255);
+
     const frame = make("div");
     frame.className = "frame";
     frame.tabIndex = 0;
@@ -67,15 +70,18 @@
       const line = make("tr", undefined, body);
       make("th", token, line).scope = "row";
       map.columns.forEach((_, column) => {
-        const value = weight(row * map.columns.length + column);
+        const value = weights[row * map.columns.length + column];
         const cell = make("td", undefined, line);
-        cell.style.setProperty("--w", value.toFixed(2));
+        cell.style.setProperty("--w", (value / most).toFixed(2));
         cell.title = `${token} → ${map.columns[column]}: ${value.toFixed(2)}`;
       });
     });
-    note.firstChild.textContent = `${map.title}, ${head === "mean" ? "mean of the heads" : `head ${head}`}. `;
+    note.firstChild.textContent = `${map.title}, ${head === "mean" ? "mean of the heads" : `head ${head}`}.`;
+    note.lastChild.textContent = most.toFixed(2);
     place.replaceChildren(frame, note);
   }
 
+  show();
+  layers.value = place.dataset.title;
   show();
 })();

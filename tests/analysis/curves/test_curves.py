@@ -47,6 +47,12 @@ def series(path: Path, split: str) -> list[tuple[int, float | None, float]]:
     return [(point.updates, point.minutes, point.loss) for point in read_log(path) if point.split == split]
 
 
+def test_a_clock_that_stands_still_after_a_resume_is_replaced(tmp_path: Path) -> None:
+    resumed = [train(updates, 0).replace('"train_wall": "0"', '"train_wall": "30"') for updates in (20, 30)]
+    log = write(tmp_path / "log", start(), train(10, 60), start(), *resumed)
+    assert series(log, "train") == [(10, 1.0, 5.0), (20, 1.5, 5.0), (30, 2.0, 5.0)]
+
+
 def test_training_and_validation(tmp_path: Path):
     log = write(
         tmp_path / "log",
