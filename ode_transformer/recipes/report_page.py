@@ -29,4 +29,4 @@ def write_report(folder: Path, inputs: Sequence[Path]) -> None:
     except UserError as error:  # the page is an addition: all results are there without it
         print(f"report: left out ({error})")
     else:
-        print(f"\nreport, for a browser: {page}")
+        print(f"report, for a browser: {page}")

@@ -131,6 +131,9 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert max(map(len, printed.splitlines())) < 300
     (folder,) = (path.parent for path in (tmp_path / "out").rglob("measured.md"))
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    page = folder / "report.html"
+    assert f"report, for a browser: {page}" in printed
+    assert {"depth", "attention", "sentences"} <= set(re.findall(r'<section id="(\w+)"', page.read_text()))
     table = (folder / "measured.md").read_text().splitlines()
     assert table[0] == "| minutes | updates | PER | WER |"
     assert [row.split(" | ")[0] for row in table[2:]] == ["| 0.1", "| 0.25"]
