@@ -39,9 +39,9 @@ def build_scheme(
     blocks = blocks_of_layer * len(choice.stepped_layers(layers))
     sets = 1 if choice.share_coefficients or not choice.has_learned_weights else blocks
     stages = choice.weighed_stages
-    coefficients = [
-        build_coefficients(choice.coefficients, stages, dim, choice.gate_sum) for _ in range(sets if stages else 0)
-    ]
+    coefficients = []
+    if stages is not None:
+        coefficients = [build_coefficients(choice.coefficients, stages, dim, choice.gate_sum) for _ in range(sets)]
     scheme: DepthScheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())

@@ -59,6 +59,7 @@ class SeparableAttention(MultiheadAttention):
         encoder_output: Tensor | None = None,
         cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
+        change_values: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Let the cells of each line attend to one another.
 
@@ -67,10 +68,12 @@ class SeparableAttention(MultiheadAttention):
         :param encoder_output: None, since a grid contains the source
         :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
         :param report_weights: called with the attention weights [B, lines, H, D, D]
+        :param change_values: maps the values [B, lines, H, D, C/H] to those that are attended to
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:
-            return super().forward(x, mask, encoder_output, cache, report_weights)
+            return super().forward(x, mask, encoder_output, cache, report_weights, change_values)
         # One copy that the three projections share; no copy when there is a single target position.
         lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
-        return super().forward(lines, mask, encoder_output, cache, report_weights).transpose(1, 2)  # [B, S, T, C]
+        out = super().forward(lines, mask, encoder_output, cache, report_weights, change_values)
+        return out.transpose(1, 2)  # [B, S, T, C]

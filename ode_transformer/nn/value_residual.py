@@ -36,8 +36,8 @@ class ValueResidual(nn.Module):
         """Return λ_1 V_1 + λ_2 V_n for the layer of index n − 1 ≥ 1; [B, H, T, C/H] each."""
         if self.weight is None:
             return torch.lerp(first, values, 0.5)
-        own, other = self.weight[layer - 1].to(values.dtype).unbind()
-        return own * first + other * values
+        first_weight, own_weight = self.weight[layer - 1].to(values.dtype).unbind()
+        return first_weight * first + own_weight * values
 
 
 class FirstLayerValues:

@@ -64,7 +64,7 @@ class EMACoefficients(nn.Module):
         self.alpha = nn.Parameter(torch.full((channels,), 0.5))
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
-        weights = [self.alpha]
+        weights: list[Tensor] = [self.alpha]
         for _ in range(self.stages - 1):
             weights.append(weights[-1] * (1 - self.alpha))
         return weights[::-1]  # s tensors [1] or [dim]

@@ -69,12 +69,12 @@ def our_scores(folder: Path) -> dict[str, str]:
             rates.setdefault(row["system"], []).append(float(row["PER"]))
     texts = {}
     for system in read_study(find_study("schemes")).systems:
-        found = scheme_and_size(system.arch, system.flags)
-        if found is not None and system.depth == 1 and system.name in rates:
+        chosen = scheme_and_size(system.arch, system.flags)
+        if chosen is not None and system.depth == 1 and system.name in rates:
             shift, interval = difference(rates[system.name], rates["Residual"])
             bounds = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
             seeds = len(rates[system.name])
-            texts[found[0]] = f"{shift:+.2f}{bounds}, {seeds} seed{'s' if seeds > 1 else ''}"
+            texts[chosen[0]] = f"{shift:+.2f}{bounds}, {seeds} seed{'s' if seeds > 1 else ''}"
     return texts | {"euler": ""}
 
 

@@ -6,7 +6,7 @@ others read those of earlier positions, and the fast attention leaves out the cu
 
 import pytest
 import torch
-from models_for_tests import batch, check_search, draw_rows, small_model
+from models_for_tests import batch, beam_rows, check_search, small_model
 
 from ode_transformer.nn import KeyValueCache, LayerCaches
 
@@ -31,15 +31,14 @@ class ReadOnlyCache(KeyValueCache):
 @pytest.mark.parametrize("arch", ["ode_transformer_lm_iiet", "ode_transformer_lm_pcformer"])
 def test_one_cache_for_all_evaluations_is_wrong(arch: str, with_current: bool, monkeypatch) -> None:
     model = small_model(arch=arch, max_relative_positions=0)
-    generator = torch.Generator().manual_seed(5)
     own_cache, last = LayerCaches.cache, model.decoder.choice.stages - 1
 
-    def released_cache(caches: LayerCaches, sublayer: str, number: int) -> KeyValueCache:
-        shared = own_cache(caches, sublayer, last)
+    def released_cache(caches: LayerCaches, sublayer: str, number: int, build: type[KeyValueCache]) -> KeyValueCache:
+        shared = own_cache(caches, sublayer, last, build)
         return shared if number == last else ReadOnlyCache(shared, with_current)
 
     def search() -> None:
-        check_search(model, batch([4, 4, 4]), lambda rows: draw_rows(rows, generator), steps=4)
+        check_search(model, batch([4, 4, 4]), beam_rows(torch.Generator().manual_seed(5)), steps=4)
 
     search()
     monkeypatch.setattr(LayerCaches, "cache", released_cache)
