@@ -117,19 +117,10 @@ class PieceVocabulary(YamlSection):
         return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
 
 
-class LowercasePieceVocabulary(YamlSection):
-    """Sentencepiece's pieces whose own normalisation lower-cases, so that every later use of them does the same.
+class LowercasePieceVocabulary(PieceVocabulary):
+    """Sentencepiece's pieces whose own normalisation lower-cases, so that every later use of them does the same."""
 
-    :param size: number of pieces
-    """
-
-    kind: Literal["sentencepiece_lowercase"]
-    size: Size
-    joined: ClassVar[bool] = True
-    min_count: ClassVar[int] = 1
-
-    model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
-    remove_bpe: ClassVar[str | None] = "sentencepiece"
+    kind: Literal["sentencepiece_lowercase"]  # type: ignore[assignment]
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Learn the pieces from a long text.
@@ -137,9 +128,6 @@ class LowercasePieceVocabulary(YamlSection):
         :raises UserError: the text is too small for so many pieces
         """
         train_pieces_of_long_text(texts, self.size, cased=False, output=output)
-
-    def encoder(self, folder: Path) -> Encoder:
-        return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
 
 
 Vocabulary = Annotated[

@@ -221,6 +221,7 @@ class DepthWiseLSTM(DepthScheme):
         assert isinstance(gates, Gates)
         assert isinstance(hidden, nn.Sequential)
         network, dropout = hidden
+        assert isinstance(network, OneLayer)
         z = torch.cat([gates.project(v), network.projection(v).unsqueeze(-2)], dim=-2)  # [.., 4, dim]
         z = layer_norm(z, z.shape[-2:])
         return *gates.activate(z[..., :3, :]), dropout(network.activate(z[..., 3, :]))
