@@ -141,4 +141,5 @@ def test_recipes_and_quickstart_run_from_an_empty_folder(wheel: zipfile.ZipFile,
     done = subprocess.run(words, cwd=empty, env=ENVIRONMENT | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "| mine | BLEU | chrF2 |" in done.stdout
+    assert "tensorboardX" not in done.stdout + done.stderr  # fairseq's advice, which is wrong, stays in the logs
     assert {"experiments", "quickstart"} <= {path.name for path in empty.iterdir()}
