@@ -312,13 +312,21 @@ class Experiment:
             print(score)
         return scores
 
+    def is_trained(self) -> bool:
+        """Return whether the training is complete.
+
+        :raises UserError: the data are not prepared, or for another recipe
+        """
+        data = self.data.prepared_jobs()
+        return Jobs(self.folder, data.digest).is_done("train", self._train_request(data), self.checkpoints)
+
     def existing_scores(self) -> dict[str, Score] | None:
         """Return the scores by title if training and evaluation are complete; None otherwise. Nothing is run.
 
         :raises UserError: the data are not prepared, or for another recipe
         """
         data = self.data.prepared_jobs()
-        if not Jobs(self.folder, data.digest).is_done("train", self._train_request(data), self.checkpoints):
+        if not self.is_trained():
             if self.checkpoints.exists():
                 print(f"{self.folder}: left out, the training has not ended, or not with these data and flags")
             return None

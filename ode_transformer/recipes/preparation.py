@@ -96,6 +96,10 @@ class RecipeData:
             jobs.skip(name, request)
         return jobs
 
+    def is_prepared(self) -> bool:
+        """Return whether the data are prepared for this recipe."""
+        return self._completed_jobs() is not None
+
     def _completed_jobs(self) -> Jobs | None:
         try:
             jobs = self.prepared_jobs()

@@ -40,6 +40,7 @@ class StudyRun:
     :param scores: by title
     :param origin: software, machine and command of the training, see ``provenance``
     :param folder: of the training
+    :param validations: updates and perplexity of each validation
     """
 
     cell: Cell
@@ -51,6 +52,7 @@ class StudyRun:
     scores: Mapping[str, float]
     origin: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
+    validations: Sequence[tuple[int, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,18 @@ class PublishedScores:
         if title not in self.scores:
             return ""
         return f"{self.scores[title]:.2f}" + (f" at {self.value}" if self.value != value else "")
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A further table of a study.
+
+    :param rows: the heads first
+    """
+
+    title: str
+    rows: list[list[str]]
+    note: str
 
 
 @dataclass(frozen=True)
@@ -239,7 +253,7 @@ class StudyResults:
             parts.append(f"{name}: {', '.join(values) or 'none'}")
         return "Trained with: " + "; ".join(parts)
 
-    def write(self, folder: Path, origin: Mapping[str, str]) -> str:
+    def write(self, folder: Path, origin: Mapping[str, str], more_tables: Sequence[StudyTable] = ()) -> str:
         """Write ``results.md``, ``results.csv``, ``results.png`` and ``study.json``; return the text of the first.
 
         :param origin: of the table, see ``provenance``
@@ -253,22 +267,25 @@ class StudyResults:
         paragraphs.append(TABLE_NOTE)
         if pairs := self.pair_table():
             paragraphs += [f"Differences to other systems, {PAIRS_NOTE}:", pairs]
+        for table in more_tables:
+            paragraphs += [f"## {table.title}", markdown_table(table.rows[0], table.rows[1:]), table.note]
         paragraphs.append(self.training_origin())
         paragraphs.append("This table: " + "; ".join(f"{name}: {value}" for name, value in origin.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:
             self.plot(folder / "results.png")
-        self.write_record(folder / STUDY_FILE)
+        self.write_record(folder / STUDY_FILE, more_tables)
         text = "\n\n".join(paragraphs) + "\n"
         write_text(folder / "results.md", text)
         return text
 
-    def write_record(self, path: Path) -> None:
+    def write_record(self, path: Path, more_tables: Sequence[StudyTable] = ()) -> None:
         """Write the folders of the runs and the tables as JSON, for ``ode-transformer report``."""
         tables = [{"title": "Differences to the first system", "rows": self.table_rows(), "note": TABLE_NOTE}]
         if pairs := self.pair_rows():
             tables.append({"title": "Differences to other systems", "rows": pairs, "note": PAIRS_NOTE})
+        tables += [{"title": table.title, "rows": table.rows, "note": table.note} for table in more_tables]
         runs = [
             {"name": str(run.cell), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
             for run in self.runs

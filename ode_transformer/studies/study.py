@@ -17,6 +17,21 @@ from ode_transformer.support.yaml_file import YamlFile, YamlSection
 DEPTH_FLAGS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
 
 
+class Tuning(YamlSection):
+    """A grid of values, of which each system gets its own best one before the comparison.
+
+    Every system has the same number of trials: one training of each value, judged by its lowest validation loss.
+
+    :param flag: of fairseq-train
+    :param values: of the flag
+    :param seed: of the trials
+    """
+
+    flag: str = "lr"
+    values: Annotated[list[float], Field(min_length=2)]
+    seed: Annotated[int, Field(ge=0)] = 1
+
+
 class Place(YamlSection):
     """A data set on which a study can be run.
 
@@ -26,6 +41,7 @@ class Place(YamlSection):
     :param flags: of fairseq-train, for all systems; a system's own flags override them
     :param sizes: the size as flags of fairseq-train, for architectures without ``{size}`` in their names
     :param values: of the axis here, each in the position of one of the study's
+    :param tuning: grid of the learning rate, or of another flag
     """
 
     recipe: str
@@ -34,6 +50,7 @@ class Place(YamlSection):
     flags: Flags = {}
     sizes: Flags = {}
     values: Annotated[list[Count], Field(min_length=1)] | None = None
+    tuning: Tuning | None = None
 
 
 class Axis(YamlSection):
@@ -132,10 +149,18 @@ class Cell:
         """Return the architecture at a place."""
         return self.system.arch.replace("{size}", place.size)
 
-    def flags(self, place: Place, axis: Axis | None, depth_flags: Sequence[str], defaults: Mapping[str, Any]) -> Flags:
+    def flags(
+        self,
+        place: Place,
+        axis: Axis | None,
+        depth_flags: Sequence[str],
+        defaults: Mapping[str, Any],
+        tuned_flags: Mapping[str, Any],
+    ) -> Flags:
         """Return the flags of fairseq-train beside the architecture, without those that equal the default.
 
         :param depth_flags: flags that make the model deeper
+        :param tuned_flags: the value of the place's grid
         :param defaults: values of the flags of place, axis and depth where nothing sets them
         """
         flags = place.flags | ({} if "{size}" in self.system.arch else place.sizes)
@@ -143,6 +168,7 @@ class Cell:
             flags |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:
             flags |= {flag: self.system.depth * int(flags.get(flag, defaults[flag])) for flag in depth_flags}
+        flags |= tuned_flags
         system_flags = self.system.flags
         return system_flags | {
             flag: value for flag, value in flags.items() if flag not in system_flags and value != defaults[flag]
@@ -184,6 +210,10 @@ def _system_problems(study: Study) -> Iterator[Problem]:
 
 def _place_problems(study: Study) -> Iterator[Problem]:
     for name, place in study.places.items():
+        if place.tuning and any(place.tuning.flag in system.flags for system in study.systems):
+            yield ("places", name, "tuning"), f"a system sets {place.tuning.flag} itself"
+        if place.tuning and len(set(place.tuning.values)) < len(place.tuning.values):
+            yield ("places", name, "tuning"), "a value stands twice"
         if place.values and (study.axis is None or len(place.values) > len(study.axis.values)):
             values = f"{len(study.axis.values)} values" if study.axis else "none"
             yield ("places", name, "values"), f"each stands for one of the axis, which has {values}"

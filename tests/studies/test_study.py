@@ -133,6 +133,14 @@ def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Pa
             {"places": {"paper": {"recipe": "wmt14_en_de", "values": [1, 2, 3]}, "here": {"recipe": "x"}}},
             "places.paper.values: each stands for one of the axis, which has 2 values",
         ),
+        (
+            {"places": {"here": {"recipe": "x", "tuning": {"flag": "dropout", "values": [0.1, 0.2]}}}},
+            "places.here.tuning: a system sets dropout itself",
+        ),
+        (
+            {"places": {"here": {"recipe": "x", "tuning": {"values": [0.1, 0.1]}}}},
+            "places.here.tuning: a value stands twice",
+        ),
         ({"axis": None}, "places.here.values: each stands for one of the axis, which has none"),
     ],
 )

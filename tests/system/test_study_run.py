@@ -25,10 +25,10 @@ class StudyOf:
         self.run, self.path = run, run.folder / "toy.yaml"
         self.write(SYSTEMS)
 
-    def write(self, systems: list[dict]) -> None:
+    def write(self, systems: list[dict], **place: object) -> None:
         study = {
             **{"title": "Toy", "source": "nowhere", "seeds": [1, 2], "systems": systems},
-            "places": {"here": {"recipe": str(self.run.path)}},
+            "places": {"here": {"recipe": str(self.run.path), **place}},
             "analyses": {"norms": "curves {runs} --names {names} --what gradient-norm --output {output}.png"},
         }
         self.path.write_text(yaml.safe_dump(study))
@@ -109,3 +109,25 @@ def test_a_part_the_table_and_a_failure(study: StudyOf, capsys) -> None:
     )
     assert [row["system"] for row in study.numbers()] == ["Residual", "twice"]
     assert "| RK2 |  |  | 0 |" in study.table()
+
+
+@pytest.mark.slow
+def test_each_system_gets_its_learning_rate(study: StudyOf, capsys) -> None:
+    """Both trials of each system with the grid's seed; then the other seed with the better value, and the table."""
+    study.run.change("train", max_update=6)
+    study.write(SYSTEMS[:2], tuning={"flag": "lr", "values": [0.02, 1e-9]})
+    assert study("--seeds", "1,2") == 0
+    runs = sorted(path.parent.name for path in study.run.data.glob("*/train.done"))
+    assert len(runs) == 6
+    assert sum("1e-09" in name for name in runs) == 2
+    assert {(row["system"], row["seed"]) for row in study.numbers()} == {
+        (system, seed) for system in ("Residual", "RK2") for seed in "12"
+    }
+    table = study.table()
+    assert table.count("| 0.02 |") == 3  # head and choice of each system
+    for part in ("Equal updates, equal compute", "Paired test over sentences and seeds"):
+        assert f"## {part}" in table
+    assert len((study.results / "validations.csv").read_text().splitlines()) > 4
+    capsys.readouterr()
+    assert study("--seeds", "1,2") == 0
+    assert "+ fairseq-train" not in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""Systems on equal footing: validation perplexity after equal updates, after equal compute, and by parameters.
+
+A scheme of s stages costs more for each update, and a deeper model has more parameters, so "which is better?" is three
+questions. The first two have their answers in the validations of the same runs:
+
+    compute of a run after u updates = u · operations of a forward pass, relative to the first system
+
+For equal compute, each run is read at its last validation within the compute of the cheapest system's whole training.
+The schedule of the learning rate is that of the whole training, which favours the systems that are read early.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+
+from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.studies.results import StudyResults, StudyRun
+from ode_transformer.support.tables import csv_text
+
+NOTE = (
+    "Validation perplexity, mean ± standard deviation over seeds. Equal updates: after the whole training. Equal "
+    "compute: at the last validation within the compute of the cheapest system, and the updates until there. "
+    "Parameters and compute are multiples of the first system's; rows of the same parameters answer the third question."
+)
+
+
+def validation_csv(results: StudyResults) -> str:
+    """Return a line for each validation of each run."""
+    axis = [results.study.axis.name] if results.study.axis else []
+    rows: list[list[object]] = [["system", *axis, "seed", "parameters", "updates", "compute", "perplexity"]]
+    for run in results.runs:
+        cell = [run.cell.system.name, *([run.cell.value] if axis else [])]
+        for updates, perplexity in run.validations:
+            compute = updates * _cost(results, run)
+            rows.append([*cell, run.seed, run.parameters, updates, round(compute, 1), round(perplexity, 3)])
+    return csv_text(rows)
+
+
+def equal_footing_rows(results: StudyResults) -> list[list[str]]:
+    """Return the rows of a table, the heads first; empty if no run has validations."""
+    axis = [results.study.axis.name] if results.study.axis else []
+    budget = min(
+        (run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations), default=None
+    )
+    if budget is None:
+        return []
+    rows = [
+        ["system", *axis, "parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
+    ]
+    first = results.runs[0].parameters
+    for cell in results.cells:
+        runs = [run for run in results.runs_of(cell) if run.validations]
+        if not runs:
+            continue
+        cost = _cost(results, runs[0])
+        within = [[point for point in run.validations if point[0] * cost <= budget * (1 + 1e-9)] for run in runs]
+        early = [points[-1] for points in within if points]
+        name = [cell.system.name, *([str(cell.value)] if axis else [])]
+        rows.append(
+            [
+                *name,
+                *(f"{runs[0].parameters / first:.2f}", f"{cost:.2f}", str(len(runs))),
+                _spread([run.validations[-1][1] for run in runs]),
+                _spread([perplexity for _, perplexity in early]),
+                f"{mean(updates for updates, _ in early):,.0f}" if early else "",
+            ]
+        )
+    return rows
+
+
+def draw_validations(results: StudyResults, path: Path) -> None:
+    """Draw validation perplexity by updates, by compute and, at the end, by parameters: a PNG of three panels."""
+    by_cell = {
+        str(cell): (results.runs_of(cell), list(_mean_curve(results.runs_of(cell))))
+        for cell in results.cells
+        if any(run.validations for run in results.runs_of(cell))
+    }
+    figure = new_figure(14.0, 4.5)
+    panels = figure.subplots(1, 3, sharey=True)
+    for name, (runs, curve) in by_cell.items():
+        cost = _cost(results, runs[0])
+        updates, perplexities = zip(*curve, strict=True)
+        (line,) = panels[0].plot(updates, perplexities, label=plain_label(name))
+        panels[1].plot([at * cost for at in updates], perplexities, color=line.get_color())
+        panels[2].plot(runs[0].parameters, perplexities[-1], "o", color=line.get_color())
+    for axes, label in zip(panels, ("updates", "compute [updates of the first system]", "parameters"), strict=True):
+        axes.set_xlabel(label)
+        axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("validation perplexity")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize="small")
+    save_figure(figure, path)
+
+
+def _cost(results: StudyResults, run: StudyRun) -> float:
+    return run.operations / results.runs[0].operations
+
+
+def _mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:
+    """Yield the mean over seeds at each update at which all runs were validated."""
+    at: dict[int, list[float]] = defaultdict(list)
+    complete = [run for run in runs if run.validations]
+    for run in complete:
+        for updates, perplexity in run.validations:
+            at[updates].append(perplexity)
+    for updates in sorted(at):
+        if len(at[updates]) == len(complete):
+            yield updates, mean(at[updates])
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")

@@ -1,0 +1,100 @@
+"""Three questions about the same runs, and the test over sentences and seeds."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ode_transformer.studies.equal_footing import draw_validations, equal_footing_rows, validation_csv
+from ode_transformer.studies.paired_test import paired_table, paired_test, score_of, sentence_statistics
+from ode_transformer.studies.results import StudyResults, StudyRun
+from ode_transformer.studies.study import Cell, Place, Study, StudySystem
+
+STUDY = Study(
+    title="A question",
+    source="A paper",
+    places={"here": Place(recipe="b")},
+    seeds=[1, 2],
+    systems=[StudySystem(name="plain", arch="a"), StudySystem(name="dear", arch="b")],
+)
+# After 100, 200 and 400 updates; "dear" costs twice as much for each
+CURVES = {"plain": [40.0, 30.0, 20.0], "dear": [36.0, 24.0, 12.0]}
+
+
+def results(folder: Path | None = None) -> StudyResults:
+    runs = [
+        StudyRun(
+            *(Cell(system), seed, 1000, 50 if system.name == "plain" else 100, 400, 1.0, {}, {}),
+            folder and folder / f"{system.name}{seed}",
+            [(updates, y + seed) for updates, y in zip((100, 200, 400), CURVES[system.name], strict=True)],
+        )
+        for system in STUDY.systems
+        for seed in STUDY.seeds
+    ]
+    return StudyResults(STUDY, "here", runs, {})
+
+
+def test_equal_compute_reads_the_dearer_system_earlier() -> None:
+    assert equal_footing_rows(results())[1:] == [
+        ["plain", "1.00", "1.00", "2", "21.50 ± 0.71", "21.50 ± 0.71", "400"],
+        ["dear", "1.00", "2.00", "2", "13.50 ± 0.71", "25.50 ± 0.71", "200"],
+    ]
+    assert equal_footing_rows(StudyResults(STUDY, "here", [], {})) == []
+
+
+def test_every_validation_has_its_compute(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(validation_csv(results()))))
+    assert [(row["updates"], row["compute"]) for row in rows if row["system"] == "dear" and row["seed"] == "2"] == [
+        *(("100", "200.0"), ("200", "400.0"), ("400", "800.0")),
+    ]
+    draw_validations(results(), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_statistics_give_the_scores_of_the_metrics() -> None:
+    hypotheses, references = ["K AE T", "D AO G Z", "B"], ["K AE T", "D AO G", "B IY"]
+    scores = {
+        metric: score_of(metric)(sentence_statistics(metric, hypotheses, references).sum(axis=0))
+        for metric in ("per", "wer")
+    }
+    assert scores == {"per": pytest.approx(100 * 2 / 8), "wer": pytest.approx(100 * 2 / 3)}
+    from sacrebleu.metrics import BLEU
+
+    lines, targets = ["a b c d e f", "g h i j k"], ["a b c d x f", "g h i j k"]
+    expected = BLEU(tokenize="none", force=True).corpus_score(lines, [targets]).score
+    assert score_of("bleu")(sentence_statistics("bleu", lines, targets).sum(axis=0)) == pytest.approx(expected)
+
+
+def errors(generator: np.random.Generator, rates: list[float]) -> np.ndarray:
+    """Wrong words of 400 sentences for each seed."""
+    wrong = np.stack([generator.random(400) < rate for rate in rates]).astype(float)
+    return np.stack([wrong, np.ones_like(wrong)], axis=-1)
+
+
+def test_sentences_and_seeds_both_count() -> None:
+    generator = np.random.default_rng(0)
+    first = errors(generator, [0.5, 0.5, 0.5])
+    same = paired_test(first, first, "wer")
+    assert (same.difference, same.interval, same.p_value) == (0, (0, 0), 1)
+    clear = paired_test(errors(generator, [0.3, 0.3, 0.3]), first, "wer")
+    assert clear.interval[1] < 0
+    assert clear.p_value < 0.01
+    # Of one seed alone the difference is as clear; with the others it could be chance.
+    unsteady = errors(generator, [0.1, 0.5, 0.55])
+    assert paired_test(unsteady[:1], first[:1], "wer").p_value < 0.01
+    assert paired_test(unsteady, first, "wer").interval[1] > 0
+
+
+def test_logs_are_compared(tmp_path: Path) -> None:
+    for run in results(tmp_path).runs:
+        assert run.folder is not None
+        run.folder.mkdir()
+        wrong = run.cell.system.name == "dear"
+        lines = [f"S-{n}\ta\nT-{n}\tA B\nD-{n}\t0\t{'A C' if wrong else 'A B'}\n" for n in range(5)]
+        (run.folder / "generate.test.log").write_text("".join(lines))
+    table = paired_table(results(tmp_path), "per", "test")
+    assert table is not None
+    assert table.rows[1] == ["dear", "2", "+50.00 [+50.00, +50.00], p = 0.001"]
+    assert paired_table(StudyResults(STUDY, "here", [], {}), "per", "test") is None
