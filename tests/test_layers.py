@@ -25,6 +25,7 @@ ARROWS = {
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
     "report": "support numerics nn models decoding metrics analysis",
+    "serving": "support numerics nn models decoding metrics analysis report",
     "corpora": "support metrics",
     "recipes": "support nn models checkpoints corpora metrics analysis",
     "studies": "support models decoding metrics analysis corpora recipes",

@@ -46,6 +46,10 @@ COMMANDS = {
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
     ),
     "translate": ("ode_transformer.decoding.translate", "translate text, line by line"),
+    "serve": (
+        "ode_transformer.serving.serve_command",
+        "a page on this machine to try models, and an endpoint that translates",
+    ),
     "coefficients": (
         "ode_transformer.analysis.depth.coefficients",
         "the stage weights of a trained model, layer by layer",
@@ -159,7 +163,7 @@ def _run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise
-        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots]'"
+        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve]'"
     except OSError as error:
         if error.strerror is None:
             raise

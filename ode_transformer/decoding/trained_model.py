@@ -13,7 +13,12 @@ _TRANSLATION = ("translation", "joint_translation")
 
 
 def load_trained_model(
-    path: Path, data: Path, source: str | None = None, target: str | None = None, language_model: bool = False
+    path: Path,
+    data: Path,
+    source: str | None = None,
+    target: str | None = None,
+    language_model: bool = False,
+    scheme: str | None = None,
 ) -> tuple[Any, Any, Any]:
     """Load fairseq's model, in evaluation mode, its options and its task.
 
@@ -21,6 +26,7 @@ def load_trained_model(
     :param source: source language; by default that of the checkpoint, or of the file names in ``data``
     :param target: target language, likewise
     :param language_model: accept a language model, too
+    :param scheme: scheme in place of the encoder's, and of the decoder's if it is the same; None for the trained ones
     :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
     :raises OSError: the checkpoint or ``data`` cannot be opened
     """
@@ -46,6 +52,8 @@ def load_trained_model(
     for name in dictionaries:
         _check_dictionary(data / name, path)
     overrides["data"] = str(data)
+    if scheme is not None:
+        overrides |= _scheme_overrides(state, scheme, path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
         model, options, task = saved_model.build_saved_model(path, state, overrides)
@@ -91,3 +99,12 @@ def _task_options(state: dict[str, Any]) -> dict[str, Any]:
     """Return the task's options; old checkpoints hold all options in one namespace."""
     options = (state.get("cfg") or {}).get("task") or state.get("args") or {}
     return vars(options) if isinstance(options, argparse.Namespace) else options
+
+
+def _scheme_overrides(state: dict[str, Any], scheme: str, path: Path) -> dict[str, str]:
+    options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
+    saved = vars(options) if isinstance(options, argparse.Namespace) else options
+    trained = saved.get("encoder_ode_scheme")
+    if trained is None:
+        raise UserError(f"{path}: its architecture steps no scheme, so it cannot be read under {scheme}")
+    return {option: scheme for option in ("encoder_ode_scheme", "decoder_ode_scheme") if saved.get(option) == trained}

@@ -43,6 +43,16 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
     :param name: names the text in an error
     :raises UserError: a line has more tokens than the model or ``max_tokens`` allows
     """
+    sources, warning = encode_with_warning(hub, lines, name, max_tokens)
+    if warning:
+        print_progress(f"warning: {warning}")
+    return sources
+
+
+def encode_with_warning(
+    hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None
+) -> tuple[dict[int, Any], str]:
+    """Return what :func:`encode` returns, and a warning if most tokens are unknown to the model, else ""."""
     limit = hub.max_positions[0]
     sources = {}
     read = unknown = 0
@@ -57,10 +67,10 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
             sources[position] = tokens
             read += len(tokens) - 1
             unknown += int((tokens == hub.src_dict.unk()).sum())
-    if 2 * unknown > read:
-        cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
-        print_progress(f"warning: {unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}")
-    return sources
+    if 2 * unknown <= read:
+        return sources, ""
+    cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
+    return sources, f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}"
 
 
 def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, **search: Any) -> list[str]:
@@ -96,7 +106,13 @@ def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool
 
 
 def search_best(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
-    """Yield the token numbers of the best hypothesis for each source, in the same order.
+    """Yield the token numbers of the best hypothesis for each source, in the same order; see :func:`search_all`."""
+    for hypotheses in search_all(hub, sources, chunk_size, **search):
+        yield hypotheses[0]["tokens"]
+
+
+def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
+    """Yield fairseq's hypotheses for each source, the best one first, in the order of the sources.
 
     :param chunk_size: number of sources that are sorted by length and translated together
     :param search: options of fairseq's search, see :func:`translate`
@@ -107,7 +123,7 @@ def search_best(hub: Any, sources: Sequence[Any], chunk_size: int | None = None,
         results = hub.generate(chunk, **search)
         if len(results) != len(chunk):  # fairseq sorts by length, and leaves lines out under some settings
             raise RuntimeError(f"fairseq translated {len(results)} of {len(chunk)} lines")
-        yield from (hypotheses[0]["tokens"] for hypotheses in results)
+        yield from results
 
 
 def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
@@ -153,18 +169,20 @@ def load_hub(
     batch_size: int,
     max_tokens: int | None = None,
     cpu: bool = False,
+    scheme: str | None = None,
 ) -> Any:
     """Load a model as fairseq's ``GeneratorHubInterface`` without a subword encoder, on the GPU if there is one.
 
     :param batch_size: lines of a batch
     :param max_tokens: tokens of a batch; None for any number
     :param cpu: use no GPU
+    :param scheme: see ``load_trained_model``
     :raises UserError: ``load_trained_model`` raises it
     """
     import torch
     from fairseq.hub_utils import GeneratorHubInterface
 
-    model, options, task = load_trained_model(path, data, source, target)
+    model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
@@ -172,12 +190,15 @@ def load_hub(
     return hub.cuda() if torch.cuda.is_available() and not cpu else hub
 
 
-def load_from_arguments(args: argparse.Namespace) -> Any:
-    """Load the model and the subword encoder of the command line."""
-    directory = args.path.parent
+def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
+    """Load a model with the options of :func:`add_model_arguments`, and its subword encoder.
+
+    :param scheme: see ``load_trained_model``
+    """
+    directory = path.parent
     bpe = build_bpe(args.bpe, args.bpe_model, directory)
     languages = args.source_lang, args.target_lang
-    hub = load_hub(args.path, args.data or directory, *languages, args.batch_size, args.max_tokens, args.cpu)
+    hub = load_hub(path, args.data or directory, *languages, args.batch_size, args.max_tokens, args.cpu, scheme)
     if args.fp16 and hub.device.type == "cpu":
         raise UserError("--fp16 needs a GPU")
     hub.bpe = bpe
@@ -186,7 +207,6 @@ def load_from_arguments(args: argparse.Namespace) -> Any:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer translate``."""
-    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
     parser.add_argument("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
     parser.add_argument(
@@ -195,6 +215,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="translation (default: stdout; follows a link)",
     )
+    add_model_arguments(parser)
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of loading a model and of its search."""
+    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     kinds, file_names = ", ".join(SUBWORD_MODELS), " or ".join(model.file_name for model in SUBWORD_MODELS.values())
     parser.add_argument(
         "--bpe", metavar="NAME", help=f"subwords: {kinds} or none (default: by the file beside the model)"
@@ -233,11 +259,11 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.output)
     search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
     if args.input is None and args.output is None and sys.stdin.isatty():
-        converse(load_from_arguments(args), args.max_tokens, **search)
+        converse(load_from_arguments(args, args.path), args.max_tokens, **search)
         return 0
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
-    translations = translate(load_from_arguments(args), lines, name, args.max_tokens, **search)
+    translations = translate(load_from_arguments(args, args.path), lines, name, args.max_tokens, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
     if args.output is None:

@@ -178,13 +178,20 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
 
 
 @torch.no_grad()
-def word_weights(model: Any, sample: Mapping[str, Any]) -> list[WordWeights]:
-    """Return the stage weights of each block at each token of a sentence, where these differ."""
+def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
+    """Return the stage weights of each block at each token of a sentence.
+
+    :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
+    """
     observer = StageWeightsObserver()
     with observing(model, observer):
         model(**sample["net_input"])
     weights = {str(block): torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
-    return [WordWeights(block, rows) for block, rows in weights.items() if float(rows.std(dim=1).max()) > VARYING]
+    return [
+        WordWeights(block, rows)
+        for block, rows in weights.items()
+        if not only_varying or float(rows.std(dim=1).max()) > VARYING
+    ]
 
 
 def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str, list[str]]) -> list[AttentionMatrix]:

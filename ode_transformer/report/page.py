@@ -1,14 +1,14 @@
 """HTML pages that need no network: templates of Jinja2 with one style sheet, everything escaped and inline.
 
-A template extends ``base.html`` and fills its blocks ``title``, ``navigation`` and ``content``. Its script is a file of
-``templates/``, named as ``script``: the page's policy allows exactly this text and no request for anything outside the
-page.
+A template extends ``base.html`` and fills its blocks ``title``, ``navigation`` and ``content``. Its script is the text
+of files of ``templates/``: the page's policy allows exactly this text and no request for anything outside the page.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,15 +40,15 @@ def environment() -> Environment:
     )
 
 
-def render_page(template: str, script: str | None = None, connect: str = "'none'", **values: Any) -> str:
+def render_page(template: str, scripts: Sequence[str] = (), connect: str = "'none'", **values: Any) -> str:
     """Return a page as HTML.
 
     :param template: name of a file of ``templates/``
-    :param script: name of the page's script there; None for a page without one
+    :param scripts: names of the page's scripts there, which become one
     :param connect: addresses that the script may send requests to, as in ``connect-src`` of a Content-Security-Policy
     :param values: of the template
     """
-    script_text = read_template(script) if script else ""
+    script_text = "\n".join(map(read_template, scripts))
     return (
         environment()
         .get_template(template)

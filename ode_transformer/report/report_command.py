@@ -108,7 +108,7 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     names = ", ".join(systems)
     return render_page(
         "report.html",
-        "report.js",
+        ("attention_map.js", "report.js"),
         title=str(study.get("title") or recipe or names),
         subtitle=[str(study[key]) for key in ("source", "criterion") if study.get(key)] or ([names] if recipe else []),
         titles=score_titles(runs),

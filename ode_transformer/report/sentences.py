@@ -186,17 +186,20 @@ def surprisal_rows(measured: Mapping[str, Measurements]) -> list[tuple[int, dict
 
 
 def attention_data(measured: Mapping[str, Measurements]) -> list[dict[str, Any]]:
-    """Return all attention maps for the page's script; weights are bytes, 255 for the largest possible weight 1."""
+    """Return all attention maps for the page's script."""
     return [
-        {
-            **{"sentence": sentence.number, "system": name, "title": matrix.title},
-            **{"rows": matrix.rows, "columns": matrix.columns, "heads": len(matrix.heads)},
-            "weights": base64.b64encode(_as_bytes(matrix.heads)).decode(),
-        }
+        {"sentence": sentence.number, "system": name, **matrix_data(matrix)}
         for name, measurements in measured.items()
         for sentence in measurements.sentences
         for matrix in sentence.attention
     ]
+
+
+def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
+    """Return an attention map for a page's script; weights are bytes, 255 for the largest possible weight 1."""
+    weights = base64.b64encode(_as_bytes(matrix.heads)).decode()
+    sides = {"rows": matrix.rows, "columns": matrix.columns}
+    return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
 
 
 def _as_bytes(weights: Tensor) -> bytes:

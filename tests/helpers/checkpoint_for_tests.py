@@ -22,10 +22,10 @@ from ode_transformer.support.checkpoint_file import save_checkpoint
 MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 
 
-def make_model(directory: Path) -> Path:
+def make_model(directory: Path, *more: object) -> Path:
     """Writes ``model.pt``, ``dict.en.txt``, ``dict.de.txt`` and ``sentencepiece.bpe.model``; returns the first.
 
-    Its parameters are random, yet a translation depends on the line.
+    Its parameters are random, yet a translation depends on the line. ``more`` are further flags.
     """
     everything = [sentence for pair in PAIRS for sentence in pair]
     sentencepiece.SentencePieceTrainer.train(
@@ -41,7 +41,7 @@ def make_model(directory: Path) -> Path:
     for language in ("en", "de"):
         dictionary.save(str(directory / f"dict.{language}.txt"))
     positions = ("--max-source-positions", MAX_POSITIONS, "--max-target-positions", MAX_POSITIONS)
-    flags = ("--task", "translation", "--arch", "ode_transformer_rk2_tiny", *SMALL, *positions)
+    flags = ("--task", "translation", "--arch", "ode_transformer_rk2_tiny", *SMALL, *positions, *more)
     return _write(directory, flags, {"source_lang": "en", "target_lang": "de"})
 
 

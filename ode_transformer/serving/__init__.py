@@ -1,0 +1,1 @@
+"""A server on this machine: a page to try models, and an endpoint that translates."""

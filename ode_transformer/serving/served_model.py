@@ -1,0 +1,111 @@
+"""A model that is served: its translations, and a look inside it at one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.decoding.binarised import on_device
+from ode_transformer.decoding.translate import encode_with_warning, normalize_spaces, search_all
+from ode_transformer.report.measurements import attention, readable_tokens, word_weights
+from ode_transformer.report.sentences import matrix_data
+from ode_transformer.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation of a line.
+
+    :param text: one line
+    :param score: mean log-probability of a token, base 2, after the length penalty
+    :param tokens: numbers, with the end symbol
+    """
+
+    text: str
+    score: float
+    tokens: Tensor
+
+
+class ServedModel:
+    """A translation model with its name.
+
+    :param hub: fairseq's ``GeneratorHubInterface``
+    :param search: options of fairseq's search beside the beam
+    """
+
+    def __init__(self, name: str, hub: Any, max_tokens: int | None = None, **search: Any) -> None:
+        self.name, self.hub, self.max_tokens, self.search = name, hub, max_tokens, search
+        self.source_lang, self.target_lang = hub.task.cfg.source_lang, hub.task.cfg.target_lang
+
+    def encode(self, lines: Sequence[str]) -> tuple[dict[int, Tensor], str]:
+        """Return the tokens of the lines that have any, by index, and a warning or "".
+
+        :raises UserError: a line is longer than the model or ``--max-tokens`` allows
+        """
+        return encode_with_warning(self.hub, lines, "your text", self.max_tokens)
+
+    def translate(self, sources: Sequence[Tensor], beam: int) -> list[list[Hypothesis]]:
+        """Return the hypotheses for each source, the best one first."""
+        return [
+            [
+                Hypothesis(normalize_spaces(self.hub.decode(h["tokens"])), float(h["score"]), h["tokens"].cpu())
+                for h in hypotheses
+            ]
+            for hypotheses in search_all(self.hub, sources, **{**self.search, "beam": beam})
+        ]
+
+    @torch.no_grad()
+    def inspect(self, source: Tensor, beam: int) -> dict[str, Any]:
+        """Return the best translation of a source, with the attention and the stage weights that go with it."""
+        ((best, *_),) = self.translate([source], beam)
+        model, task = self.hub.models[0], self.hub.task
+        target, end = best.tokens.long(), task.target_dictionary.eos()
+        previous = torch.cat([target.new_tensor([end]), target[:-1]])
+        sides = {
+            "source": (source, task.source_dictionary),
+            "target": (target, task.target_dictionary),
+            "prefix": (previous, task.target_dictionary),
+        }
+        tokens = {side: [dictionary[int(token)] for token in row] for side, (row, dictionary) in sides.items()}
+        inputs = {
+            "src_tokens": source[None],
+            "src_lengths": torch.tensor([len(source)]),
+            "prev_output_tokens": previous[None],
+        }
+        sample = on_device({"net_input": inputs}, self.hub.device)
+        readable = {side: readable_tokens(row) for side, row in tokens.items()}
+        return {
+            "translation": best.text,
+            "tokens": {"source": readable["source"], "target": readable["target"]},
+            "attention": [matrix_data(matrix) for matrix in attention(model, sample, 1, tokens)],
+            "stage_weights": [
+                {
+                    "block": words.block,
+                    "tokens": readable["source" if words.block.startswith("encoder") else "prefix"],
+                    "weights": [[_number(weight) for weight in row] for row in words.weights.tolist()],
+                }
+                for words in word_weights(model, sample, only_varying=False)
+            ],
+        }
+
+
+def check_same_languages(models: Sequence[ServedModel]) -> None:
+    """Check that all models translate between the same languages.
+
+    :raises UserError: they do not
+    """
+    first = models[0]
+    for model in models[1:]:
+        if (model.source_lang, model.target_lang) != (first.source_lang, first.target_lang):
+            languages = [f"{m.name} translates {m.source_lang} to {m.target_lang}" for m in (first, model)]
+            raise UserError(f"--path: {', '.join(languages)}; one page is for one pair of languages")
+
+
+def _number(value: float) -> float | None:
+    """Return a number that JSON has, in few digits."""
+    return round(value, 4) if math.isfinite(value) else None
