@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 
 import torch
 from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ode_transformer.nn import ONEDNN_LINEAR
+
 SENTENCE_LENGTH = 25  # tokens of each text in the counted forward pass: about a sentence
+
+
+def _operations_of_linear_map(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+    return 2 * prod(x) * weight[0]
+
+
+_LINEAR_MAP = {ONEDNN_LINEAR: _operations_of_linear_map} if ONEDNN_LINEAR is not None else {}
 
 
 def count_forward_operations(model: BaseFairseqModel) -> int:
@@ -24,8 +34,7 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
 
 def count_operations(function: Callable[[], object]) -> int:
     """Count the operations of one call of ``function``."""
-    # As plain products, because the counter knows neither the fused attention of a CPU nor oneDNN's linear map.
-    plain_products = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
-    with plain_products[0], plain_products[1], FlopCounterMode(display=False) as counter:
+    # As plain products, because the counter does not know the fused attention of a CPU.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False, custom_mapping=_LINEAR_MAP) as counter:
         function()
     return counter.get_total_flops()

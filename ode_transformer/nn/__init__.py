@@ -45,7 +45,7 @@ from ode_transformer.nn.layer import (
     LayerContext,
 )
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
-from ode_transformer.nn.linear import Linear, linear_map
+from ode_transformer.nn.linear import ONEDNN_LINEAR, Linear, linear_map
 from ode_transformer.nn.observers import (
     STACKS,
     BlockId,
@@ -101,6 +101,7 @@ __all__ = [
     "EncoderCache",
     "KeyValueCache",
     "Linear",
+    "ONEDNN_LINEAR",
     "linear_map",
     "LSTMChoice",
     "Layer",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_BY_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 _FEW_PRODUCTS = 2**20  # a call of oneDNN costs more than it saves for fewer
 
 
@@ -47,7 +47,7 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
-        _BY_ONEDNN is not None
+        ONEDNN_LINEAR is not None
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and x.numel() * len(weight) >= _FEW_PRODUCTS
@@ -58,8 +58,8 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    assert _BY_ONEDNN is not None
-    y: Tensor = _BY_ONEDNN(x, weight, bias, "none", [], "")
+    assert ONEDNN_LINEAR is not None
+    y: Tensor = ONEDNN_LINEAR(x, weight, bias, "none", [], "")
     return y
 
 

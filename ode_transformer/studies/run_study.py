@@ -7,11 +7,12 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import __version__
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
@@ -34,7 +35,8 @@ from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study, read_
 from ode_transformer.studies.study_files import find_study
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_text
+from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
 MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
@@ -313,7 +315,7 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experi
 
 
 def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder: Path, dry_run: bool) -> list[str]:
-    """Run the analyses of a study, or print their commands; return a line for each failure.
+    """Run the analyses of a study that are not current, or print their commands; return a line for each failure.
 
     :param experiments: the analysed runs
     """
@@ -323,8 +325,11 @@ def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder
         if dry_run:
             commands.print_command(command)
             continue
+        log = folder / f"{name}.log"
+        result = next((Path(word) for word in command if str(word).startswith(str(folder / name))), log)
+        request = [__version__, command, content_digest([experiment.scores_path for _, experiment in experiments])]
         try:
-            commands.run(command, folder / f"{name}.log")
+            Jobs(folder, report=lambda line: None).run(name, request, result, partial(commands.run, command, log))
         except UserError as error:
             failures.append(f"{name}: {error}")
             print(failures[-1], file=sys.stderr, flush=True)

@@ -26,8 +26,8 @@ def test_values_and_gradients_of_both_libraries(bias: bool, monkeypatch: pytest.
         second = torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), inputs)
         return [y, *gradients, *second]
 
-    by_onednn = Mock(side_effect=module._BY_ONEDNN)
-    monkeypatch.setattr(module, "_BY_ONEDNN", by_onednn)
+    by_onednn = Mock(side_effect=module.ONEDNN_LINEAR)
+    monkeypatch.setattr(module, "ONEDNN_LINEAR", by_onednn)
     monkeypatch.setattr(module, "_FEW_PRODUCTS", 1)
     got = results()
     calls = by_onednn.call_count
@@ -46,7 +46,7 @@ def test_values_and_gradients_of_both_libraries(bias: bool, monkeypatch: pytest.
 def test_other_types_and_a_changed_precision_are_left_to_pytorch(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BY_ONEDNN", None)  # would fail if it were called
+    monkeypatch.setattr(module, "ONEDNN_LINEAR", None)  # would fail if it were called
     monkeypatch.setattr(module, "_FEW_PRODUCTS", 1)
     x, weight = torch.randn(8, 16, dtype=dtype), torch.randn(4, 16, dtype=dtype)
     assert torch.equal(linear_map(x, weight), linear(x, weight))

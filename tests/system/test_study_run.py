@@ -80,7 +80,7 @@ def test_killed_half_way(study: StudyOf, capsys) -> None:
     assert (study.results / "results.png").stat().st_size > 10_000
     page = (study.results / "report.html").read_text()
     assert "Differences to the first system" in page
-    assert page.count('<th scope="row">twice') == 2  # among the systems and their differences
+    assert page.count('<th scope="row">twice') >= 2  # among the systems and their differences
     assert (study.results / "norms.png").stat().st_size > 10_000
     capsys.readouterr()
     assert study("--seeds", 1) == 0
