@@ -86,9 +86,7 @@ def test_killed_half_way(study: StudyOf, capsys) -> None:
     assert study("--seeds", 1) == 0
     output = capsys.readouterr().out
     assert "== train: already done" in output
-    runs, _, after = output.partition("=== Residual, seed 1")[2].partition("\n# Toy")
-    assert "\n+ " not in runs  # no command of a run is run again, but the analysis is
-    assert "+ ode-transformer curves" in after
+    assert "\n+ " not in output.partition("=== Residual, seed 1")[2]  # no command is run again
 
 
 @pytest.mark.slow
