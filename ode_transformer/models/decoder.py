@@ -71,8 +71,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         :param full_context_alignment: let positions attend to later ones
         :param alignment_layer: layer whose attention over the source is returned, the last by default
         :param alignment_heads: number of heads to average, all by default
-        :returns: features [B, T, C]; ``attn`` [B, T, S] if requested, or if not training and not prepared otherwise;
-            ``inner_states`` [T, B, C] each
+        :returns: features [B, T, C]; ``attn`` [B, T, S], but not in training, nor in decoding that was prepared without
+            it, unless it is requested; ``inner_states`` [T, B, C] each
         """
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
         keys, queries = prev_output_tokens.size(1), y0.size(1)
@@ -100,7 +100,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
-        requested = alignment_layer is not None or not self.training and self.reports_alignment
+        reported = not self.training and (self.reports_alignment or incremental_state is None)
+        requested = alignment_layer is not None or reported
         observers = (alignment,) if requested else ()
 
         def context(layer: int) -> LayerContext:
@@ -123,7 +124,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def make_generation_fast_(self, need_attn: bool | str | None = True, **_: Any) -> None:
         """Prepare for decoding; fairseq calls this on every module.
 
-        :param need_attn: false to return no attention over the source unless a layer of it is requested
+        :param need_attn: false to return no attention over the source in step-by-step decoding
         """
         self.reports_alignment = bool(need_attn)
 

@@ -71,7 +71,7 @@ def value(command: list[str], flag: str) -> str:
         (["train", "wmt14_en_de", "--variant", "readme"], "train: error: --variant readme: for ode_transformer_rk2"),
         (
             ["train", "gec_conll14", "--variant", "x"],
-            "x: for ode_transformer_rk2_wmt_en_de there is released",
+            "x: for ode_transformer_rk2_wmt_en_de there is bea, open, released",
         ),
         (["reproduce", "ptb", "--seeds", "1,x"], "--seeds: 1,x: expected whole numbers divided by commas"),
         (["reproduce", "ptb", "--seeds", "1,2,1"], "argument --seeds: 1,2,1: a seed stands twice"),

@@ -402,3 +402,15 @@ def test_hidden_states_are_returned_on_request(example) -> None:
     assert [tuple(x.shape) for x in out["encoder_states"]] == [(6, 3, 16)] * 3
     assert model.encoder(source, None)["encoder_states"] == []
     assert [tuple(x.shape) for x in model(source, None, previous)[1]["inner_states"]] == [(7, 3, 16)] * 3
+
+
+@pytest.mark.parametrize(("need_attn", "reported"), [(False, False), (None, False), ("hard", True)])
+def test_decoding_reports_attention_if_it_was_prepared_for_it(
+    need_attn: str | bool | None, reported: bool, example
+) -> None:
+    model, (source, previous) = small_model(), example
+    model.decoder.make_generation_fast_(need_attn=need_attn)
+    encoder_out = model.encoder(source, None)
+    step = model.decoder(previous[:, :1], encoder_out=encoder_out, incremental_state={})[1]["attn"][0]
+    assert (step is not None) == reported
+    assert model.decoder(previous, encoder_out=encoder_out)[1]["attn"][0].shape[1] == previous.size(1)
