@@ -17,6 +17,7 @@ from tiny_wheels import make_wheel, pronouncing_dictionary
 
 ROOT = Path(__file__).parents[1]
 CORE = ("numerics", "nn", "tasks", "models", "checkpoints", "decoding")
+EXTRAS = ("experiments", "plots", "serve")
 
 # Imports every module of the core while some modules cannot be imported.
 IMPORT_CORE = """
@@ -72,11 +73,11 @@ def test_the_core_imports_without_the_extras(wheel: zipfile.ZipFile) -> None:
     extras = {
         canonicalize_name(requirement.name)
         for requirement in requirements
-        if requirement.marker and any(requirement.marker.evaluate({"extra": e}) for e in ("experiments", "plots"))
+        if requirement.marker and any(requirement.marker.evaluate({"extra": e}) for e in EXTRAS)
     }
     modules = metadata.packages_distributions()
     blocked = [name for name, owners in modules.items() if {canonicalize_name(o) for o in owners} & (extras - core)]
-    assert {"pydantic", "sacremoses", "matplotlib"} <= set(blocked)
+    assert {"pydantic", "sacremoses", "matplotlib", "uvicorn"} <= set(blocked)
     words = [sys.executable, "-c", IMPORT_CORE, ",".join(blocked), ",".join(CORE)]
     done = subprocess.run(words, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert "usage: ode-transformer" in done.stdout, done.stderr

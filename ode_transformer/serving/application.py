@@ -123,16 +123,16 @@ class TranslationServer:
     async def translate(self, request: Request) -> Response:
         """Answer lines of JSON with as many translations by each model."""
         async with self.bodies.read(request) as body:
-            asked = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
+            text_request = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
             systems = []
-            for name in asked.models:
-                lines, warning = await self._translations(self.models[name], asked.lines, asked.beam)
+            for name in text_request.models:
+                lines, warning = await self._translations(self.models[name], text_request.lines, text_request.beam)
                 systems.append(
                     {
                         "model": name,
                         "translations": [hypotheses[0].text if hypotheses else "" for hypotheses in lines],
                         "n_best": [
-                            [{"text": h.text, "score": round(h.score, 4)} for h in hypotheses[: asked.n_best]]
+                            [{"text": h.text, "score": round(h.score, 4)} for h in hypotheses[: text_request.n_best]]
                             for hypotheses in lines
                         ],
                         "warning": warning,
@@ -155,16 +155,18 @@ class TranslationServer:
     async def inspect(self, request: Request) -> Response:
         """Answer one line with each model's attention and stage weights."""
         async with self.bodies.read(request) as body:
-            asked = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
-            if len(asked.lines) != 1:
+            text_request = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
+            if len(text_request.lines) != 1:
                 raise RefusedError(400, "lines: name one line to look into")
             systems = []
-            for name in asked.models:
-                sources, _ = await self._encode(self.models[name], asked.lines)
+            for name in text_request.models:
+                sources, _ = await self._encode(self.models[name], text_request.lines)
                 if not sources:
                     raise RefusedError(400, "lines: the line has no text")
-                work = partial(_inspect_each, self.models[name], asked.beam)
-                (inspection,) = await self._compute(("inspect", name, asked.beam), work, list(sources.values()))
+                compute = partial(_inspect_each, self.models[name], text_request.beam)
+                (inspection,) = await self._compute(
+                    ("inspect", name, text_request.beam), compute, list(sources.values())
+                )
                 systems.append({"model": name, **inspection})
         return JSONResponse({"systems": systems})
 
@@ -179,12 +181,16 @@ class TranslationServer:
     ) -> tuple[list[list[Hypothesis]], str]:
         """Return the hypotheses of each line, none for a line without text, and a warning or ""."""
         sources, warning = await self._encode(model, lines)
-        work = partial(model.translate, beam=beam)
-        found = await self._compute(("translate", model.name, beam), work, list(sources.values())) if sources else []
-        by_line = dict(zip(sources, found, strict=True))
+        compute = partial(model.translate, beam=beam)
+        results = (
+            await self._compute(("translate", model.name, beam), compute, list(sources.values())) if sources else []
+        )
+        by_line = dict(zip(sources, results, strict=True))
         return [by_line.get(number, []) for number in range(len(lines))], warning
 
-    async def _compute(self, key: Hashable, work: Callable[[list[Any]], Sequence[Any]], items: list[Any]) -> list[Any]:
+    async def _compute(
+        self, key: Hashable, compute: Callable[[list[Any]], Sequence[Any]], items: list[Any]
+    ) -> list[Any]:
         """Let the worker compute a job.
 
         :raises RefusedError: too many items wait, or the result is late
@@ -192,7 +198,7 @@ class TranslationServer:
         if not self.worker.is_alive:
             raise RefusedError(503, "the server stops")
         try:
-            future = self.worker.submit(Job(key, work, items))
+            future = self.worker.submit(Job(key, compute, items))
         except QueueFullError:
             raise RefusedError(429, f"{self.worker.waiting:,} lines wait already", RETRY) from None
         try:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-Work = Callable[[list[Any]], Sequence[Any]]
+Computation = Callable[[list[Any]], Sequence[Any]]
 
 
 class QueueFullError(Exception):
@@ -24,14 +24,14 @@ class QueueFullError(Exception):
 class Job:
     """Work of one request.
 
-    :param key: jobs of equal keys share batches; ``work`` is the same for all of them
-    :param work: returns one result for each item of a batch
+    :param key: jobs of equal keys share batches; ``compute`` is the same for all of them
+    :param compute: returns one result for each item of a batch
     :param items: one or more
     :param future: receives the results, in the order of the items; once cancelled, no further item is computed
     """
 
     key: Hashable
-    work: Work
+    compute: Computation
     items: Sequence[Any]
     future: Future[list[Any]] = field(default_factory=Future)
     next_item: int = 0
@@ -102,7 +102,7 @@ class BatchWorker:
     def _run(self) -> None:
         while batch := self._next_batch():
             try:
-                results = batch[0][0].work([item for _, item in batch])
+                results = batch[0][0].compute([item for _, item in batch])
                 if len(results) != len(batch):
                     raise RuntimeError(f"{len(results)} results of {len(batch)} items")
             except Exception as error:  # the other requests go on

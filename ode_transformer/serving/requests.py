@@ -88,7 +88,7 @@ RETRY = {"Retry-After": "5"}
 
 @dataclass(frozen=True)
 class TextRequest:
-    """What a request of JSON asks for.
+    """Lines to translate, and how.
 
     :param models: names
     :param n_best: translations of each line

@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
         address = f"http://{shown_host(args.host)}:{listener.getsockname()[1]}/"
         models = load_models(args)
         server = build_server(args, models)
-        print(f"serving {', '.join(model.name for model in models)} at {address}  (Ctrl-C stops)", flush=True)
-        if not is_loopback(args.host):
-            print("everyone who reaches this address can use it: there is no password", flush=True)
-        with signals_end_quietly():
+        with signals_end(server):
+            print(f"serving {', '.join(model.name for model in models)} at {address}  (Ctrl-C stops)", flush=True)
+            if not is_loopback(args.host):
+                print("everyone who reaches this address can use it: there is no password", flush=True)
             server.run(sockets=[listener])
     print("stopped", flush=True)
     return 0
@@ -126,8 +126,8 @@ def default_names(paths: list[Path]) -> list[str]:
     """Return short names of checkpoints that tell them apart: parts of their paths from the first that differs."""
     parts = [path.absolute().with_suffix("").parts for path in paths]
     if len(paths) == 1:
-        folder = [part for part in parts[0][:-1] if part not in ("/", "model", "checkpoints")]
-        return [folder[-1] if folder else parts[0][-1]]
+        folders = [name for name in parts[0][:-1] if name not in ("/", "model", "checkpoints")]
+        return [folders[-1] if folders else parts[0][-1]]
     if len(set(parts)) < len(parts):
         return [str(path) for path in paths]
     common = min(len(p) for p in parts)
@@ -164,11 +164,15 @@ def shown_host(host: str) -> str:
 
 
 @contextmanager
-def signals_end_quietly() -> Iterator[None]:
-    """Let uvicorn end at SIGINT and SIGTERM without ending the process: it raises the signal again when it is done."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+def signals_end(server: uvicorn.Server) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the server and not the process, to which uvicorn sends them again as it ends."""
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

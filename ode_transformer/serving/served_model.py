@@ -85,11 +85,11 @@ class ServedModel:
             "attention": [matrix_data(matrix) for matrix in attention(model, sample, 1, tokens)],
             "stage_weights": [
                 {
-                    "block": words.block,
-                    "tokens": readable["source" if words.block.startswith("encoder") else "prefix"],
-                    "weights": [[_number(weight) for weight in row] for row in words.weights.tolist()],
+                    "block": block.block,
+                    "tokens": readable["source" if block.block.startswith("encoder") else "prefix"],
+                    "weights": [[_number(weight) for weight in row] for row in block.weights.tolist()],
                 }
-                for words in word_weights(model, sample, only_varying=False)
+                for block in word_weights(model, sample, only_varying=False)
             ],
         }
 

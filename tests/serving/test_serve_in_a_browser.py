@@ -68,7 +68,9 @@ def test_a_look_inside_by_keyboard(page: Page) -> None:
     page.evaluate("document.querySelector('#results button').focus()")
     page.press("Enter", 13)
     wait(page, "document.activeElement.id === 'inside-title'")
-    assert page.evaluate("document.querySelectorAll('#inside-systems > article').length") == 2
+    page.look(1400)
+    tops = page.evaluate("[...document.querySelectorAll('#inside-systems > article')].map(a => a.offsetTop)")
+    assert tops == [tops[0]] * 2  # side by side
     assert contents(page, "#inside-systems h4")[:2] == ["Attention", "Stage weights at each word"]
     assert "decoder layer 2: cross-attention, mean of the heads." in contents(page, ".attention p")[0]
     cells = "[...document.querySelector('.attention table').querySelectorAll('td[style]')]"

@@ -1,5 +1,7 @@
 """The server as a program meets it: a line for each line, and clear refusals."""
 
+import argparse
+import asyncio
 import http.client
 import os
 import re
@@ -8,8 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.cli import main
 from ode_transformer.decoding.translate import load_from_arguments, translate
-from ode_transformer.serving.serve_command import default_names, load_models
+from ode_transformer.serving.requests import BodyReader, Limits, RefusedError
+from ode_transformer.serving.serve_command import default_names, load_models, signals_end
 from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS]
@@ -175,32 +177,75 @@ def test_a_body_without_a_length_has_the_same_bound(port: int) -> None:
 def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ode_transformer.serving import served_model
 
-    go_on = threading.Event()
+    begins, go_on = threading.Event(), threading.Event()
     search = served_model.search_all
 
     def slow_search(*args, **options):
-        go_on.wait(20)
+        begins.set()
+        go_on.wait(30)
         return search(*args, **options)
 
     monkeypatch.setattr(served_model, "search_all", slow_search)
-    with serving(untrained, "--timeout", 1, "--batch-size", 1, "--max-waiting", 2) as port:
+    with serving(untrained, "--timeout", 2, "--batch-size", 1, "--max-waiting", 2) as port:
+        slow = socket.create_connection(("127.0.0.1", port))
+        slow.sendall(b"POST /translate-file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\na")
         with ThreadPoolExecutor(2) as pool:
-            begun = pool.submit(ask, port, "/translate", {"lines": ["a"]})
-            time.sleep(0.2)
-            waiting = pool.submit(ask, port, "/translate", {"lines": ["a", "b"]})
+            first = pool.submit(ask, port, "/translate", {"lines": ["a"]})
+            assert begins.wait(30)
+            second = pool.submit(ask, port, "/translate", {"lines": ["a", "b"]})
             while ask(port, "/health")[2]["waiting_lines"] < 2:
-                time.sleep(0.01)
+                assert not second.done()
             status, headers, answer = ask(port, "/translate", {"lines": ["a"]})
             assert (status, answer["error"]) == (429, "2 lines wait already")
             assert headers["retry-after"] == "5"
-            for late in (begun, waiting):
+            for late in (first, second):
                 assert late.result()[0] == 503
-                assert late.result()[2] == {"error": "no translation within 1 seconds"}
-        with socket.create_connection(("127.0.0.1", port)) as slow:
-            slow.sendall(b"POST /translate-file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\na")
-            assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+                assert late.result()[2] == {"error": "no translation within 2 seconds"}
+        assert slow.recv(100).startswith(b"HTTP/1.1 408 ")
+        slow.close()
         go_on.set()
         assert ask(port, "/translate", {"lines": ["a"]})[0] == 200  # what was given up does not hold it up
+
+
+class ArrivingRequest:
+    """A request whose body arrives in pieces."""
+
+    headers: dict[str, str] = {}
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            yield piece
+
+
+def test_all_bodies_together_have_a_bound() -> None:
+    bodies = BodyReader(Limits(request_bytes=10, held_bytes=12, lines=1, beam=1, seconds=5))
+
+    async def read_all() -> None:
+        async with bodies.read(ArrivingRequest(b"1234", b"5678")) as first:
+            assert first == b"12345678"
+            with pytest.raises(RefusedError, match="too much text") as refused:
+                async with bodies.read(ArrivingRequest(b"123", b"45")):
+                    pass
+            assert refused.value.status == 429
+            async with bodies.read(ArrivingRequest(b"1234")) as second:
+                assert second == b"1234"
+        async with bodies.read(ArrivingRequest(b"1234567890")) as third:  # nothing is held any more
+            assert len(third) == 10
+
+    asyncio.run(read_all())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_server_starts_ends_it(number: signal.Signals) -> None:
+    server = argparse.Namespace(should_exit=False)
+    handler = signal.getsignal(number)
+    with signals_end(server):
+        signal.raise_signal(number)
+    assert server.should_exit
+    assert signal.getsignal(number) == handler
 
 
 def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
