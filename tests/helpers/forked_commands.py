@@ -21,6 +21,7 @@ import pytest
 import torch
 
 IMPORTED = [
+    "without_advice",
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "validate", "generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     "sacrebleu",
