@@ -1,4 +1,4 @@
-"""Command-line arguments that ``compare`` and ``examples`` share."""
+"""Command-line arguments that ``compare``, ``examples`` and ``error-types`` share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from itertools import pairwise
 from pathlib import Path
 
 from ode_transformer.support.errors import UserError
+
+
+def add_outputs_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--system NAME=FILE``, the output of each system; :func:`parse_systems` parses its values."""
+    parser.add_argument(
+        "--system",
+        action="append",
+        required=True,
+        metavar="NAME=FILE",
+        help="once for each: a log of fairseq-generate, or a text with a line for each sentence",
+    )
 
 
 def parse_systems(values: Sequence[str], file_kind: str) -> dict[str, Path]:

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import parse_systems
+from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems
 from ode_transformer.analysis.comparison.examples import read_system
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.metrics.error_types import TypeCounts, system_counts
@@ -23,13 +23,7 @@ from ode_transformer.support.tables import csv_text, markdown_table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer error-types``."""
-    parser.add_argument(
-        "--system",
-        action="append",
-        required=True,
-        metavar="NAME=FILE",
-        help="once for each: a log of fairseq-generate, or a text with a line for each sentence",
-    )
+    add_outputs_argument(parser)
     parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
     parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
     parser.add_argument("--output", type=Path, metavar="FILE.png", help="file for the plot")

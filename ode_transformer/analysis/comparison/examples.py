@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import parse_systems, rising_numbers
+from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems, rising_numbers
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support.arguments import add_pieces_argument, positive_int
@@ -153,13 +153,7 @@ def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer examples``."""
-    parser.add_argument(
-        "--system",
-        action="append",
-        required=True,
-        metavar="NAME=FILE",
-        help="once for each: a log of fairseq-generate, or a text with a line for each sentence",
-    )
+    add_outputs_argument(parser)
     parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
     parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
     add_pieces_argument(parser)
