@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 
-from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, add_weighted, mean_weights
+from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, mean_weights, weighted_sum
 
 HISTORIES = ("none", "dense", "dlcl")
 
@@ -87,8 +87,7 @@ class LayerHistory(DepthScheme):
 
     def _combine(self, inner: DepthState, history: tuple[Tensor, ...]) -> HistoryState:
         depth = len(history) - 1
-        zero = history[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
-        x = add_weighted(zero, self.weights(depth), history)
+        x = weighted_sum(self.weights(depth), history)
         if depth > 0 and not self.normalize_before:
             x = self.norms[depth - 1](x)
         return HistoryState(x, inner.depth, inner=inner, history=history)

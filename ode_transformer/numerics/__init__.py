@@ -32,6 +32,7 @@ from ode_transformer.numerics.runge_kutta import (
     runge_kutta_step,
     runge_kutta_steps,
     stage_increments,
+    weighted_sum,
 )
 from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
 from ode_transformer.numerics.tableau import (
@@ -68,6 +69,7 @@ __all__ = [
     "WeighingScheme",
     "Weight",
     "add_weighted",
+    "weighted_sum",
     "build_coefficients",
     "coefficients_refusal",
     "composed",

@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from ode_transformer.numerics.coefficients import build_coefficients
 from ode_transformer.numerics.depth import Block, DepthState, WeighingScheme
 from ode_transformer.numerics.recurrences import Recurrence, RecurrenceScheme, register_recurrence
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, stage_increments
+from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, stage_increments, weighted_sum
 from ode_transformer.numerics.tableau import ButcherTableau, get_tableau
 
 
@@ -195,9 +195,8 @@ class OutputCorrection(PredictorCorrectorScheme):
     def _add(self, output: Tensor, s: Tensor, depth_state: OutputsState) -> OutputsState:
         """Return the state after a block that returned ``output``, normalised ``s``."""
         history, depth = (*depth_state.history, s), depth_state.depth + 1
-        zero = output.new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
         return OutputsState(
-            add_weighted(zero, self.output_weight[depth, : depth + 1].unbind(), history),
+            weighted_sum(self.output_weight[depth, : depth + 1].unbind(), history),
             depth,
             history=history,
             earlier_sum=self._earlier_sum(history),
@@ -208,7 +207,7 @@ class OutputCorrection(PredictorCorrectorScheme):
         number = len(history)
         if number == len(self.weight):  # nothing follows the last block
             return torch.zeros_like(history[0])
-        return add_weighted(history[0].new_zeros(1), self.weight[number, :number].unbind(), history)
+        return weighted_sum(self.weight[number, :number].unbind(), history)
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         """Return W[n, 0 … n], then W'[n, 0 … n], for the block of number n − 1."""

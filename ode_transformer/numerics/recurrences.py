@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthState
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted
+from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
 from ode_transformer.numerics.tableau import reserve_scheme_name, tableau_names
 
 
@@ -105,8 +105,7 @@ class Multistep(TwoStepScheme):
 
     def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
         k = self.k[block]
-        zero = y.new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
-        return add_weighted(zero, (k, 1 - k, 1.0), (y, previous, field(y)))
+        return weighted_sum((k, 1 - k, 1.0), (y, previous, field(y)))
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return (self.k[block],) if block else ()

@@ -38,6 +38,12 @@ def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tens
     return total.to(y.dtype)
 
 
+def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor]) -> Tensor:
+    """Return Σ_i w_i x_i, summed as :func:`add_weighted` does; not all weights are the number 0."""
+    zero = terms[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
+    return add_weighted(zero, weights, terms)
+
+
 def stage_increments(
     field: VectorField, y: Tensor, tableau: ButcherTableau, step_size: float = 1.0
 ) -> tuple[Tensor, ...]:
