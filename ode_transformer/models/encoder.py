@@ -78,7 +78,8 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
 
         The result's tensors then have B/k rows, which the decoder accepts; its entry ``rows_per_entry`` is k.
         """
-        entries, k = equal_runs(new_order // encoder_out.get("rows_per_entry", [1])[0])
+        rows_per_entry, count = encoder_out.get("rows_per_entry", [1])[0], encoder_out["encoder_out"][0].size(1)
+        entries, k = equal_runs(new_order // rows_per_entry, count)
         batch_axes = {"encoder_out": 1, "encoder_states": 1}
         selected = {
             name: [select_entries(x, entries, batch_axes.get(name, 0)) for x in tensors]

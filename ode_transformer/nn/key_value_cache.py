@@ -100,30 +100,31 @@ class EncoderCache:
 
         :returns: ``spare``
         """
-        entries, self.run = equal_runs(rows // self.run)
-        self.key_and_value = select_entries(self.read()[0], entries), select_entries(self.read()[1], entries)
+        key, value = self.read()
+        entries, self.run = equal_runs(rows // self.run, len(key))
+        self.key_and_value = select_entries(key, entries), select_entries(value, entries)
         return spare
 
 
 Cache = KeyValueCache | EncoderCache
 
 
-def equal_runs(rows: Tensor) -> tuple[Tensor, int]:
-    """Divide rows into runs of equal numbers, all of one length k.
+def equal_runs(rows: Tensor, count: int) -> tuple[Tensor | None, int]:
+    """Divide rows, each the number of one of ``count`` entries, into runs of equal numbers, all of one length k.
 
-    :returns: the number of each run, and k; ``rows`` and 1 if the lengths differ
+    :returns: the entry of each run, None for all entries in their order, and k; ``rows`` and 1 if the lengths differ
     """
-    numbers, lengths = torch.unique_consecutive(rows, return_counts=True)
+    entries, lengths = torch.unique_consecutive(rows, return_counts=True)
     k = int(lengths[0])
-    return (numbers, k) if bool((lengths == k).all()) else (rows, 1)
+    if not bool((lengths == k).all()):
+        return rows, 1
+    unchanged = len(entries) == count and torch.equal(entries, torch.arange(count, device=entries.device))
+    return (None if unchanged else entries), k
 
 
-def select_entries(x: Tensor, entries: Tensor, axis: int = 0) -> Tensor:
-    """Select entries along an axis; ``x`` itself if they are all of them in their order."""
-    count = x.size(axis)
-    if len(entries) == count and torch.equal(entries, torch.arange(count, device=entries.device)):
-        return x
-    return x.index_select(axis, entries)
+def select_entries(x: Tensor, entries: Tensor | None, axis: int = 0) -> Tensor:
+    """Select entries along an axis; ``x`` itself if ``entries`` is None."""
+    return x if entries is None else x.index_select(axis, entries)
 
 
 def reorder_all(caches: Iterable[Cache], rows: Tensor) -> None:
