@@ -79,6 +79,7 @@ setup(
         ],
         "plots": ["matplotlib", "Jinja2"],  # pages such as that of ode-transformer report
         "serve": ["Jinja2", "starlette", "uvicorn"],  # ode-transformer serve
+        "export": ["ctranslate2"],  # ode-transformer export, translate --engine ctranslate2
         "wandb": ["wandb"],  # for fairseq's --wandb-project
     },
     entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},

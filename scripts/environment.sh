@@ -216,7 +216,7 @@ install_torch() {
 # that come as source (antlr4-python3-runtime and langid, pure Python: no compiler is needed).
 install_rest() {
     step 5 "everything else, and ode_transformer itself"
-    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots,serve]"
+    pip_install "the other packages" --no-build-isolation -c "$ROOT/constraints.txt" -e "${ROOT}[dev,experiments,plots,serve,export]"
 }
 
 check_imports() {

@@ -22,6 +22,7 @@ ARROWS = {
     "models": "support numerics nn tasks",
     "checkpoints": "support models",
     "decoding": "support models",
+    "export": "support numerics nn models decoding",
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
     "report": "support numerics nn models decoding metrics analysis",

@@ -46,6 +46,10 @@ COMMANDS = {
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
     ),
     "translate": ("ode_transformer.decoding.translate", "translate text, line by line"),
+    "export": (
+        "ode_transformer.export.export_command",
+        "write a trained translation model as the folder of another library, such as CTranslate2",
+    ),
     "serve": (
         "ode_transformer.serving.serve_command",
         "a page on this machine to try models, and an endpoint that translates",
@@ -163,7 +167,7 @@ def _run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise
-        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve]'"
+        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export]'"
     except OSError as error:
         if error.strerror is None:
             raise

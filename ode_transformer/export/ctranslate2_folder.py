@@ -1,0 +1,307 @@
+"""Folder of CTranslate2, a library that decodes Transformers in C++.
+
+CTranslate2 reads weights under the names of a specification, not code: only a model whose layers are plain Transformer
+layers, one after the other, can be exported. A layer that a scheme applies several times is written as often; its
+arrays are stored once.
+
+Its relative positions have two forms. ``relative_position_keys`` count from the current position when a decoder works
+step by step, but a first layer that has them switches absolute positions off. ``relative_asymmetric_position_keys``
+leave absolute positions on, but count from the start of the sentence. So encoder layers have the second form, and
+decoder layers the first, above a narrow layer of zeros that has none and adds nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
+from fairseq.modules import SinusoidalPositionalEmbedding
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ode_transformer.export.translation_model import TranslationModel
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.nn import STACKS, DepthChoice, SubLayer
+from ode_transformer.nn.layer import copies_of
+from ode_transformer.numerics import ButcherTableau
+from ode_transformer.support.errors import UserError
+
+ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "gelu_accurate": common_spec.Activation.GELUTanh,
+    "gelu_fast": common_spec.Activation.GELUTanh,
+    "tanh": common_spec.Activation.Tanh,
+}
+ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
+
+
+def check(model: TranslationModel, args: argparse.Namespace) -> None:
+    """Refuse a model that CTranslate2's specification cannot express.
+
+    :raises UserError: names the flag that stands in the way
+    """
+    problem = refusal(model.model, model.options.model)
+    if problem is not None:
+        raise UserError(f"{model.path}: CTranslate2 cannot express {problem}")
+
+
+def refusal(model: Any, options: Any) -> str | None:
+    """Return the flag that CTranslate2 cannot express and what it could express instead; None if there is none."""
+    architecture = getattr(options, "arch", None) or getattr(options, "_name", "its architecture")
+    stacks = {stack: getattr(model, stack) for stack in STACKS}
+    if not all(isinstance(stack, DepthStack) for stack in stacks.values()):
+        return f"--arch {architecture}: only models of layers that a scheme steps are exported"
+    if options.activation_fn not in ACTIVATIONS:
+        return f"--activation-fn {options.activation_fn}, only {', '.join(ACTIVATIONS)}"
+    if model.decoder.adaptive_softmax is not None:
+        return "--adaptive-softmax-cutoff, only a softmax over all words"
+    for name, stack in stacks.items():
+        problem = stack_refusal(stack.choice, name)
+        if problem is not None:
+            return problem
+    return None
+
+
+def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
+    """Return the flag of a stack that CTranslate2 cannot express and what it could express instead, if there is one."""
+    several = choice.stages > 1
+    problems = {
+        f"--{stack}-layer-history {choice.history}, only none": choice.history != "none",
+        f"--layer-splitting {choice.splitting}, only lie-trotter": choice.splitting != "lie-trotter",
+        f"--{stack}-ode-scheme {choice.scheme}, only euler, repeat, repeat4, and rk2 with --ode-coefficients ones": (
+            not isinstance(choice.rule, ButcherTableau) or several and not all_ones(choice.rule.a)
+        ),
+        f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
+            several and not all_ones([stage_weights(choice)])
+        ),
+        f"--ode-steps {choice.steps}, only 1": choice.steps != 1,
+        f"--ode-function {choice.function} with several stages, only increment": several
+        and choice.function != "increment",
+        f"--ode-function-scope {choice.scope} with several stages, only san+ffn": several and choice.scope != "san+ffn",
+        f"--value-residual {choice.value_residual}, only none": choice.value_residual != "none",
+        "--post-norm, only layers with the normalisation before": not choice.normalize_before,
+    }
+    return next((flag for flag, refused in problems.items() if refused), None)
+
+
+def stage_weights(choice: DepthChoice) -> tuple[float, ...]:
+    """Return the weights of a scheme's increments; 0 for those that are learned."""
+    tableau = choice.weighed_stages
+    assert tableau is not None
+    weights = {"tableau": tableau.b, "ones": (1.0,) * tableau.stages}
+    return weights.get(choice.coefficients, (0.0,) * tableau.stages)
+
+
+def all_ones(rows: Any) -> bool:
+    """Tell whether every number of every row is 1."""
+    return all(number == 1 for row in rows for number in row)
+
+
+def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> None:
+    """Write ``model.bin``, ``config.json`` and the vocabularies into an empty folder."""
+    specification = build_specification(model)
+    specification.validate()
+    specification.optimize(quantization=args.quantization)
+    specification.save(str(folder))
+
+
+@dataclass(frozen=True)
+class PlainLayer:
+    """One application of a layer: the sub-layers that act in turn."""
+
+    self_attention: SubLayer
+    feed_forward: SubLayer
+    encoder_attention: SubLayer | None = None
+
+
+def plain_layers(stack: Any) -> list[PlainLayer]:
+    """Return the layers of a stack as they are applied, one for each stage of each layer."""
+    choice, stepped = stack.choice, stack.choice.stepped_layers(len(stack.layers))
+    layers = []
+    for index, layer in enumerate(stack.layers):
+        sublayers = [copies_of(layer[name]) for name in ("self_attn", "ffn", "encoder_attn") if name in layer]
+        for stage in range(choice.stages if index in stepped else 1):
+            layers.append(PlainLayer(*(copies[stage % len(copies)] for copies in sublayers)))
+    return layers
+
+
+@torch.no_grad()
+def build_specification(model: TranslationModel) -> transformer_spec.TransformerSpec:
+    """Return CTranslate2's specification of a model, with its weights."""
+    encoder, decoder = model.model.encoder, model.model.decoder
+    activation = ACTIVATIONS[model.options.model.activation_fn]
+    specification = transformer_spec.TransformerSpec(
+        encoder_specification(encoder, activation), decoder_specification(decoder, activation)
+    )
+    source, target = model.task.source_dictionary, model.task.target_dictionary
+    specification.register_source_vocabulary(list(source.symbols))
+    specification.register_target_vocabulary(list(target.symbols))
+    config = specification.config
+    config.bos_token, config.unk_token = target.bos_word, target.unk_word
+    config.decoder_start_token = config.eos_token = target.eos_word
+    config.add_source_eos = True
+    for name, value in {  # for translate; CTranslate2 does not read them
+        "source_lang": model.options.task.source_lang,
+        "target_lang": model.options.task.target_lang,
+        "max_source_positions": int(encoder.max_positions()),
+        "max_target_positions": int(decoder.max_positions()),
+    }.items():
+        config.add_attribute(name, value)
+    return specification
+
+
+def encoder_specification(encoder: Any, activation: common_spec.Activation) -> transformer_spec.TransformerEncoderSpec:
+    """Return the specification of the encoder, with its weights."""
+    layers = plain_layers(encoder)
+    specification = transformer_spec.TransformerEncoderSpec(
+        len(layers),
+        encoder.cfg.encoder.attention_heads,
+        activation=activation,
+        layernorm_embedding=encoder.layernorm_embedding is not None,
+    )
+    set_embedding(specification, specification.embeddings[0], encoder)
+    for layer_spec, layer in zip(specification.layer, layers, strict=True):
+        set_layer(layer_spec, layer, asymmetric=True)
+    return specification
+
+
+def decoder_specification(decoder: Any, activation: common_spec.Activation) -> transformer_spec.TransformerDecoderSpec:
+    """Return the specification of the decoder, with its weights, and the layer of zeros where it is needed."""
+    layers, heads = plain_layers(decoder), decoder.cfg.decoder.attention_heads
+    zero_layers = int(decoder.choice.attention.max_relative_positions > 0)
+    specification = transformer_spec.TransformerDecoderSpec(
+        zero_layers + len(layers),
+        heads,
+        activation=activation,
+        layernorm_embedding=decoder.layernorm_embedding is not None,
+        project_in_out=True,
+    )
+    for name in ("project_in", "project_out"):
+        module = getattr(decoder, f"{name}_dim")
+        if module is None:
+            delattr(specification, name)
+        else:
+            set_linear(getattr(specification, name), module)
+    set_embedding(specification, specification.embeddings, decoder)
+    set_linear(specification.projection, decoder.output_projection)
+    for layer_spec in specification.layer[:zero_layers]:
+        set_zero_layer(layer_spec, heads, decoder.embed_dim, decoder.cfg.encoder.embed_dim)
+    for layer_spec, layer in zip(specification.layer[zero_layers:], layers, strict=True):
+        set_layer(layer_spec, layer, asymmetric=False)
+    return specification
+
+
+def set_embedding(specification: Any, embeddings: Any, stack: Any) -> None:
+    """Set what a stack has beside its layers: embeddings, positions and normalisations."""
+    embeddings.weight = array(stack.embed_tokens.weight)
+    specification.scale_embeddings = float(stack.embed_scale)
+    specification.position_encodings.encodings = array(position_table(stack))
+    set_layer_norm(specification.layer_norm, stack.layer_norm)
+    if stack.layernorm_embedding is not None:
+        set_layer_norm(specification.layernorm_embedding, stack.layernorm_embedding)
+
+
+def position_table(stack: Any) -> Tensor:
+    """Return what is added to the embeddings of the positions, [positions, C]; zeros for a stack without."""
+    limit, positions = int(stack.max_positions()), stack.embed_positions
+    if positions is None:
+        return torch.zeros(limit, stack.layer_norm.normalized_shape[0])
+    first = stack.padding_idx + 1  # fairseq counts positions from there on
+    if isinstance(positions, SinusoidalPositionalEmbedding):
+        table = positions.get_embedding(first + limit, positions.embedding_dim, stack.padding_idx)
+    else:
+        table = positions.weight
+    return table[first : first + limit]
+
+
+def set_layer(layer_spec: Any, layer: PlainLayer, asymmetric: bool) -> None:
+    """Set the weights of one layer.
+
+    :param asymmetric: the form of relative positions, see above
+    """
+    attention: Any = layer.self_attention.function
+    if attention.relative_keys is not None:
+        layer_spec.self_attention = relative_specification(attention, asymmetric)
+    projections = attention.q_proj, attention.k_proj, attention.v_proj
+    set_attention(layer_spec.self_attention, layer.self_attention, [projections])
+    if layer.encoder_attention is not None:
+        attention = layer.encoder_attention.function
+        projections_of = [(attention.q_proj,), (attention.k_proj, attention.v_proj)]
+        set_attention(layer_spec.attention, layer.encoder_attention, projections_of)
+    network: Any = layer.feed_forward.function
+    set_layer_norm(layer_spec.ffn.layer_norm, layer.feed_forward.layer_norm)
+    set_linear(layer_spec.ffn.linear_0, network.fc1)
+    set_linear(layer_spec.ffn.linear_1, network.fc2)
+
+
+def relative_specification(attention: Any, asymmetric: bool) -> attention_spec.MultiHeadAttentionSpec:
+    """Return the specification of a self-attention with relative positions, and their tables."""
+    specification = attention_spec.MultiHeadAttentionSpec(
+        self_attention=True, relative_position=True, relative_asymmetric_position=asymmetric
+    )
+    table = array(attention.relative_keys.weight)
+    if asymmetric:
+        clip = np.int32(attention.relative_keys.clip)
+        specification.relative_asymmetric_position_keys = table
+        specification.relative_left_max_position = specification.relative_right_max_position = clip
+        specification.relative_position_keys = model_spec.OPTIONAL
+    else:
+        specification.relative_position_keys = table
+    values = attention.relative_values
+    specification.relative_position_values = model_spec.OPTIONAL if values is None else array(values.weight)
+    return specification
+
+
+def set_attention(specification: Any, sublayer: SubLayer, joined: list[tuple[nn.Linear, ...]]) -> None:
+    """Set the weights of an attention.
+
+    :param joined: projections that are stored as one matrix, one tuple for each matrix
+    """
+    set_layer_norm(specification.layer_norm, sublayer.layer_norm)
+    function: Any = sublayer.function
+    for linear_spec, projections in zip(specification.linear, [*joined, (function.out_proj,)], strict=True):
+        set_linear(linear_spec, *projections)
+
+
+def set_linear(specification: Any, *modules: nn.Linear) -> None:
+    """Set the weights of one linear map, or of several that read the same input."""
+    specification.weight = array(torch.cat([module.weight for module in modules]))
+    if modules[0].bias is not None:
+        specification.bias = array(torch.cat([module.bias for module in modules]))
+
+
+def set_layer_norm(specification: Any, module: Any) -> None:
+    """Set the weights of a layer normalisation."""
+    specification.gamma, specification.beta = array(module.weight), array(module.bias)
+
+
+def set_zero_layer(layer_spec: Any, heads: int, dim: int, encoder_dim: int) -> None:
+    """Make a layer of zeros, which adds nothing: one channel for each head, and as narrow a feed-forward network.
+
+    :param dim: width of the decoder
+    :param encoder_dim: width of the encoder output
+    """
+    layer_spec.self_attention = attention_spec.MultiHeadAttentionSpec(self_attention=True, head_dim=1)
+    layer_spec.attention = attention_spec.MultiHeadAttentionSpec(head_dim=1)
+    shapes = {
+        layer_spec.self_attention: [(3 * heads, dim), (dim, heads)],
+        layer_spec.attention: [(heads, dim), (2 * heads, encoder_dim), (dim, heads)],
+    }
+    for specification, shapes_of in shapes.items():
+        for linear_spec, shape in zip(specification.linear, shapes_of, strict=True):
+            linear_spec.weight = np.zeros(shape, np.float32)
+    layer_spec.ffn.linear_0.weight = np.zeros((ZERO_LAYER_WIDTH, dim), np.float32)
+    layer_spec.ffn.linear_1.weight = np.zeros((dim, ZERO_LAYER_WIDTH), np.float32)
+    for specification in (layer_spec.self_attention, layer_spec.attention, layer_spec.ffn):
+        specification.layer_norm.gamma = specification.layer_norm.beta = np.zeros(dim, np.float32)
+
+
+def array(tensor: Tensor) -> NDArray[np.float32]:
+    """Return a tensor as an array in float32."""
+    return np.ascontiguousarray(tensor.detach().float().cpu().numpy())
