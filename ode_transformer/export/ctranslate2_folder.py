@@ -61,6 +61,8 @@ def refusal(model: Any, options: Any) -> str | None:
         return f"--activation-fn {options.activation_fn}, only {', '.join(ACTIVATIONS)}"
     if model.decoder.adaptive_softmax is not None:
         return "--adaptive-softmax-cutoff, only a softmax over all words"
+    if model.decoder.project_in_dim is not None or model.decoder.project_out_dim is not None:
+        return "--decoder-input-dim and --decoder-output-dim, only the width of the decoder"
     for name, stack in stacks.items():
         problem = stack_refusal(stack.choice, name)
         if problem is not None:
@@ -180,14 +182,7 @@ def decoder_specification(decoder: Any, activation: common_spec.Activation) -> t
         heads,
         activation=activation,
         layernorm_embedding=decoder.layernorm_embedding is not None,
-        project_in_out=True,
     )
-    for name in ("project_in", "project_out"):
-        module = getattr(decoder, f"{name}_dim")
-        if module is None:
-            delattr(specification, name)
-        else:
-            set_linear(getattr(specification, name), module)
     set_embedding(specification, specification.embeddings, decoder)
     set_linear(specification.projection, decoder.output_projection)
     for layer_spec in specification.layer[:zero_layers]:
