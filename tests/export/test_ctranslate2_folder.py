@@ -28,7 +28,15 @@ def export(model: Path, output: Path, *options: object) -> int:
         (*REPEATED, "--ode-stage-parameters", "separate"),
         ("--max-relative-positions", 0, "--encoder-learned-pos", "--activation-fn", "gelu", "--layernorm-embedding"),
         ("--no-token-positional-embeddings", "--ode-middle-layers", 1, "--share-all-embeddings"),
-        ("--encoder-ode-scheme", "euler", "--ode-function-scope", "san", "--no-scale-embedding"),
+        (
+            "--encoder-ode-scheme",
+            "euler",
+            "--ode-coefficients",
+            "tableau",
+            "--ode-function-scope",
+            "san",
+            "--no-scale-embedding",
+        ),
     ],
 )
 def test_tokens_are_those_of_the_checkpoint(flags: tuple[object, ...], tmp_path: Path) -> None:
