@@ -170,3 +170,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
         reorder_all((self._caches(incremental_state) or {}).values(), new_order)
+
+    def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
+        """Reorder all caches; fairseq's own method looks for them in every module, at each step."""
+        self.reorder_incremental_state(incremental_state, new_order)

@@ -47,6 +47,7 @@ class AttentionMask:
     masked_pairs: Tensor | None = None
     relative_index: Tensor | None = None
     _addends: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    _head_addends: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def addend(self, dtype: torch.dtype) -> Tensor | None:
         """Return the mask as an addend of the scores, made once for all layers; None for no mask.
@@ -62,6 +63,12 @@ class AttentionMask:
                 self.masked_pairs, torch.finfo(dtype).min / 2
             )
         return self._addends[dtype]
+
+    def addend_of_heads(self, dtype: torch.dtype, heads: int) -> Tensor | None:
+        """Return the mask of [B, 1, 1, S] pairs as an addend [B · heads, 1, S]; None for no mask."""
+        if dtype not in self._head_addends and (addend := self.addend(dtype)) is not None:
+            self._head_addends[dtype] = addend.expand(-1, heads, -1, -1).flatten(0, 1)
+        return self._head_addends.get(dtype)
 
 
 def attention_mask(
@@ -145,6 +152,8 @@ class MultiheadAttention(nn.Module):
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
         :returns: [B, T, C]
         """
+        if cache and not (report_weights or change_values) and self._can_step(x, mask):
+            return self._step(x, mask, cache)
         query, key, value = self._project(x, encoder_output, cache, change_values)  # [B, H, T or S, C/H]
         rows = len(query)
         shared = len(key) < rows  # several rows attend to one encoder output
@@ -169,6 +178,49 @@ class MultiheadAttention(nn.Module):
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
         return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
+
+    def _can_step(self, x: Tensor, mask: AttentionMask) -> bool:
+        """Tell whether :meth:`_step` computes what is asked for."""
+        return (
+            x.dim() == 3
+            and x.size(1) == 1
+            and not torch.is_grad_enabled()
+            and not self.dropout.active
+            and self.relative_values is None
+            and (self.relative_keys is None or mask.masked_pairs is None)
+        )
+
+    def _step(self, x: Tensor, mask: AttentionMask, cache: Cache) -> Tensor:
+        """Compute what :meth:`forward` does for a single query by as few operators as possible.
+
+        They take longer to call than to compute for the sizes of a step: heads are one more batch axis of products of
+        matrices, scaled and masked in one operator.
+
+        :param x: [B, 1, C]
+        :param cache: not empty
+        :returns: [B, 1, C]
+        """
+        rows, _, dim = x.shape
+        bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
+        if isinstance(cache, KeyValueCache):
+            joined = linear_map(x, *cache.joined(self.q_proj, self.k_proj, self.v_proj))
+            joined = joined.view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
+            cache.write(joined[:, :, 1], joined[:, :, 2])
+            query = joined[0, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
+            if self.relative_keys is not None:
+                assert mask.relative_index is not None
+                bias, factor = self.relative_keys.of_heads(query, mask.relative_index), self.scale  # [B · H, 1, S]
+        else:
+            query = self.q_proj(x).view(rows // cache.run, cache.run, self.heads, -1)  # [B/k, k, H, C/H]
+            query = query.transpose(1, 2).flatten(0, 1)  # [B/k · H, k, C/H]
+        key, value = cache.read_heads()
+        # Without a bias, a number stands in its place, which the factor 0 ignores.
+        bias, factor = (query.new_empty(1), 0.0) if bias is None else (bias, factor)
+        scores = torch.baddbmm(bias, query, key, beta=factor, alpha=self.scale)  # [.. · H, 1 or k, S]
+        out = torch.bmm(_softmax(scores), value)  # [.. · H, 1 or k, C/H]
+        if isinstance(cache, EncoderCache):
+            out = out.unflatten(0, (-1, self.heads)).transpose(1, 2)  # [B/k, k, H, C/H]
+        return self.out_proj(out.reshape(rows, 1, dim))  # [B, 1, C]
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """[B, T, C] -> [B, H, T, C/H]"""
@@ -223,7 +275,14 @@ class MultiheadAttention(nn.Module):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if bias is not None:
             scores = scores + bias
-        return scores.softmax(dim=-1).to(query.dtype)
+        return _softmax(scores).to(query.dtype)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Return the attention weights, summed in float32 for half precision; of the scores' precision."""
+    if scores.dtype in (torch.float16, torch.bfloat16):
+        return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
+    return scores.softmax(dim=-1)
 
 
 def _few_on_cpu(query: Tensor) -> bool:

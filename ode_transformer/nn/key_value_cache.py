@@ -21,6 +21,7 @@ class KeyValueCache:
     def __init__(self) -> None:
         self.buffers: list[Tensor] = []  # keys and values, flat; only the beginning is in use
         self.shape: tuple[int, ...] = (0,)  # T, B, .., H, C/H
+        self._positions: list[Tensor] = []  # the whole buffers, [room, B, .., H, C/H] each
         self._joined: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
@@ -39,24 +40,32 @@ class KeyValueCache:
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, .., H, T, C/H] each."""
-        key, value = (_part_in_use(buffer, self.shape).movedim(0, -2) for buffer in self.buffers)
+        key, value = (x[: len(self)].movedim(0, -2) for x in self._positions)
         return key, value
+
+    def read_heads(self) -> tuple[Tensor, Tensor]:
+        """Return the keys [B·H, C/H, T] and values [B·H, T, C/H] of heads, for products of matrices."""
+        key, value = (x[: len(self)].flatten(1, -2) for x in self._positions)  # [T, B·H, C/H]
+        return key.permute(1, 2, 0), value.transpose(0, 1)
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add positions, [B, .., H, T, C/H], and return all of them as :meth:`read` does."""
-        added = [x.detach().movedim(-2, 0) for x in (key, value)]  # [T, B, .., H, C/H]
-        old_length, new_length = len(self), len(self) + len(added[0])
-        if not self.buffers:
-            self.buffers = [x.new_empty(0) for x in added]
-        shape = (new_length, *added[0].shape[1:])
-        room = (-(-new_length // _ROOM) * _ROOM, *shape[1:])
-        for number, (buffer, x) in enumerate(zip(self.buffers, added, strict=True)):
-            if buffer.numel() < torch.Size(shape).numel():
-                self.buffers[number] = x.new_empty(torch.Size(room).numel())
-                _part_in_use(self.buffers[number], self.shape).copy_(_part_in_use(buffer, self.shape))
-            _part_in_use(self.buffers[number], shape)[old_length:].copy_(x)
-        self.shape = shape
+        self.write(*(x.detach().movedim(-2, 0) for x in (key, value)))
         return self.read()
+
+    def write(self, *added: Tensor) -> None:
+        """Add positions of the keys and of the values, [T, B, .., H, C/H] each."""
+        old_length = len(self)
+        length = old_length + len(added[0])
+        self.shape = (length, *added[0].shape[1:])
+        if not self._positions or length > len(self._positions[0]):
+            room = (-(-length // _ROOM) * _ROOM, *self.shape[1:])
+            self.buffers = [x.new_empty(torch.Size(room).numel()) for x in added]
+            earlier, self._positions = self._positions, [buffer.view(room) for buffer in self.buffers]
+            for old, new in zip(earlier, self._positions, strict=False):
+                new[:old_length] = old[:old_length]
+        for x, y in zip(self._positions, added, strict=True):
+            x[old_length:length] = y
 
     def reorder(self, rows: Tensor, spare: Tensor | None = None) -> Tensor | None:
         """Replace the rows of the batch by the rows with the numbers ``rows``.
@@ -64,14 +73,16 @@ class KeyValueCache:
         :param spare: a free buffer of another cache
         :returns: a buffer that is free now
         """
-        shape = (self.shape[0], len(rows), *self.shape[2:])
-        needed = torch.Size(shape).numel()
+        length, row = len(self), self.shape[2:]
+        self.shape = (length, len(rows), *row)
+        position = len(rows) * torch.Size(row).numel()  # numbers of one position
         for number, buffer in enumerate(self.buffers):
-            if spare is None or spare.numel() < max(needed, buffer.numel()) or spare.dtype != buffer.dtype:
-                spare = torch.empty_like(buffer) if needed <= buffer.numel() else buffer.new_empty(needed)
-            torch.index_select(_part_in_use(buffer, self.shape), 1, rows, out=_part_in_use(spare, shape))
-            self.buffers[number], spare = spare, buffer
-        self.shape = shape
+            if spare is None or spare.numel() < max(length * position, buffer.numel()) or spare.dtype != buffer.dtype:
+                spare = buffer.new_empty(max(length * position, buffer.numel()))
+            room = spare.numel() // position
+            selected = spare[: room * position].view(room, len(rows), *row)
+            torch.index_select(self._positions[number][:length], 1, rows, out=selected[:length])
+            self.buffers[number], self._positions[number], spare = spare, selected, buffer
         return spare
 
 
@@ -91,19 +102,22 @@ class EncoderCache:
         assert self.key_and_value is not None
         return self.key_and_value
 
+    def read_heads(self) -> tuple[Tensor, Tensor]:
+        """Return the keys [B/k·H, C/H, S] and values [B/k·H, S, C/H] of heads, for products of matrices."""
+        key, value = (x.flatten(0, -3) for x in self.read())
+        return key.transpose(1, 2), value
+
     def store(self, key: Tensor, value: Tensor, rows: int) -> None:
         """Keep keys and values, [B/k, H, S, C/H] each, of ``rows`` rows B."""
-        self.key_and_value, self.run = (key.detach(), value.detach()), rows // len(key)
+        # Contiguous, because a product of matrices would copy them otherwise, at each step.
+        self.key_and_value = key.detach().contiguous(), value.detach().contiguous()
+        self.run = rows // len(key)
 
-    def reorder(self, rows: Tensor, spare: Tensor | None = None) -> Tensor | None:
-        """Replace the rows of the batch by the rows with the numbers ``rows``.
-
-        :returns: ``spare``
-        """
+    def select(self, entries: Tensor | None, run: int) -> None:
+        """Keep the entries with the numbers ``entries``, all if None, for ``run`` rows in turn each."""
         key, value = self.read()
-        entries, self.run = equal_runs(rows // self.run, len(key))
         self.key_and_value = select_entries(key, entries), select_entries(value, entries)
-        return spare
+        self.run = run
 
 
 Cache = KeyValueCache | EncoderCache
@@ -128,11 +142,17 @@ def select_entries(x: Tensor, entries: Tensor | None, axis: int = 0) -> Tensor:
 
 
 def reorder_all(caches: Iterable[Cache], rows: Tensor) -> None:
-    """Reorder several caches, which pass on a spare buffer from one to the next."""
+    """Replace the rows of the batch in several caches by the rows with the numbers ``rows``.
+
+    Caches of positions pass on a spare buffer from one to the next. Rows are compared once for all encoder outputs.
+    """
     spare: Tensor | None = None
+    runs: dict[tuple[int, int], tuple[Tensor | None, int]] = {}
     for cache in caches:
-        spare = cache.reorder(rows, spare)
-
-
-def _part_in_use(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return buffer[: torch.Size(shape).numel()].view(shape)
+        if isinstance(cache, KeyValueCache):
+            spare = cache.reorder(rows, spare)
+            continue
+        kind = cache.run, len(cache.read()[0])
+        if kind not in runs:
+            runs[kind] = equal_runs(rows // cache.run, len(cache.read()[0]))
+        cache.select(*runs[kind])

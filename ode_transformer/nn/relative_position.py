@@ -62,6 +62,15 @@ class RelativePositionKeys(_OffsetTable):
         pairs = products.reshape(-1, query.size(-2) * len(self.weight)).index_select(1, index)  # [ΠH, T · S]
         return pairs.view(*query.shape[:-1], -1)  # [.., H, T, S]
 
+    def of_heads(self, query: Tensor, index: Tensor) -> Tensor:
+        """Return the addend for one query of each head, not scaled.
+
+        :param query: [B · H, 1, head_dim]
+        :param index: from :func:`relative_index`, [S]
+        :returns: [B · H, 1, S]
+        """
+        return (query[:, 0] @ self.weight.t()).index_select(1, index)[:, None]
+
 
 class RelativePositionValues(_OffsetTable):
     """Table B, which adds to the attended values."""

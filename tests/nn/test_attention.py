@@ -161,26 +161,50 @@ def test_half_precision_stays_near_float32(dtype: torch.dtype) -> None:
         attention.float()
 
 
+class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts the numbers of the largest tensor that an operator returns in memory of its own, and the operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = self.operators = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.operators += 1
+        tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
+        memory = {x.untyped_storage().data_ptr() for x in tensors}
+        for tensor in torch.utils._pytree.tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in memory:
+                self.largest = max(self.largest, tensor.numel())
+        return out
+
+
 @pytest.mark.parametrize("values", [False, True])
 def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool) -> None:
     """The bias is T² for each head; a (T, T, head_dim) tensor would be head_dim times that."""
     length, dim = 64, 256
     attention = MultiheadAttention(dim, 1, choice=AttentionChoice(8, values))
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for tensor in torch.utils._pytree.tree_leaves(out):
-                if isinstance(tensor, torch.Tensor):
-                    largest = max(largest, tensor.numel())
-            return out
-
     x = torch.randn(1, length, dim)
-    with Watch():
+    with LargestTensor() as watch:
         attention(x, attention_mask(length, length, x.device, None, True, AttentionChoice(8))).sum().backward()
-    assert largest <= max(length * length, dim * dim)
+    assert watch.largest <= max(length * length, dim * dim)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("over_source", [False, True])
+def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
+    """And it calls few operators, whose calls take longer than what they compute."""
+    attention, length, rows = MultiheadAttention(64, 8, choice=AttentionChoice(0 if over_source else 8)), 60, 4
+    x, encoder_output = torch.randn(2, rows, length, 64), torch.randn(2, length, 64) if over_source else None
+    cache = EncoderCache() if over_source else KeyValueCache()
+    for step in range(2):
+        queries = length - 1 if step == 0 else 1
+        keys = length if over_source else queries + step * (length - 1)
+        mask = attention_mask(queries, keys, x.device, None, not over_source, AttentionChoice(8))
+        with LargestTensor() as watch:
+            attention(x[step][:, :queries], mask, encoder_output, cache)
+    assert watch.largest <= 3 * rows * 64 + rows * 8 * length < rows * length * 64
+    assert watch.operators <= 45
 
 
 def test_heads_that_do_not_divide_the_width() -> None:
