@@ -19,7 +19,8 @@ ARROWS = {
     "numerics": "",
     "nn": "numerics",
     "tasks": "support",
-    "models": "support numerics nn tasks",
+    "training": "",
+    "models": "support numerics nn tasks training",
     "checkpoints": "support models",
     "decoding": "support models",
     "export": "support numerics nn models decoding",
@@ -28,7 +29,7 @@ ARROWS = {
     "report": "support numerics nn models decoding metrics analysis",
     "serving": "support numerics nn models decoding metrics analysis report",
     "corpora": "support metrics",
-    "recipes": "support nn models checkpoints corpora metrics analysis",
+    "recipes": "support nn training models checkpoints corpora metrics analysis",
     "studies": "support models decoding metrics analysis corpora recipes",
     "glue": "support models corpora recipes",
 }

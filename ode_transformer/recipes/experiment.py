@@ -33,6 +33,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
+from ode_transformer.training import COUNTERPARTS
 
 Command = list[str | Path]
 
@@ -145,6 +146,8 @@ class Experiment:
         flags = self.train_options()
         for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)
+        for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other
+            flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
         return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.train_flags])
 
     def train(self, progress: Callable[[str], None] | None = None) -> None:

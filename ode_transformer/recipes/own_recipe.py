@@ -237,7 +237,7 @@ class OwnRecipe:
         arch = self.architecture(plan)
         scale = next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
         return {
-            "optimizer": "adam",
+            "optimizer": "fused_adam",
             "adam-betas": "(0.9,0.98)",
             "clip-norm": 1.0,
             "lr-scheduler": "inverse_sqrt",
@@ -252,7 +252,7 @@ class OwnRecipe:
     def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
         summaries = self.kind == "summaries"
         cut = {"truncate-source": True, "max-source-positions": 500} if summaries else {}
-        smoothing = {"criterion": "label_smoothed_cross_entropy", "label-smoothing": 0.1}
+        smoothing = {"criterion": "fused_label_smoothed_cross_entropy", "label-smoothing": 0.1}
         scores: dict[str, Sequence[Mapping[str, Any]]] = {
             "translation": [{"names": ["BLEU"], "metric": "bleu"}, {"names": ["chrF2"], "metric": "chrf"}],
             "summaries": [{"names": ["ROUGE-1", "ROUGE-2", "ROUGE-L"], "metric": "rouge"}],
@@ -272,7 +272,7 @@ class OwnRecipe:
         sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
-        flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "cross_entropy"}
+        flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
             "arch": self.architecture(plan),

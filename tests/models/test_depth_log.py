@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from observers_for_tests import FirstInputs
@@ -104,9 +104,11 @@ def test_batches_of_one_update_are_averaged() -> None:
     assert len(together) == 4 + 2 * 2
 
 
-def test_label_smoothing_leaves_the_loss_per_token() -> None:
+@pytest.mark.parametrize("prefix", ["", "fused_"])
+def test_label_smoothing_leaves_the_loss_per_token(prefix: str) -> None:
     one = sample([6, 3])
-    smoothed = LabelSmoothedCrossEntropyCriterion(TASK, sentence_avg=False, label_smoothing=0.1)
+    name = f"{prefix}label_smoothed_cross_entropy"
+    smoothed = CRITERION_REGISTRY[name](TASK, sentence_avg=False, label_smoothing=0.1)
     found = logged(kind("euler", log_depth_interval=1), [one], criterion=smoothed)
     model, inputs = kind("euler"), FirstInputs("encoder")
     with observing(model, inputs):

@@ -18,6 +18,7 @@ from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.training import COUNTERPARTS
 
 Words = list[str]
 
@@ -48,6 +49,16 @@ def test_decoding_takes_one_gpu_however_many_train(name: str, machine: Machine, 
     command = made(name, machine=machine).decode_command("test")
     assert value(command, "--distributed-world-size") == "1"
     assert [flag for flag in ("--cpu", "--fp16", "--bf16") if flag in command] == flags
+
+
+@pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])
+def test_the_fused_forms_resume_a_training_with_fairseqs_own(name: str, tmp_path: Path) -> None:
+    run = made(name)
+    fairseqs = {flag: COUNTERPARTS[str(run.recipe.train[flag])] for flag in ("optimizer", "criterion")}
+    begun = replace(run, recipe=run.recipe.model_copy(update={"train": run.recipe.train | fairseqs}))
+    data = Jobs(tmp_path, "prepared")
+    assert run.digest(data) == begun.digest(data)
+    assert run.digest(data) != replace(run, train_flags=("--lr", "1")).digest(data)
 
 
 def test_commands_of_a_translation() -> None:
