@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=positive_int,
         metavar="N",
-        help="processes that train together on the CPU (default: one on each core, as far as an update's tokens suffice)",
+        help="processes that train together on the CPU (default: one on each core, if an update is large enough)",
     )
     add_train_flags(parser)
     parser.epilog = (
