@@ -1,4 +1,4 @@
-"""Decoding by CTranslate2 for ``speed.py``: a model exported to a folder, the batch and the beam of the other systems."""
+"""Decoding by CTranslate2 for ``speed.py``: an exported model, the batch and the beam of the other systems."""
 
 from __future__ import annotations
 

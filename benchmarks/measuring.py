@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_operations
 
@@ -138,6 +139,7 @@ class MeasuredSystem:
 
     def __init__(self, arch: str, options: dict[str, Any], setting: Setting) -> None:
         torch.manual_seed(setting.seed)
+        self.arch = arch
         sizes = {"decoder_layers": setting.decoder_layers, "share_all_embeddings": True}
         for stack in ("encoder", "decoder"):
             sizes |= {f"{stack}_embed_dim": setting.dim, f"{stack}_ffn_embed_dim": setting.ffn}
@@ -209,11 +211,12 @@ class MeasuredSystem:
 
     @cached_property
     def generator(self) -> SequenceGenerator:
-        """Beam search whose hypotheses all have ``target_length`` tokens with the end symbol."""
+        """Beam search, fairseq's for its model, whose hypotheses all have ``target_length`` tokens with the end."""
         length = self.setting.target_length - 1
         dictionary = self.task.target_dictionary
         lengths = {"min_len": length, "max_len_a": 0, "max_len_b": length}
-        return SequenceGenerator([self.model], dictionary, beam_size=self.setting.beam, **lengths)
+        search = SequenceGenerator if self.arch == "transformer" else BeamSearch
+        return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:
         """Translate the sources of the batch; return the seconds.

@@ -8,9 +8,9 @@
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is
 forward, label-smoothed cross entropy, backward and Adam; its operations are those of its matrix products. Decoding is
-fairseq's beam search at a fixed length. Memory is that of one forward and backward pass of a system alone, beyond
-parameters, gradients and Adam's moments: on a GPU as PyTorch's allocator counts it, on a CPU as the bytes of the
-tensors that operators return.
+beam search at a fixed length, fairseq's for its own model, that of ``ode-transformer translate`` for ours. Memory is
+that of one forward and backward pass of a system alone, beyond parameters, gradients and Adam's moments: on a GPU as
+PyTorch's allocator counts it, on a CPU as the bytes of the tensors that operators return.
 
 All models are in memory at once: with WMT base, all systems and Adam about 14 GB.
 """

@@ -16,6 +16,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +183,13 @@ def load_hub(
     import torch
     from fairseq.hub_utils import GeneratorHubInterface
 
+    from ode_transformer.decoding.beam_search import BeamSearch
+
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
+    task.build_generator = partial(task.build_generator, seq_gen_cls=BeamSearch)
     hub = GeneratorHubInterface(options, task, [model])
     return hub.cuda() if torch.cuda.is_available() and not cpu else hub
 

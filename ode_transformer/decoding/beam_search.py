@@ -1,0 +1,183 @@
+"""fairseq's beam search with the same hypotheses, in fewer passes over the scores of all words.
+
+Per position, fairseq's search reads or writes the scores of all hypotheses and words seven times. Here the candidates
+of each hypothesis are chosen before its score is added, and they are sought only in the blocks of the vocabulary with
+the highest maxima: each of the k best words is in one of the k best blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from fairseq import search
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+_BLOCK = 128  # words; near the square root of a vocabulary, where blocks and words in blocks are equally many
+
+
+class BeamSearch(SequenceGenerator):
+    """Beam search of one or several models.
+
+    What it does not know is left to fairseq: sampling, constraints, prefixes, penalties of a language model, blocked
+    n-grams and suppressed words.
+    """
+
+    @torch.no_grad()
+    def _generate(
+        self,
+        sample: dict[str, Any],
+        prefix_tokens: Tensor | None = None,
+        constraints: Tensor | None = None,
+        bos_token: int | None = None,
+    ) -> list[list[dict[str, Tensor]]]:
+        extras = (prefix_tokens, constraints, self.lm_model, self.repeat_ngram_blocker, self.token_indices_to_suppress)
+        plain = type(self.search) is search.BeamSearch and all(extra is None for extra in extras)
+        if not plain or "src_tokens" not in sample["net_input"]:
+            found: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
+            return found
+        return self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
+
+    def _search(self, net_input: dict[str, Tensor], first_token: int) -> list[list[dict[str, Tensor]]]:
+        """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence."""
+        source, k = net_input["src_tokens"], self.beam_size
+        sentences = len(source)
+        source_lengths = net_input.get("src_lengths")
+        if source_lengths is None:
+            source_lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
+        limit = self._length_limit(source, source_lengths)
+        states: list[dict[str, Any]] = [{} for _ in range(self.model.models_size)]
+        rows = torch.arange(sentences, device=source.device).repeat_interleave(k)  # [B · k]
+        encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
+        tokens = source.new_full((len(rows), limit + 2), self.pad)  # [B · k, positions]
+        tokens[:, 0] = first_token
+        scores = torch.zeros(len(rows), limit + 1, device=source.device)  # sums up to each position
+        attention: Tensor | None = None
+        # Places of a sentence's list without a hypothesis: as many as it had candidates that ended.
+        vacant = torch.zeros(sentences, k, dtype=torch.bool, device=source.device)
+        finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(sentences)]
+        finished = [False] * sentences
+        for step in range(limit + 1):
+            log_probs, weights = self.model.forward_decoder(
+                tokens[:, : step + 1], encoder_outs, states, self.temperature
+            )
+            if weights is not None:
+                if attention is None:
+                    attention = scores.new_empty(len(tokens), weights.size(1), limit + 2)
+                attention[:, :, step + 1] = weights
+            self._forbid(log_probs, step, limit)
+            scores = scores.to(log_probs.dtype)
+            remaining = len(vacant)
+            totals, words, beams = candidates(log_probs, scores[:, step - 1] if step else None, remaining, k)
+            rows = torch.arange(remaining, device=source.device)[:, None] * k + beams  # [B, 2k]
+            ends = words.eq(self.eos) & totals.ne(-math.inf)
+            ends[:, :k] &= ~vacant
+            ended = ends[:, :k]
+            leaving: list[int] = []
+            if bool(ended.any()):
+                leaving = self.finalize_hypos(
+                    step,
+                    rows[:, :k][ended],
+                    totals[:, :k][ended],
+                    tokens,
+                    scores,
+                    finalized,
+                    finished,
+                    k,
+                    attention,
+                    source_lengths,
+                    limit,
+                )
+            if len(leaving) == remaining:
+                break
+            # The first k candidates that go on; where there are fewer, those that ended take the vacant places.
+            ends[:, :k] |= vacant
+            order = torch.arange(ends.size(1), device=source.device)
+            places, chosen = (order + len(order) * ends).topk(k, dim=1, largest=False)  # [B, k]
+            chosen_rows, chosen_words, chosen_totals = (x.gather(1, chosen) for x in (rows, words, totals))
+            vacant = places >= len(order)
+            if leaving:
+                stays = torch.ones(remaining, dtype=torch.bool, device=source.device)
+                stays[leaving] = False
+                chosen_rows, chosen_words, chosen_totals = (
+                    x[stays] for x in (chosen_rows, chosen_words, chosen_totals)
+                )
+                vacant, source_lengths = vacant[stays], source_lengths[stays]
+            new_order = chosen_rows.flatten()
+            tokens, scores = tokens.index_select(0, new_order), scores.index_select(0, new_order)
+            tokens[:, step + 1] = chosen_words.flatten()
+            scores[:, step] = chosen_totals.flatten()
+            if attention is not None:
+                attention = attention.index_select(0, new_order)
+            self.model.reorder_incremental_state(states, new_order)
+            encoder_outs = self.model.reorder_encoder_out(encoder_outs, new_order)
+        return [sorted(hypotheses, key=lambda found: -float(found["score"])) for hypotheses in finalized]
+
+    def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:
+        """Return the greatest number of words of a hypothesis, without the end.
+
+        :raises ValueError: it is less than the smallest
+        """
+        if self.match_source_len:
+            limit = int(source_lengths.max())
+        else:
+            limit = min(int(self.max_len_a * source.size(1) + self.max_len_b), self.max_len - 1)
+        if limit < self.min_len:
+            raise ValueError(f"hypotheses have at least {self.min_len} words and at most {limit}")
+        return limit
+
+    def _forbid(self, log_probs: Tensor, step: int, limit: int) -> None:
+        """Give words that cannot follow the score -inf, in place, and the unknown word its penalty."""
+        log_probs[:, self.pad] = -math.inf
+        if self.unk_penalty:
+            log_probs[:, self.unk] -= self.unk_penalty
+        if step >= limit:
+            log_probs[:, : self.eos] = -math.inf
+            log_probs[:, self.eos + 1 :] = -math.inf
+        elif step < self.min_len:
+            log_probs[:, self.eos] = -math.inf
+
+
+def candidates(log_probs: Tensor, scores: Tensor | None, sentences: int, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the 2k best continuations of the k hypotheses of each sentence.
+
+    A logarithm that is not a number counts as -inf.
+
+    :param log_probs: [B · k, words]
+    :param scores: of the hypotheses, [B · k]; None at the first position, where all k are the same
+    :param sentences: B
+    :param beam: k
+    :returns: score, word, and number of the hypothesis of each continuation, the best first, [B, 2k] each
+    """
+    if scores is None:
+        log_probs = log_probs[::beam]
+    hypotheses, words = len(log_probs) // sentences, log_probs.size(1)
+    count = min(2 * beam, hypotheses * words - 1)  # the padding is never one
+    values, indices = largest(log_probs, min(count, words))  # [B · k, n]
+    if bool(values.isnan().any()):  # they would be the largest
+        values, indices = largest(log_probs.masked_fill(log_probs.isnan(), -math.inf), min(count, words))
+    if scores is not None:
+        values = values + scores[:, None]
+    totals, places = values.view(sentences, -1).topk(count)  # [B, 2k]
+    return totals, indices.view(sentences, -1).gather(1, places), places // values.size(1)
+
+
+def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` largest numbers of each row and their indices, as ``topk`` does, in any order.
+
+    :param x: [R, N]
+    :returns: [R, count] each
+    """
+    rows, numbers = x.shape
+    blocks = numbers // _BLOCK
+    if blocks <= 2 * count:
+        return x.topk(count)
+    whole, rest = x[:, : blocks * _BLOCK].unflatten(1, (blocks, _BLOCK)), x[:, blocks * _BLOCK :]
+    best = whole.amax(-1).topk(count, sorted=False).indices  # [R, count]
+    chosen = whole.gather(1, best[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)  # [R, count · block]
+    values, places = torch.cat([chosen, rest], 1).topk(count)
+    block = best.gather(1, (places // _BLOCK).clamp(max=count - 1))
+    inside = block * _BLOCK + places % _BLOCK
+    return values, torch.where(places < count * _BLOCK, inside, places - count * _BLOCK + blocks * _BLOCK)
