@@ -10,8 +10,6 @@ At a terminal each line is answered at once.
 """
 
 import argparse
-import contextlib
-import io
 import logging
 import sys
 import warnings
@@ -20,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import length_penalty, positive_int
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_write, check_writable, open_input
+from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model, kind_of_symbols
+from ode_transformer.support.subword_models import SUBWORD_MODELS, kind_of_symbols
 
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
@@ -127,41 +125,6 @@ def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, 
         yield from results
 
 
-def build_bpe(name: str | None, file: Path | None, directory: Path) -> Any:
-    """Build the subword encoder of a model; None if the text is divided into subwords already.
-
-    :param name: a key of ``SUBWORD_MODELS``, or none; by default that of the file in ``directory``
-    :param file: file of the subword model; by default the one in ``directory``
-    :param directory: folder of the translation model
-    :raises UserError: the name is unknown, or the file missing or broken; several files could be the subword model
-    """
-    from fairseq.data import encoders
-
-    if name not in (None, "none", *SUBWORD_MODELS):
-        raise UserError(f"--bpe {name}: unknown; known are {', '.join(SUBWORD_MODELS)} and none")
-    if file and name in (None, "none"):
-        raise UserError(f"--bpe-model {file}: name its kind with --bpe {' or '.join(SUBWORD_MODELS)}")
-    if name == "none":
-        return None
-    if name and not file:
-        file = directory / SUBWORD_MODELS[name].file_name
-        if not file.is_file():
-            raise UserError(f"--bpe {name}: name its file with --bpe-model, there is no {file}")
-    if name is None:
-        if (model := find_subword_model(directory)) is None:
-            return None
-        name, file = model
-        if file.name != SUBWORD_MODELS[name].file_name:
-            print_progress(f"subword model: {file} ({name})")
-    assert file is not None
-    message = io.StringIO()
-    try:
-        with open_input(file), contextlib.redirect_stderr(message):  # subword_nmt prints its errors and exits
-            return encoders.build_bpe(argparse.Namespace(bpe=name, **{SUBWORD_MODELS[name].fairseq_option: str(file)}))
-    except (RuntimeError, ValueError, SystemExit) as error:
-        raise UserError(f"{file}: not a file of {name}: {message.getvalue() or error}") from error
-
-
 def load_hub(
     path: Path,
     data: Path,
@@ -184,6 +147,7 @@ def load_hub(
     from fairseq.hub_utils import GeneratorHubInterface
 
     from ode_transformer.decoding.beam_search import BeamSearch
+    from ode_transformer.decoding.trained_model import load_trained_model
 
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
@@ -211,7 +175,18 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer translate``."""
-    parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
+    parser.add_argument(
+        "--path",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="checkpoint of the model, or folder of ode-transformer export --to ctranslate2",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("pytorch", "ctranslate2"),
+        help="library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)",
+    )
     parser.add_argument("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
     parser.add_argument(
         "--output",
@@ -263,11 +238,11 @@ def run(args: argparse.Namespace) -> int:
         check_writable(args.output)
     search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
     if args.input is None and args.output is None and sys.stdin.isatty():
-        converse(load_from_arguments(args, args.path), args.max_tokens, **search)
+        converse(load_engine(args), args.max_tokens, **search)
         return 0
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
-    translations = translate(load_from_arguments(args, args.path), lines, name, args.max_tokens, **search)
+    translations = translate(load_engine(args), lines, name, args.max_tokens, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
     if args.output is None:
@@ -277,6 +252,16 @@ def run(args: argparse.Namespace) -> int:
         with atomic_write(args.output) as file:
             file.write(output)
     return 0
+
+
+def load_engine(args: argparse.Namespace) -> Any:
+    """Load the model of ``ode-transformer translate`` for the library of ``--engine``."""
+    engine = args.engine or ("ctranslate2" if args.path.is_dir() else "pytorch")
+    if engine == "pytorch":
+        return load_from_arguments(args, args.path)
+    from ode_transformer.decoding.ctranslate2_engine import load_exported_model
+
+    return load_exported_model(args)
 
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ode_transformer.export.translation_model import TranslationModel
-from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models import ODETransformerModel
 from ode_transformer.nn import STACKS, DepthChoice, SubLayer
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.numerics import ButcherTableau
@@ -54,17 +54,16 @@ def check(model: TranslationModel, args: argparse.Namespace) -> None:
 def refusal(model: Any, options: Any) -> str | None:
     """Return the flag that CTranslate2 cannot express and what it could express instead; None if there is none."""
     architecture = getattr(options, "arch", None) or getattr(options, "_name", "its architecture")
-    stacks = {stack: getattr(model, stack) for stack in STACKS}
-    if not all(isinstance(stack, DepthStack) for stack in stacks.values()):
-        return f"--arch {architecture}: only models of layers that a scheme steps are exported"
+    if type(model) is not ODETransformerModel:
+        return f"--arch {architecture}, only ode_transformer_* and other models of encoder and decoder layers"
     if options.activation_fn not in ACTIVATIONS:
         return f"--activation-fn {options.activation_fn}, only {', '.join(ACTIVATIONS)}"
     if model.decoder.adaptive_softmax is not None:
         return "--adaptive-softmax-cutoff, only a softmax over all words"
     if model.decoder.project_in_dim is not None or model.decoder.project_out_dim is not None:
         return "--decoder-input-dim and --decoder-output-dim, only the width of the decoder"
-    for name, stack in stacks.items():
-        problem = stack_refusal(stack.choice, name)
+    for stack in STACKS:
+        problem = stack_refusal(getattr(model, stack).choice, stack)
         if problem is not None:
             return problem
     return None

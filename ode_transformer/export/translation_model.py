@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.decoding.subwords import SubwordEncoder, choose_subword_model
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model
+from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,8 @@ def load_translation_model(
     :param bpe_model: file of the subword model, likewise
     :raises UserError: a file is missing, broken or refused, or the subword model is unclear
     """
-    from ode_transformer.decoding.translate import build_bpe
-
-    build_bpe(bpe, bpe_model, path.parent)  # refuses a wrong kind or file
+    subword_model = choose_subword_model(bpe, bpe_model, path.parent)
+    if subword_model is not None:
+        SubwordEncoder(*subword_model)  # refuses a broken file
     model, options, task = load_trained_model(path, data or path.parent, source, target)
-    if bpe == "none":
-        subword_model = None
-    elif bpe is None:
-        subword_model = find_subword_model(path.parent)
-    else:
-        subword_model = bpe, bpe_model or path.parent / SUBWORD_MODELS[bpe].file_name
     return TranslationModel(path, model, options, task, subword_model)

@@ -15,10 +15,17 @@ from ode_transformer.models.saved_options import check_build_options
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
 # learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.
 # PCformer and IIET read all earlier layers themselves, so that they have no layer history. For translation PCformer's
-# released code predicts with RK4's stages, for language models with RK2's; all its layers share one α.
+# released code predicts with RK4's stages, for language models with RK2's; all its layers share one α. "ones" is ours:
+# RK2 with both coefficients 1, each layer applied twice, and no layer history, so that ode-transformer export takes it.
 SCHEME_OPTIONS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_ode_scheme": "euler"},
     "rk2": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
+    "ones": {
+        "encoder_ode_scheme": "rk2",
+        "ode_coefficients": "ones",
+        "encoder_layer_history": "none",
+        "decoder_layer_history": "none",
+    },
     "rk4": {"encoder_ode_scheme": "rk4"},
     "pcformer": {
         "encoder_ode_scheme": "pcformer4",

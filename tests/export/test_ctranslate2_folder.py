@@ -1,54 +1,165 @@
 """A folder of CTranslate2 translates as the checkpoint does, and what CTranslate2 cannot express is refused."""
 
+import io
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import ctranslate2
 import pytest
-from checkpoint_for_tests import make_model
-from commands_for_tests import PAIRS
+from checkpoint_for_tests import MAX_POSITIONS, make_model, rewrite
+from commands_for_tests import PAIRS, SMALL
+from fairseq import options
 
 from ode_transformer.cli.command import main
-from ode_transformer.decoding.translate import load_hub, search_best
+from ode_transformer.decoding.ctranslate2_engine import ExportedModel
+from ode_transformer.export.ctranslate2_folder import refusal
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.support.checkpoint_file import load_checkpoint
 
-REPEATED = ("--encoder-ode-scheme", "repeat4", "--decoder-ode-scheme", "repeat", "--ode-coefficients", "tableau")
-ONES = ("--ode-coefficients", "ones", "--encoder-layer-history", "none", "--decoder-layer-history", "none")
-LONGEST = 12
-SOURCES = [source for source, _ in PAIRS]
+NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
+RK2 = ("--arch", "ode_transformer_rk2_tiny")
+ONES = ("--arch", "ode_transformer_ones_tiny")
+REPEATED = (
+    *("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--encoder-ode-scheme", "repeat4"),
+    *("--decoder-ode-scheme", "repeat", "--ode-stage-parameters", "separate", "--no-token-positional-embeddings"),
+)
+OTHER_PARTS = (
+    *("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--max-relative-positions", 0, "--encoder-learned-pos"),
+    *("--activation-fn", "gelu", "--layernorm-embedding", "--ode-function-scope", "san"),
+)
+TEXT = "".join(f"{source}\n" for source, _ in PAIRS) + "\n \u200b\nThe 12 unknown Wörter\nA dog </s> sleeps\n"
+
+Command = Callable[..., tuple[str, str]]
 
 
-def export(model: Path, output: Path, *options: object) -> int:
-    words = ("export", "--to", "ctranslate2", "--path", model, "--output", output, *options)
-    return main([str(word) for word in words])
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command with a text as standard input; returns what it wrote to standard output and standard error."""
+
+    def run(*words: object, text: str = "", status: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main([str(word) for word in words]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+def make_smooth_model(folder: Path, *flags: object) -> Path:
+    """Make a model whose logits differ by much more than the rounding of two libraries does."""
+    make_model(folder, *flags)
+
+    def scale_layers(state: dict[str, Any]) -> None:
+        for name, tensor in state["model"].items():
+            if ".layers." in name:
+                tensor.mul_(0.35)
+
+    return rewrite(folder, scale_layers)
+
+
+def export(command: Command, model: Path, *options: object, status: int = 0) -> tuple[str, str]:
+    words = ("export", "--to", "ctranslate2", "--path", model, "--output", model.parent / "folder", *options)
+    return command(*words, status=status)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported model, its checkpoint in the folder above."""
+    folder = tmp_path_factory.mktemp("exported")
+    words = ("export", "--to", "ctranslate2", "--path", make_smooth_model(folder, *ONES), "--output", folder / "folder")
+    assert main([str(word) for word in words]) == 0
+    return folder / "folder"
+
+
+@pytest.mark.parametrize("flags", [(*ONES, "--relative-values", "--no-scale-embedding"), REPEATED, OTHER_PARTS])
+def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path: Path, command: Command) -> None:
+    model = make_smooth_model(tmp_path, *flags)
+    assert export(command, model)[0].endswith(" MiB\n")
+    greedy = ("--beam", 1, "--max-len-b", 12, "--cpu")
+    (expected, _), (lines, _) = (
+        command("translate", "--path", path, *greedy, text=TEXT) for path in (model, tmp_path / "folder")
+    )
+    assert lines == expected
+    assert lines.split("\n")[-5:-3] == ["", ""]  # lines without text stay empty
+    assert len(set(lines.split("\n"))) > 40
+
+
+def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, command: Command) -> None:
+    saved = load_checkpoint(folder.parent / "model.pt")["model"]
+    parameters = {tensor.data_ptr(): tensor.numel() for name, tensor in saved.items() if "version" not in name}
+    size = (folder / "model.bin").stat().st_size
+    assert size < 4 * sum(parameters.values()) + 40_000  # each layer is applied twice; positions and names besides
+    export(command, folder.parent / "model.pt", "--output", folder.parent / "int8", "--quantization", "int8")
+    assert (folder.parent / "int8" / "model.bin").stat().st_size < 0.6 * size
+    assert ExportedModel(folder.parent / "int8", None).translator.compute_type.startswith("int8")
 
 
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "problem"),
     [
-        ("--relative-values",),
-        (*REPEATED, "--ode-stage-parameters", "separate"),
-        ("--max-relative-positions", 0, "--encoder-learned-pos", "--activation-fn", "gelu", "--layernorm-embedding"),
-        ("--no-token-positional-embeddings", "--ode-middle-layers", 1, "--share-all-embeddings"),
+        (RK2, "--encoder-layer-history dlcl, only none"),
+        ((*RK2, *NO_HISTORY), "--ode-coefficients gate of the scheme rk2, only ones"),
+        ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
+        ((*NO_HISTORY, "--arch", "dlstm_tiny"), "--encoder-ode-scheme dlstm, only euler"),
+        (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
+        ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
+        ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
+        ((*ONES, "--ode-function-scope", "san/ffn"), "--ode-function-scope san/ffn with several stages, only san+ffn"),
+        ((*ONES, "--value-residual", "mean"), "--value-residual mean, only none"),
+        ((*ONES, "--activation-fn", "linear"), "--activation-fn linear, only relu, gelu"),
+        ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (
-            "--encoder-ode-scheme",
-            "euler",
-            "--ode-coefficients",
-            "tableau",
-            "--ode-function-scope",
-            "san",
-            "--no-scale-embedding",
+            ("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
+            "--post-norm, only layers with the normalisation before",
         ),
+        (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
+        (("--arch", "reformer_fast_tiny"), "--arch reformer_fast_tiny, only ode_transformer_*"),
     ],
 )
-def test_tokens_are_those_of_the_checkpoint(flags: tuple[object, ...], tmp_path: Path) -> None:
-    model = make_model(tmp_path, *ONES, *flags)
-    assert export(model, tmp_path / "folder") == 0
-    hub = load_hub(model, tmp_path, None, None, batch_size=32, cpu=True)
-    numbers = [hub.task.source_dictionary.encode_line(line, add_if_not_exist=False).long() for line in SOURCES]
-    pieces = [hub.task.source_dictionary.string(line).split() for line in numbers]
-    expected = [hub.string(tokens).split() for tokens in search_best(hub, numbers, beam=1, max_len_b=LONGEST)]
-    translator = ctranslate2.Translator(str(tmp_path / "folder"), device="cpu", intra_threads=1)
-    results = translator.translate_batch(
-        pieces, beam_size=1, max_decoding_length=LONGEST, suppress_sequences=[["<pad>"]]
+def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: str) -> None:
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", *map(str, (*SMALL, *flags))])
+    assert f"{refusal(build_from_options(args, 30), args)}".startswith(problem)
+
+
+def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, command: Command) -> None:
+    model = folder.parent / "model.pt"
+    for words, problem in (
+        (("--output", folder), f"{folder}: exists already; remove it, or choose another folder"),
+        (("--output", tmp_path / "a" / "b"), f"{tmp_path / 'a' / 'b'}: not in an existing directory"),
+        (("--output", tmp_path / "out", "--bpe", "subword_nmt"), "--bpe subword_nmt: name its file with --bpe-model"),
+        (("--output", tmp_path / "out", "--path", tmp_path / "no.pt"), f"{tmp_path / 'no.pt'}: No such file"),
+    ):
+        assert problem in export(command, model, *words, status=2)[1]
+    dlcl = make_model(tmp_path)
+    error = export(command, dlcl, status=2)[1]
+    assert error == (
+        f"ode-transformer export: error: {dlcl}: CTranslate2 cannot express --encoder-layer-history dlcl, only none\n"
     )
-    assert [result.hypotheses[0] for result in results] == expected
-    assert len({tuple(line) for line in expected}) > 5
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("model.pt", "dict.en.txt", "dict.de.txt", "sentencepiece.bpe.model", "sentencepiece.bpe.vocab")
+    }
+
+
+def test_wrong_folders_and_options_are_refused(folder: Path, tmp_path: Path, command: Command) -> None:
+    for words, problem in (
+        ((folder.parent / "model.pt", "--engine", "ctranslate2"), "model.pt: not a folder; ode-transformer export"),
+        ((tmp_path,), f"{tmp_path}: not a folder of ode-transformer export --to ctranslate2: [Errno 2]"),
+        ((folder, "--fp16"), "--fp16: not with --engine ctranslate2"),
+        ((folder, "--source-lang", "en"), "--source-lang: not with --engine ctranslate2"),
+    ):
+        assert problem in command("translate", "--path", *words, text="a\n", status=2)[1]
+    _, message = command("translate", "--path", folder, text="A dog.\n" + 99 * "dog ", status=2)
+    assert f"the model takes at most {MAX_POSITIONS}" in message
+
+
+def test_an_exported_model_is_loaded_without_pytorch(folder: Path) -> None:
+    code = (
+        "import sys; from ode_transformer.cli import main; "
+        f"main(['translate', '--path', {str(folder)!r}]); print({{'torch', 'fairseq'}} & set(sys.modules))"
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", code], input="A dog.\n", capture_output=True, text=True, check=True
+    )
+    assert completed.stdout.endswith("\nset()\n")

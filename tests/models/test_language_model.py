@@ -44,6 +44,8 @@ def test_parameters(method: str, layers: int) -> None:
     gates = {"rk2": layers * (2 * D + 1), "pcformer": 1}.get(method, 0)
     if method in ("pcformer", "iiet"):  # a history of their own: W, W', two normalisations of each layer
         gates, history = gates + 2 * history, 0
+    if method == "ones":
+        history = 0
     assert count() == plain + history + relative + gates
     assert count(decoder_layer_history="none", max_relative_positions=0) == plain + gates
 
@@ -59,7 +61,7 @@ def test_architectures() -> None:
         assert (args.decoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads) == (512, 2048, 8)
         assert args.dropout == args.attention_dropout == args.activation_dropout == 0.1
         assert args.decoder_normalize_before
-        history = "none" if method in ("pcformer", "iiet") else "dlcl"
+        history = "none" if method in ("pcformer", "iiet", "ones") else "dlcl"
         assert (args.decoder_layer_history, args.max_relative_positions) == (history, 8)
         assert model.max_positions() == 1024
 

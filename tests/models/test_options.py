@@ -30,6 +30,7 @@ WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
     "_small_28": (256, 1024, 4, 28, 6, 0.1),
 }
 SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of the encoder
+    "ones": ("rk2", "ones", False, "none"),
     "euler": ("euler", "tableau", False, "dlcl"),
     "rk2": ("rk2", "gate", False, "dlcl"),
     "rk4": ("rk4", "tableau", False, "dlcl"),
@@ -60,7 +61,8 @@ def test_architectures(method: str, suffix: str) -> None:
         assert [getattr(args, f"{stack}_{name}") for name in SIZES] == [d, f, heads, layers]
         assert getattr(args, f"{stack}_normalize_before")
     assert (args.dropout, args.attention_dropout, args.activation_dropout) == (dropout, 0.1, 0.1)
-    assert (args.decoder_layer_history, args.max_relative_positions, args.word_dropout_prob) == ("dlcl", 8, 0.0)
+    assert args.decoder_layer_history == ("none" if method == "ones" else "dlcl")
+    assert (args.max_relative_positions, args.word_dropout_prob) == (8, 0.0)
 
 
 def test_the_command_line_comes_first() -> None:

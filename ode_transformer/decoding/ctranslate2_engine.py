@@ -1,0 +1,125 @@
+"""Translation by CTranslate2 from a folder of ``ode-transformer export --to ctranslate2``.
+
+:class:`ExportedModel` has the methods of fairseq's ``GeneratorHubInterface`` that ``ode-transformer translate`` calls:
+lines are read, checked and written as with a checkpoint. Neither PyTorch nor fairseq is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ctranslate2
+import numpy as np
+from numpy.typing import NDArray
+
+from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
+from ode_transformer.support.errors import UserError
+
+VOCABULARIES = ("source_vocabulary.json", "target_vocabulary.json")
+SHARED_VOCABULARY = "shared_vocabulary.json"
+PADDING = "<pad>"  # fairseq never generates it
+
+
+class ExportedModel:
+    """A model of CTranslate2 with its vocabularies.
+
+    :param folder: folder of ``ode-transformer export``
+    :param bpe: divides lines into pieces; None for lines that are divided already
+    :param batch_size: lines of a batch
+    :param max_tokens: tokens of a batch instead; None for any number
+    :param cpu: use no GPU
+    :raises UserError: the folder was not written by ``ode-transformer export``, or a file of it is broken
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bpe: SubwordEncoder | None,
+        batch_size: int = 32,
+        max_tokens: int | None = None,
+        cpu: bool = False,
+    ) -> None:
+        try:
+            self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            names = [SHARED_VOCABULARY] * 2 if (folder / SHARED_VOCABULARY).exists() else VOCABULARIES
+            self.words, self.target_words = (json.loads((folder / name).read_text(encoding="utf-8")) for name in names)
+            self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
+            self.numbers = {word: number for number, word in enumerate(self.words)}
+            self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
+            # A worker for each processor, because a step of decoding is too small for several threads.
+            self.translator = ctranslate2.Translator(
+                str(folder), device="cpu" if cpu else "auto", inter_threads=_threads(), intra_threads=1
+            )
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{folder}: not a folder of ode-transformer export --to ctranslate2: {error}") from error
+        self.bpe = bpe
+        self.batches: dict[str, Any] = {"max_batch_size": batch_size, "batch_type": "examples"}
+        if max_tokens is not None:
+            self.batches = {"max_batch_size": max_tokens, "batch_type": "tokens"}
+        self.src_dict = SimpleNamespace(unk=lambda: self._unknown)
+        languages = {name: self.config.get(name) or name for name in ("source_lang", "target_lang")}
+        self.task = SimpleNamespace(cfg=SimpleNamespace(**languages))
+
+    def encode(self, line: str) -> NDArray[np.int64]:
+        """Return the token numbers of a line with the end symbol."""
+        pieces = (self.bpe.encode(line) if self.bpe else line).split()
+        return np.array([*(self.numbers.get(piece, self._unknown) for piece in pieces), self._end])
+
+    def generate(
+        self, sources: Sequence[Sequence[int]], beam: int = 5, lenpen: float = 1.0, max_len_b: int = 200
+    ) -> list[list[dict[str, Any]]]:
+        """Search the translations of token numbers with the end symbol.
+
+        :param beam: number of hypotheses in the search
+        :param lenpen: length penalty
+        :param max_len_b: tokens of a translation, at most
+        :returns: for each source the hypotheses, the best one first; ``tokens`` are words, ``score`` is the normalised
+            log-probability
+        """
+        results = self.translator.translate_batch(
+            [[self.words[number] for number in source[:-1]] for source in sources],
+            beam_size=beam,
+            num_hypotheses=beam,
+            length_penalty=lenpen,
+            max_decoding_length=min(max_len_b, self.max_positions[1] - 1),
+            max_input_length=0,
+            return_scores=True,
+            suppress_sequences=[[PADDING]],
+            **self.batches,
+        )
+        return [
+            [{"tokens": tokens, "score": score} for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
+            for result in results
+        ]
+
+    def decode(self, tokens: Sequence[str]) -> str:
+        """Return the line of a hypothesis."""
+        pieces = " ".join(token for token in tokens if token != self.config["bos_token"])
+        return self.bpe.decode(pieces) if self.bpe else pieces
+
+
+def _threads() -> int:
+    """Return the number of processors that this process may use, or the user's OMP_NUM_THREADS."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else len(os.sched_getaffinity(0))
+
+
+def load_exported_model(args: argparse.Namespace) -> ExportedModel:
+    """Load the folder ``args.path`` with the options of ``ode-transformer translate``.
+
+    :raises UserError: an option belongs to another engine, or the folder is refused
+    """
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8"):
+        if getattr(args, option, None):
+            name = "DATA" if option == "data" else f"--{option.replace('_', '-')}"
+            raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
+    if not args.path.is_dir():
+        raise UserError(f"{args.path}: not a folder; ode-transformer export --to ctranslate2 writes one")
+    bpe = build_bpe(args.bpe, args.bpe_model, args.path)
+    return ExportedModel(args.path, bpe, args.batch_size, args.max_tokens, args.cpu)
