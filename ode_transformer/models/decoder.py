@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -108,7 +107,10 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             if caches is None:
                 return attentions
             layer_caches = LayerCaches(caches, layer)
-            return {kind: replace(attention, caches=layer_caches) for kind, attention in attentions.items()}
+            return {
+                kind: AttentionContext(attention.mask, attention.encoder_output, layer_caches)
+                for kind, attention in attentions.items()
+            }
 
         contexts = [context(layer) for layer in range(self.num_layers)]
         y, states = self.step_layers(y0, contexts, target_padding, observers)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor, nn
 
 from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, mean_weights, weighted_sum
@@ -25,10 +26,13 @@ class HistoryState(DepthState):
 
     :param inner: state of the scheme that steps the layers
     :param history: s_0 … s_n after n layers, each [.., dim]
+    :param sums: what s_0 … s_n add to the inputs x_n … x_L of this layer and all later ones, [L + 1 − n, .., dim]; None
+        where each input is computed when it is needed
     """
 
     inner: DepthState = field(kw_only=True)
     history: tuple[Tensor, ...] = field(kw_only=True)
+    sums: Tensor | None = field(kw_only=True, default=None)
 
 
 class LayerHistory(DepthScheme):
@@ -83,11 +87,29 @@ class LayerHistory(DepthScheme):
         """Return the state after a layer: ``inner`` of the scheme, and its y added to the history of ``previous``."""
         assert isinstance(previous, HistoryState)
         entry = self.norms[len(previous.history) - 1](inner.y) if self.normalize_before else inner.y
-        return self._combine(inner, (*previous.history, entry))
+        return self._combine(inner, (*previous.history, entry), previous.sums)
 
-    def _combine(self, inner: DepthState, history: tuple[Tensor, ...]) -> HistoryState:
-        depth = len(history) - 1
-        x = weighted_sum(self.weights(depth), history)
+    def _combine(
+        self, inner: DepthState, history: tuple[Tensor, ...], earlier_sums: Tensor | None = None
+    ) -> HistoryState:
+        depth, sums = len(history) - 1, None
+        if self.weight is not None and history[0].size(-2) == 1 and not torch.is_grad_enabled():
+            # A step of decoding: one operator for all later layers takes no longer than one for each term of a sum.
+            sums = self._add_to_sums(earlier_sums, history[-1], self.weight[depth:, depth])
+            x = sums[0].to(history[-1].dtype)
+        else:
+            x = weighted_sum(self.weights(depth), history)
         if depth > 0 and not self.normalize_before:
             x = self.norms[depth - 1](x)
-        return HistoryState(x, inner.depth, inner=inner, history=history)
+        return HistoryState(x, inner.depth, inner=inner, history=history, sums=sums)
+
+    @staticmethod
+    def _add_to_sums(sums: Tensor | None, s: Tensor, weights: Tensor) -> Tensor:
+        """Return the sums of the later layers with W[n … L, n] s_n, in float32 if ``s`` has half precision.
+
+        :param sums: those of s_0 … s_{n−1} from layer n − 1 on
+        """
+        factors = weights.view(-1, *(1,) * s.dim())  # [L + 1 − n, 1, ..]
+        if sums is None:
+            return factors * s.to(torch.promote_types(s.dtype, torch.float32))
+        return torch.addcmul(sums[1:], factors, s)

@@ -37,6 +37,17 @@ def test_equals_the_equation(learned: bool, scheme: str) -> None:
     torch.testing.assert_close(made.integrate(FIELDS, y0), expected)
 
 
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_one_position_without_gradients_takes_one_sum_for_each_layer(normalize_before: bool, monkeypatch) -> None:
+    made = history(True, normalize_before=normalize_before)
+    nn.init.normal_(made.weight)
+    y0 = torch.randn(2, 1, DIM, dtype=torch.float64)
+    expected = made.integrate(FIELDS, y0)
+    monkeypatch.setattr("ode_transformer.nn.layer_history.weighted_sum", None)
+    with torch.no_grad():
+        torch.testing.assert_close(made.integrate(FIELDS, y0), expected)
+
+
 @pytest.mark.parametrize("learned", [False, True])
 def test_post_norm_normalises_the_sums_instead(learned: bool) -> None:
     made = history(learned, normalize_before=False)
