@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ctranslate2
-from measuring import MeasuredSystem, Setting
+from measuring import MeasuredSystem, Setting, seconds_between
 
 from ode_transformer.export import ctranslate2_folder
 from ode_transformer.export.translation_model import TranslationModel
@@ -52,12 +51,12 @@ class CTranslate2System(MeasuredSystem):
         :raises RuntimeError: a hypothesis does not have ``target_length`` tokens
         """
         length = self.setting.target_length
-        begin = time.perf_counter()
+        begin = self.clocks()
         results = self.translator.translate_batch(
             self.sources, beam_size=self.setting.beam, min_decoding_length=length, max_decoding_length=length
         )
-        end = time.perf_counter()
+        end = self.clocks()
         lengths = {len(result.hypotheses[0]) for result in results}
         if lengths != {length}:
             raise RuntimeError(f"hypotheses of {sorted(lengths)} tokens instead of {length}")
-        return {"decode": end - begin}
+        return seconds_between("decode", begin, end)

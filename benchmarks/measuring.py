@@ -32,6 +32,8 @@ import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_operations
+from ode_transformer.training.adam import FusedAdamConfig
+from ode_transformer.training.criteria import LabelSmoothedCrossEntropyCriterion as FusedCriterion
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -135,11 +137,12 @@ class MeasuredSystem:
 
     :param arch: a registered architecture
     :param options: options of fairseq; they replace the common sizes
+    :param fused: train with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``
     """
 
-    def __init__(self, arch: str, options: dict[str, Any], setting: Setting) -> None:
+    def __init__(self, arch: str, options: dict[str, Any], setting: Setting, fused: bool = False) -> None:
         torch.manual_seed(setting.seed)
-        self.arch = arch
+        self.arch, self.fused = arch, fused
         sizes = {"decoder_layers": setting.decoder_layers, "share_all_embeddings": True}
         for stack in ("encoder", "decoder"):
             sizes |= {f"{stack}_embed_dim": setting.dim, f"{stack}_ffn_embed_dim": setting.ffn}
@@ -153,7 +156,8 @@ class MeasuredSystem:
         self.model = model.to(device=setting.device, dtype=DTYPES[setting.precision])
         self.setting = setting
         self.batch = make_batch(setting, dictionary)
-        self.criterion = LabelSmoothedCrossEntropyCriterion(self.task, sentence_avg=False, label_smoothing=0.1)
+        criterion = FusedCriterion if fused else LabelSmoothedCrossEntropyCriterion
+        self.criterion = criterion(self.task, sentence_avg=False, label_smoothing=0.1)
 
     @property
     def parameters(self) -> int:
@@ -162,9 +166,10 @@ class MeasuredSystem:
 
     @cached_property
     def optimizer(self) -> FairseqOptimizer:
-        """fairseq's Adam; in half precision it updates a float32 copy of the parameters, as with --fp16 or --bf16."""
+        """Adam; in half precision it updates a float32 copy of the parameters, as with --fp16 or --bf16."""
         cfg = OmegaConf.structured(FairseqConfig)
-        cfg.optimizer = FairseqAdamConfig(_name="adam", adam_betas="(0.9, 0.98)")
+        config, name = (FusedAdamConfig, "fused_adam") if self.fused else (FairseqAdamConfig, "adam")
+        cfg.optimizer = config(_name=name, adam_betas="(0.9, 0.98)")
         cfg.optimization.lr = [1e-4]
         parameters = list(self.model.parameters())
         if self.setting.precision == "fp32":
@@ -178,17 +183,20 @@ class MeasuredSystem:
         return self.criterion(self.model, self.batch)[0]
 
     def train_step(self) -> dict[str, float]:
-        """Take one training step as fairseq's trainer does; return the seconds of the step and of its update."""
+        """Take one training step as fairseq's trainer does; return the seconds of the step and of its update.
+
+        Those whose names end in ``_cpu`` are CPU seconds of the process.
+        """
         self.model.train()
-        begin = self._now()
+        begin = self.clocks()
         self.optimizer.backward(self.loss())
-        middle = self._now()
+        middle = self.clocks()
         self.optimizer.multiply_grads(1 / self.batch["ntokens"])
         self.optimizer.clip_grad_norm(0.0)  # only measures the norm, which fairseq does in every step
         self.optimizer.step()
         self.optimizer.zero_grad()  # last, so that no gradients stay while other systems take their turn
-        end = self._now()
-        return {"train": end - begin, "update": end - middle}
+        end = self.clocks()
+        return seconds_between("train", begin, end) | seconds_between("update", middle, end)
 
     def operations(self) -> int:
         """Return the floating-point operations of the matrix products in forward and backward pass."""
@@ -219,19 +227,25 @@ class MeasuredSystem:
         return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:
-        """Translate the sources of the batch; return the seconds.
+        """Translate the sources of the batch; return the seconds, and the CPU seconds of the process.
 
         :raises RuntimeError: a hypothesis does not have ``target_length`` tokens
         """
-        begin = self._now()
+        begin = self.clocks()
         hypotheses = self.generator.generate([self.model], self.batch)
-        end = self._now()
+        end = self.clocks()
         lengths = {len(hypothesis["tokens"]) for sentence in hypotheses for hypothesis in sentence}
         if lengths != {self.setting.target_length}:
             raise RuntimeError(f"hypotheses of {sorted(lengths)} tokens instead of {self.setting.target_length}")
-        return {"decode": end - begin}
+        return seconds_between("decode", begin, end)
 
-    def _now(self) -> float:
+    def clocks(self) -> tuple[float, float]:
+        """Return wall time and CPU time after everything that was begun has ended."""
         if self.setting.device == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter()
+        return time.perf_counter(), time.process_time()
+
+
+def seconds_between(name: str, begin: tuple[float, float], end: tuple[float, float]) -> dict[str, float]:
+    """Return the wall time between two readings of the clocks as ``name``, the CPU time as ``name_cpu``."""
+    return {name: end[0] - begin[0], f"{name}_cpu": end[1] - begin[1]}

@@ -21,6 +21,7 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
     titles = [
         *("system", "parameters", "training step, 10⁹ operations", "ms", "of it Adam, ms", "target tokens/s"),
         *("held for backward, MiB", "peak, MiB", "decoding, ms", "sentences/s"),
+        *("training step, CPU ms", "decoding, CPU ms"),
     ]
     rows = []
     for name, result in results.items():
@@ -28,6 +29,7 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
         cells += [_times(result.get("train")), _times(result.get("update")), _rate(target_tokens, result.get("train"))]
         cells += [_mebibytes(result.get(key)) for key in ("held", "peak")]
         cells += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
+        cells += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
         rows.append(cells)
     return markdown_table(titles, rows)
 

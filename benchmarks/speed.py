@@ -4,6 +4,7 @@
     python benchmarks/speed.py --size tiny --what train --systems euler-6 fairseq-6
     python benchmarks/speed.py --size iwslt --beam 5 --systems fairseq-6 reformer-fast-5 reformer-base-7
     python benchmarks/speed.py --preset table6-big      # Table 6 of ODE Transformer, on a GPU
+    python benchmarks/speed.py --check docs/results/speed.json      # has a ratio worsened?
 
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is
@@ -30,15 +31,17 @@ from typing import Any
 
 import torch
 from measuring import DTYPES, MeasuredSystem, Setting, make_batch
+from regressions import change_table, compare_with_record, recorded_ratios
 from reporting import MEMORY_NOTES, comparison_table, system_table
 from systems import COMPARISONS, MEASURES, ONE_STEP, RELATIONS, SIZES, SYSTEMS, Comparison
 from table6 import PRESETS, published_table
 
 from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.support.arguments import positive_int, probability
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
 
-# system -> train, update, decode: seconds of each round; held, peak: bytes; operations: of a training step
+# system -> train, update, decode: seconds of each round, with _cpu of the CPU; held, peak: bytes; operations: of a training step
 Measurements = dict[str, dict[str, Any]]
 
 
@@ -50,7 +53,14 @@ def measure(
     results: Measurements = {name: {} for name in systems}
 
     def build(name: str) -> MeasuredSystem:
-        system = MeasuredSystem(systems[name].arch, systems[name].options, setting)
+        chosen = systems[name]
+        if chosen.export is None:
+            system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused)
+        else:
+            from ctranslate2_decoding import CTranslate2System  # needs the extra export
+
+            threads = torch.get_num_threads()
+            system = CTranslate2System(chosen.arch, chosen.options, setting, chosen.export, threads)
         results[name]["parameters"] = system.parameters
         return system
 
@@ -92,22 +102,36 @@ def one_step(results: Measurements) -> int:
     return six_steps - five_steps
 
 
-def compare(comparison: Comparison, results: Measurements) -> dict[str, Any]:
-    """Return the ratios of one comparison, their median, and whether the aim is met."""
+def compare(comparison: Comparison, results: Measurements, size: str = "base", cpu: bool = True) -> dict[str, Any]:
+    """Return the ratios of one comparison, their median, and whether the aim is met.
+
+    :param size: one of ``SIZES``, for the aim
+    :param cpu: judge times by the CPU seconds of the process, which other processes change least; otherwise by the wall
+        clock, as on a GPU. The ratios of the wall clock are ``wall_ratios``
+    """
     system, baseline = results[comparison.system], results[comparison.baseline]
+    outcome = {"name": comparison.name, **asdict(comparison), "aim": comparison.aim_for(size)}
+    del outcome["tiny_aim"]
     if comparison.measure == "memory":
         step = one_step(results) if comparison.less_one_step else 0
-        ratios = [(system["peak"] - step) / baseline["peak"]]
+        outcome["ratios"] = [(system["peak"] - step) / baseline["peak"]]
     else:
-        pairs = zip(system[comparison.measure], baseline[comparison.measure], strict=True)
-        ratios = [a / b if comparison.measure == "train" else b / a for a, b in pairs]
-        if comparison.per_operation:
-            ratios = [ratio * baseline["operations"] / system["operations"] for ratio in ratios]
-    outcome = {"name": comparison.name, **asdict(comparison), "ratios": ratios, "median": median(ratios)}
-    if comparison.aim is not None:
-        relation, bound = comparison.aim
+        wall = _ratios(comparison, system, baseline, comparison.measure)
+        outcome["wall_ratios"] = wall
+        outcome["ratios"] = _ratios(comparison, system, baseline, f"{comparison.measure}_cpu") if cpu else wall
+    outcome["median"] = median(outcome["ratios"])
+    if outcome["aim"] is not None:
+        relation, bound = outcome["aim"]
         outcome["met"] = RELATIONS[relation](outcome["median"], bound)
     return outcome
+
+
+def _ratios(comparison: Comparison, system: dict[str, Any], baseline: dict[str, Any], key: str) -> list[float]:
+    pairs = zip(system[key], baseline[key], strict=True)
+    ratios = [a / b if comparison.measure == "train" else b / a for a, b in pairs]
+    if comparison.per_operation:
+        ratios = [ratio * baseline["operations"] / system["operations"] for ratio in ratios]
+    return ratios
 
 
 def repetition_count(text: str) -> int:
@@ -159,6 +183,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("--threads", type=positive_int, metavar="N", help="default: PyTorch's choice")
     add("--seed", type=positive_int, default=1, metavar="N", help="default: %(default)s")
     add("--json", type=Path, metavar="FILE", help="file for settings and all single measurements")
+    add(
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="file of --json: fail if a ratio has worsened since by more than the noise of both measurements",
+    )
     return parser
 
 
@@ -186,6 +216,8 @@ def read_options(
         parser.error(f"--precision {args.precision} needs --device cuda: on a CPU it would measure conversions")
     if args.json is not None and not args.json.parent.is_dir():
         parser.error(f"--json {args.json}: {args.json.parent} is not a folder")
+    if args.check is not None and not args.check.is_file():
+        parser.error(f"--check {args.check}: no such file")
     measures = _measures(args)
     comparisons = [
         c for c in COMPARISONS if c.measure in measures and (not args.comparisons or c.name in args.comparisons)
@@ -222,13 +254,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args = parse_with_preset(parser, argv)
     setting, comparisons, systems = read_options(parser, args)
+    recorded = None
+    if args.check is not None:
+        try:
+            recorded = recorded_ratios(args.check, asdict(setting), comparisons)
+        except UserError as error:
+            parser.error(f"--check {error}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     origin = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
     measures = _measures(args)
     target_tokens = make_batch(setting, numbered_dictionary(setting.vocabulary))["ntokens"]
     results = measure(setting, systems, measures, args.warmup, args.repetitions)
-    outcomes = [compare(comparison, results) for comparison in comparisons]
+    cpu = setting.device == "cpu"
+    outcomes = [compare(comparison, results, args.size, cpu) for comparison in comparisons]
     print(f"`{origin['command']}`")
     for facts in (origin, asdict(setting)):
         print("\n" + ", ".join(f"{key.replace('_', ' ')} {facts[key]}" for key in facts if key != "command"))
@@ -240,13 +279,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.preset is not None:
         print("\n" + published_table(results, PRESETS[args.preset]["size"], setting.sentences))
     if outcomes:
-        print("\nA ratio of times or speeds is the median of the ratios within each round.\n")
+        clock = "CPU seconds of the process" if cpu else "seconds"
+        print(f"\nA ratio of times or speeds is the median of the ratios within each round, in {clock}.\n")
         print(comparison_table(outcomes))
     if args.json is not None:
         record = {"ran": origin, "setting": asdict(setting), "target_tokens": target_tokens}
         record |= {"systems": {name: asdict(SYSTEMS[name]) for name in systems}}
         record |= {"results": results, "comparisons": outcomes}
         args.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if recorded is not None:
+        changes = compare_with_record(outcomes, recorded)
+        print("\n" + change_table(changes))
+        return int(any(change.worsened for change in changes))
     return 0
 
 

@@ -9,6 +9,7 @@ from statistics import median
 
 import measuring
 import pytest
+import regressions
 import reporting
 import speed
 import systems
@@ -24,9 +25,9 @@ def small_setting(*options: str) -> measuring.Setting:
     return speed.read_options(parser, parser.parse_args([*SMALL, *options]))[0]
 
 
-def measured_system(name: str, setting: measuring.Setting) -> measuring.MeasuredSystem:
+def measured_system(name: str, setting: measuring.Setting, fused: bool = False) -> measuring.MeasuredSystem:
     system = systems.SYSTEMS[name]
-    return measuring.MeasuredSystem(system.arch, system.options, setting)
+    return measuring.MeasuredSystem(system.arch, system.options, setting, fused)
 
 
 def test_storages_count_once_and_as_long_as_they_live() -> None:
@@ -103,9 +104,10 @@ def test_operations_are_those_of_the_equations() -> None:
         assert measured_system(name, setting).operations() == 3 * 2 * forward
 
 
-def test_half_precision_updates_a_copy_in_float32() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_half_precision_updates_a_copy_in_float32(fused: bool) -> None:
     setting = dataclasses.replace(small_setting(), precision="bf16")  # on a CPU only here: it needs no GPU to work
-    measured = measured_system("rk2-6", setting)
+    measured = measured_system("rk2-6", setting, fused)
     initial = [parameter.clone() for parameter in measured.model.parameters()]
     seconds = measured.train_step()
     assert 0 < seconds["update"] < seconds["train"]
@@ -132,7 +134,7 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
     printed = capsys.readouterr().out
     record = json.loads(path.read_text(encoding="utf-8"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    first = {row[0]: row for row in rows if len(row) == 10}
+    first = {row[0]: row for row in rows if len(row) == 12}
     results = record["results"]
     assert list(results) == [name for name in systems.SYSTEMS if name in names]
     for name, result in results.items():
@@ -153,15 +155,18 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
         ("train", "euler-6/fairseq-6"),
         ("train", "rk4-6-recompute/rk4-6"),
         ("decode", "euler-6/fairseq-6"),
+        ("decode", "rk4-6/fairseq-6"),
         ("decode", "rk4-6/euler-6"),
         ("memory", "rk4-6-recompute/euler-6"),
     }
     euler, rk4 = results["euler-6"], results["rk4-6"]
     train = comparisons["train", "euler-6/fairseq-6"]
-    assert train["ratios"] == [a / b for a, b in zip(euler["train"], results["fairseq-6"]["train"], strict=True)]
-    assert train["met"] == (median(train["ratios"]) <= 1.1)
+    for kind, key in (("wall_ratios", "train"), ("ratios", "train_cpu")):
+        assert train[kind] == [a / b for a, b in zip(euler[key], results["fairseq-6"][key], strict=True)]
+    assert train["met"] == (median(train["ratios"]) <= 0.9)
     decode = comparisons["decode", "rk4-6/euler-6"]
-    assert decode["ratios"] == [b / a for a, b in zip(rk4["decode"], euler["decode"], strict=True)]
+    for kind, key in (("wall_ratios", "decode"), ("ratios", "decode_cpu")):
+        assert decode[kind] == [b / a for a, b in zip(rk4[key], euler[key], strict=True)]
     assert decode["met"] == (median(decode["ratios"]) >= 0.85)
     step = rk4["held"] - results["rk4-5"]["held"]
     assert f"holds {step / 2**20:.1f} MiB" in printed
@@ -176,7 +181,8 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
 def test_times_per_operation() -> None:
     (comparison,) = (c for c in systems.COMPARISONS if c.per_operation)
     results = {"train": [3.0, 6.0], "operations": 20}, {"train": [2.0, 2.0], "operations": 10}
-    record = speed.compare(comparison, dict(zip((comparison.system, comparison.baseline), results, strict=True)))
+    names = comparison.system, comparison.baseline
+    record = speed.compare(comparison, dict(zip(names, results, strict=True)), cpu=False)
     assert record["ratios"] == [0.75, 1.5]
     assert record["met"] == (record["median"] <= 1.15)
     assert "training time per operation" in reporting.comparison_table([record])
@@ -218,6 +224,8 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--device", "cuda"], "--device cuda: this PyTorch finds no GPU"),
         (["--heads", "3"], "--heads 3 do not divide --dim 512"),
         (["--target-length", "1000"], "--target-length 1000 is too long"),
+        (["--check", "no/file.json"], "--check no/file.json: no such file"),
+        (["--check", __file__], "not a file of --json"),
         (["--json", "no/such/folder/file.json"], "--json no/such/folder/file.json: no/such/folder is not a folder"),
     ],
 )
@@ -295,3 +303,47 @@ def test_published_values_stand_beside_the_measured(capsys) -> None:
     ]
     assert rows[0][2] == rows[0][6] == "1.000"
     assert float(rows[1][6]) > 1
+
+
+def recorded(path: Path, ratios: dict[tuple[str, str], list[float]], **setting: object) -> Path:
+    rows = [{"measure": measure, "name": name, "ratios": values} for (measure, name), values in ratios.items()]
+    path.write_text(json.dumps({"setting": setting, "comparisons": rows}), encoding="utf-8")
+    return path
+
+
+SPEED, TIME, MEMORY = ("decode", "euler-6/fairseq-6"), ("train", "euler-6/fairseq-6"), ("memory", "rk2-6/fairseq-12")
+
+
+@pytest.mark.parametrize(
+    ("key", "then", "now", "worsened"),
+    [
+        (SPEED, [1.5, 1.51, 1.52, 1.53, 1.5], [1.3, 1.31, 1.32, 1.33, 1.3], True),
+        (SPEED, [1.3, 1.31, 1.32, 1.33, 1.3], [1.5, 1.51, 1.52, 1.53, 1.5], False),  # it is faster
+        (SPEED, [1.5, 1.51, 1.52, 1.53, 1.5], [1.1, 1.2, 1.4, 1.6, 1.7], False),  # lower by less than its noise
+        (SPEED, [1.1, 1.2, 1.5, 1.6, 1.7], [1.3, 1.31, 1.32, 1.33, 1.3], False),
+        (TIME, [0.9, 0.91, 0.92, 0.93, 0.9], [1.0, 1.01, 1.02, 1.03, 1.0], True),
+        (TIME, [0.9, 0.91, 0.92, 0.93, 0.9], [0.9, 0.91, 0.92, 0.93, 0.9], False),
+        (MEMORY, [1.04], [1.05], True),
+        (MEMORY, [1.04], [1.04], False),
+    ],
+)
+def test_a_ratio_worsens_by_more_than_the_noise_of_both(key, then, now, worsened: bool, tmp_path: Path) -> None:
+    comparisons = [c for c in systems.COMPARISONS if (c.measure, c.name) == key]
+    record = regressions.recorded_ratios(recorded(tmp_path / "record", {key: then}), {}, comparisons)
+    changes = regressions.compare_with_record([{"measure": key[0], "name": key[1], "ratios": now}], record)
+    assert [change.worsened for change in changes] == [worsened]
+    assert regressions.change_table(changes).count("worsened") == worsened
+
+
+def test_check_fails_where_a_ratio_has_worsened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*SMALL, "--systems", "euler-6", "fairseq-6", "--what", "decode"]
+    setting = dataclasses.asdict(small_setting())
+    for ratio, status in ((1000.0, 1), (0.001, 0)):
+        path = recorded(tmp_path / "record", {SPEED: [ratio] * 5}, **setting)
+        assert speed.main([*options, "--check", str(path)]) == status
+        assert ("worsened" in capsys.readouterr().out) == bool(status)
+    for key, dim, message in ((SPEED, 8, "measured with dim 8, not 16"), (MEMORY, 16, "has none of the comparisons")):
+        path = recorded(tmp_path / "record", {key: [1.0]}, **setting | {"dim": dim})
+        with pytest.raises(SystemExit, match="2"):
+            speed.main([*options, "--check", str(path)])
+        assert message in capsys.readouterr().err
