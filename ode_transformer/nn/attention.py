@@ -164,17 +164,18 @@ class MultiheadAttention(nn.Module):
             """[B/k, H, k · T, ..] -> [B, H, T, ..]"""
             return x.unflatten(2, (rows // len(key), -1)).transpose(1, 2).flatten(0, 1) if shared else x
 
-        bias = self._bias(query, mask)  # [B, H, T, S]
+        positions = self._relative_scores(query, mask)  # [B, H, T, S]
         dropout = self.dropout.active
         explicit = report_weights is not None or self.relative_values is not None
-        if not (explicit or dropout and self.dropout.shared or _few_on_cpu(query)):
+        if not (explicit or dropout and self.dropout.shared or _is_plain_faster(query, positions, dropout)):
+            bias = _sum(positions, mask.addend(query.dtype))  # [B, H, T, S]
             out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
-            probabilities = self._probabilities(query, key, bias)  # [B, H, T, S]
+            probabilities = self._probabilities(query, key, positions, mask)  # [B, H, T, S]
             if report_weights is not None:
                 report_weights(divide(probabilities))
             probabilities = self.dropout(probabilities)
-            out = torch.matmul(probabilities, value)  # [B, H, T, C/H]
+            out = torch.bmm(probabilities.flatten(0, -3), value.flatten(0, -3)).view(query.shape)  # [B, H, T, C/H]
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
         return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
@@ -247,35 +248,54 @@ class MultiheadAttention(nn.Module):
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
             if isinstance(cache, KeyValueCache):
-                projected = linear_map(x, *cache.joined(*projections)).chunk(3, dim=-1)
+                query, key, value = map(self._split_heads, linear_map(x, *cache.joined(*projections)).chunk(3, dim=-1))
             else:
-                projected = tuple(projection(x) for projection in projections)
-            query, key, value = map(self._split_heads, projected)
+                query, key, value = self._project_together(x, *projections)
             if change_values is not None:
                 value = change_values(value)
             return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
         query = self._split_heads(self.q_proj(x))
         if isinstance(cache, EncoderCache) and cache:
             return query, *cache.read()
-        key, value = (self._split_heads(projection(encoder_output)) for projection in projections[1:])
+        key, value = self._project_together(encoder_output, *projections[1:])
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value
 
-    def _bias(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
-        """Return the addend of the scores, [B, H, T, S]."""
-        masked = mask.addend(query.dtype)
-        if self.relative_keys is None or mask.relative_index is None:
-            return masked
-        bias = self.relative_keys(query, mask.relative_index, self.scale)
-        return bias if masked is None else bias + masked
+    def _project_together(self, x: Tensor, *projections: Linear) -> Sequence[Tensor]:
+        """Return the projections of ``x``, [B, H, T, C/H] each; in training by one product of matrices."""
+        if not torch.is_grad_enabled():
+            return [self._split_heads(projection(x)) for projection in projections]
+        weight = torch.cat([projection.weight for projection in projections])  # [n · C, C]
+        y = linear_map(x, weight, torch.cat([projection.bias for projection in projections]))  # [B, T, n · C]
+        y = y.unflatten(-1, (len(projections), self.heads, -1)).movedim(-3, 0).transpose(-3, -2)  # [n, B, H, T, C/H]
+        if x.device.type == "cpu":
+            y = y.contiguous()  # for products of matrices, which would each copy its part
+        return y.unbind()
 
-    def _probabilities(self, query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
-        scores = torch.matmul(query * self.scale, key.transpose(-1, -2))  # [B, H, T, S]
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if bias is not None:
-            scores = scores + bias
-        return _softmax(scores).to(query.dtype)
+    def _relative_scores(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
+        """Return what relative positions add to the scores, [B, H, T, S]."""
+        if self.relative_keys is None or mask.relative_index is None:
+            return None
+        return self.relative_keys(query, mask.relative_index, self.scale)
+
+    def _probabilities(self, query: Tensor, key: Tensor, positions: Tensor | None, mask: AttentionMask) -> Tensor:
+        """Return the attention weights, [B, H, T, S]."""
+        # Without positions, a number stands in their place, which the factor 0 ignores.
+        addend = query.new_empty(1) if positions is None else positions.flatten(0, -3)
+        scores = torch.baddbmm(
+            addend,
+            query.flatten(0, -3),
+            key.flatten(0, -3).transpose(-1, -2),
+            beta=0.0 if positions is None else 1.0,
+            alpha=self.scale,
+        ).unflatten(0, query.shape[:-2])  # [B, H, T, S]
+        masked = mask.addend(query.dtype)
+        return _softmax(scores if masked is None else scores + masked)
+
+
+def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -285,6 +305,14 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.softmax(dim=-1)
 
 
-def _few_on_cpu(query: Tensor) -> bool:
-    """Tell whether plain matrix products are faster: PyTorch's attention on a CPU is made for many queries."""
-    return query.device.type == "cpu" and query.size(-2) <= _FEW_QUERIES and not torch.is_grad_enabled()
+def _is_plain_faster(query: Tensor, positions: Tensor | None, dropout: float) -> bool:
+    """Tell whether plain matrix products are faster than PyTorch's attention.
+
+    That has a fast implementation for a CPU, which is made for many queries, and for neither dropout nor the gradient
+    of an addend.
+    """
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if torch.is_grad_enabled():
+        return dropout > 0 or positions is not None and positions.requires_grad
+    return query.size(-2) <= _FEW_QUERIES

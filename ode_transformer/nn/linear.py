@@ -78,7 +78,7 @@ class _OneDNNLinear(torch.autograd.Function):
         dx, dweight, dbias = ctx.needs_input_grad
         rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
         return (
-            linear_map(dy, weight.t()) if dx else None,
+            linear_map(rows, weight.t()).view(x.shape) if dx else None,
             linear_map(rows.t(), x.reshape(-1, x.size(-1)).t()) if dweight else None,  # [dim, input_dim]
             rows.sum(0) if dbias else None,
         )

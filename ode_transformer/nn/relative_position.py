@@ -55,10 +55,11 @@ class RelativePositionKeys(_OffsetTable):
         :param scale: factor of the scores; it multiplies the table, which is smaller than the queries
         :returns: [.., H, T, S]
         """
-        # Computed as [.., T, H, head_dim], the memory layout of the queries, which saves a copy of them.
-        products = torch.matmul(query.transpose(-3, -2), (scale * self.weight).t()).transpose(
-            -3, -2
-        )  # [.., H, T, 2k+1]
+        table = (scale * self.weight).t()
+        if query.is_contiguous():
+            products = torch.matmul(query, table)  # [.., H, T, 2k+1]
+        else:  # as [.., T, H, head_dim], the memory layout of such queries, which saves a copy of them
+            products = torch.matmul(query.transpose(-3, -2), table).transpose(-3, -2)  # [.., H, T, 2k+1]
         pairs = products.reshape(-1, query.size(-2) * len(self.weight)).index_select(1, index)  # [ΠH, T · S]
         return pairs.view(*query.shape[:-1], -1)  # [.., H, T, S]
 

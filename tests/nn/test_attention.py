@@ -182,7 +182,7 @@ class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
 @pytest.mark.parametrize("values", [False, True])
 def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool) -> None:
     """The bias is T² for each head; a (T, T, head_dim) tensor would be head_dim times that."""
-    length, dim = 64, 256
+    length, dim = 256, 64
     attention = MultiheadAttention(dim, 1, choice=AttentionChoice(8, values))
     x = torch.randn(1, length, dim)
     with LargestTensor() as watch:
