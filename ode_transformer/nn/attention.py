@@ -8,10 +8,12 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
@@ -34,6 +36,7 @@ class AttentionChoice:
 
 PLAIN_ATTENTION = AttentionChoice()
 _FEW_QUERIES = 8
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,8 @@ class MultiheadAttention(nn.Module):
             query, key, value = (x.flatten(0, -4) for x in (query, key, value))  # [ΠB, H, T or S, C/H]
             if bias is not None and bias.dim() > 3:
                 bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
-        out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
+        with _choose_kernels(query):
+            out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
         return out.unflatten(0, batch)  # [B, H, T, C/H]
 
     def _project(
@@ -303,6 +307,14 @@ def _softmax(scores: Tensor) -> Tensor:
     if scores.dtype in (torch.float16, torch.bfloat16):
         return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
     return scores.softmax(dim=-1)
+
+
+def _choose_kernels(query: Tensor) -> AbstractContextManager[None]:
+    """Let PyTorch's attention choose among all its kernels on a GPU but cuDNN's.
+
+    With a mask, cuDNN's can return NaN as the gradient on Hopper GPUs (pytorch/pytorch, issue 196678).
+    """
+    return nullcontext() if query.device.type == "cpu" else sdpa_kernel(_KERNELS)
 
 
 def _is_plain_faster(query: Tensor, positions: Tensor | None, dropout: float) -> bool:

@@ -241,3 +241,20 @@ def test_parity_with_the_released_module(side: str) -> None:
         prefix = f"{side}/grad_{kind}"
         torch.testing.assert_close(table, recorded[f"{prefix}/relative_position_keys"], rtol=0, atol=1e-10)
         torch.testing.assert_close(grad_x.transpose(0, 1), recorded[f"{prefix}/x"], rtol=0, atol=1e-10)
+
+
+def test_on_a_gpu_every_kernel_but_cudnns_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[tuple[bool, ...]] = []
+
+    def stand_in(query: torch.Tensor, *_: object, **more: object) -> torch.Tensor:
+        assert more["attn_mask"] is not None
+        kernels = torch.backends.cuda
+        enabled = kernels.cudnn_sdp_enabled, kernels.flash_sdp_enabled, kernels.mem_efficient_sdp_enabled
+        chosen.append(tuple(is_enabled() for is_enabled in (*enabled, kernels.math_sdp_enabled)))
+        return query
+
+    monkeypatch.setattr("ode_transformer.nn.attention.scaled_dot_product_attention", stand_in)
+    attention = MultiheadAttention(8, 2, 0.1).to("meta")  # a device that, as a GPU, is no CPU
+    attention(torch.empty(3, 64, 8, device="meta"), attention_mask(64, 64, torch.device("meta"), causal=True))
+    assert chosen == [(False, True, True, True)]
+    assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -42,3 +42,19 @@ def test_gradients_pass_by_the_noise() -> None:
     made = Dropout(P, (1, 2))(x)
     made.sum().backward()
     torch.testing.assert_close(x.grad, (made / x).detach())
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.1, 0.9])
+def test_elements_of_their_own_are_zeroed_one_by_one(probability: float) -> None:
+    x = torch.ones(401, 1001, requires_grad=True)
+    torch.manual_seed(1)
+    made = Dropout(probability)(x)
+    zeros = made.eq(0)
+    deviation = (probability * (1 - probability) / x.numel()) ** 0.5
+    assert abs(zeros.double().mean().item() - probability) < 4 * deviation + 2**-17
+    assert made.max().item() == pytest.approx(1 / (1 - probability), rel=1e-4)
+    # The four elements of one draw know nothing of each other: both vanish as often as independent ones.
+    neighbours = (zeros[:, :-1] & zeros[:, 1:]).double().mean().item()
+    assert abs(neighbours - probability**2) < 5 * deviation * probability + 2**-16
+    made.sum().backward()
+    torch.testing.assert_close(x.grad, made.detach())
