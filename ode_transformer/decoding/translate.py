@@ -169,6 +169,13 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     hub = load_hub(path, args.data or directory, *languages, args.batch_size, args.max_tokens, args.cpu, scheme)
     if args.fp16 and hub.device.type == "cpu":
         raise UserError("--fp16 needs a GPU")
+    if args.int8:
+        if hub.device.type != "cpu":
+            raise UserError("--int8 is computed on the CPU: add --cpu")
+        from ode_transformer.nn.int8 import convert_to_int8
+
+        if not convert_to_int8(hub.models[0]):
+            raise UserError(f"--int8: {path} is not of an architecture of this package")
     hub.bpe = bpe
     return hub.half() if args.fp16 else hub
 
@@ -228,6 +235,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
+    parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
 
 
 def run(args: argparse.Namespace) -> int:

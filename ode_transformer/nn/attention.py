@@ -131,6 +131,7 @@ class MultiheadAttention(nn.Module):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
+        self.joined_projection: nn.Module | None = None  # in place of q_proj, k_proj and v_proj of self-attention
         clip, head_dim = choice.max_relative_positions, dim // heads
         self.relative_keys = RelativePositionKeys(clip, head_dim) if clip else None
         self.relative_values = RelativePositionValues(clip, head_dim) if choice.relative_values else None
@@ -207,7 +208,7 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            joined = linear_map(x, *cache.joined(self.q_proj, self.k_proj, self.v_proj))
+            joined = self._project_jointly(x, cache)
             joined = joined.view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
             cache.write(joined[:, :, 1], joined[:, :, 2])
             query = joined[0, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
@@ -251,8 +252,8 @@ class MultiheadAttention(nn.Module):
         """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
-            if isinstance(cache, KeyValueCache):
-                query, key, value = map(self._split_heads, linear_map(x, *cache.joined(*projections)).chunk(3, dim=-1))
+            if isinstance(cache, KeyValueCache) or self.joined_projection is not None:
+                query, key, value = map(self._split_heads, self._project_jointly(x, cache).chunk(3, dim=-1))
             else:
                 query, key, value = self._project_together(x, *projections)
             if change_values is not None:
@@ -265,6 +266,14 @@ class MultiheadAttention(nn.Module):
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value
+
+    def _project_jointly(self, x: Tensor, cache: Cache | None) -> Tensor:
+        """Return queries, keys and values of self-attention side by side, [B, T, C] -> [B, T, 3 · C]."""
+        if self.joined_projection is not None:
+            joined: Tensor = self.joined_projection(x)
+            return joined
+        assert isinstance(cache, KeyValueCache)
+        return linear_map(x, *cache.joined(self.q_proj, self.k_proj, self.v_proj))
 
     def _project_together(self, x: Tensor, *projections: Linear) -> Sequence[Tensor]:
         """Return the projections of ``x``, [B, H, T, C/H] each; in training by one product of matrices."""

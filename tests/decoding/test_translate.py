@@ -109,6 +109,17 @@ def test_options_of_the_search_count(command: Command) -> None:
     assert len(command(text, "--max-len-b", 2)) < 0.5 * len(command(text))
 
 
+def test_int8_changes_translations_of_our_architectures(
+    command: Command, refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"{source}\n" for source in SOURCES[:12])
+    exact, rounded = (command(text, "--beam", 1, *options).splitlines() for options in ((), ("--int8",)))
+    assert exact != rounded
+    assert len(rounded) == 12
+    monkeypatch.setattr("ode_transformer.nn.int8.convert_to_int8", lambda model: 0)
+    assert refused("a\n", "--cpu", "--int8").endswith("model.pt is not of an architecture of this package")
+
+
 def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, monkeypatch) -> None:
     first, second = (command(f"{source}\n") for source in SOURCES[:2])
     # U+200B and U+FEFF are nothing to sentencepiece.
