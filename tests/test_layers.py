@@ -22,7 +22,7 @@ ARROWS = {
     "training": "",
     "models": "support numerics nn tasks training",
     "checkpoints": "support models",
-    "decoding": "support models",
+    "decoding": "support nn models",
     "export": "support numerics nn models decoding",
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
