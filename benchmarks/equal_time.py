@@ -29,8 +29,9 @@ from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text, markdown_table
 
 SIZE = "--encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4 --decoder-attention-heads 4"
-FAIRSEQ = (  # its own optimizer and criterion, and layers that are normalised first, as the recipe's
-    f"{SIZE} --encoder-normalize-before --decoder-normalize-before --optimizer adam --criterion label_smoothed_cross_entropy"
+FAIRSEQ = (  # its own optimizer and criterion; layers that are normalised first, as those of the recipe
+    f"{SIZE} --encoder-normalize-before --decoder-normalize-before "
+    "--optimizer adam --criterion label_smoothed_cross_entropy"
 )
 SYSTEMS = {  # architecture (None for the recipe's) and flags
     "RK2, gate (the recipe)": (None, ""),
