@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import open_input
 
-VOCABULARIES = ("source_vocabulary.json", "target_vocabulary.json")
-SHARED_VOCABULARY = "shared_vocabulary.json"
+SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
 PADDING = "<pad>"  # fairseq never generates it
 
 
@@ -46,9 +46,9 @@ class ExportedModel:
         cpu: bool = False,
     ) -> None:
         try:
-            self.config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            names = [SHARED_VOCABULARY] * 2 if (folder / SHARED_VOCABULARY).exists() else VOCABULARIES
-            self.words, self.target_words = (json.loads((folder / name).read_text(encoding="utf-8")) for name in names)
+            self.config = _read_json(folder / "config.json")
+            shared = (folder / SHARED_VOCABULARY).exists()
+            self.words = _read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
             self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
             self.numbers = {word: number for number, word in enumerate(self.words)}
             self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
@@ -102,6 +102,11 @@ class ExportedModel:
         """Return the line of a hypothesis."""
         pieces = " ".join(token for token in tokens if token != self.config["bos_token"])
         return self.bpe.decode(pieces) if self.bpe else pieces
+
+
+def _read_json(path: Path) -> Any:
+    with open_input(path) as file:
+        return json.load(file)
 
 
 def _threads() -> int:

@@ -11,6 +11,7 @@ from ode_transformer.cli import main
 COMMANDS = {
     "average": ("{}", "--output", "out"),
     "convert": ("{}", "--output", "out"),
+    "export": ("--to", "ctranslate2", "--path", "{}", "--output", "out"),
     "translate, model": ("--path", "{}", "--input", "text"),
     "translate, text": ("--path", "text", "--input", "{}"),
     "score, hypotheses": ("--metric", "wer", "--hypotheses", "{}", "--references", "text"),
