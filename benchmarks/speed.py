@@ -41,7 +41,8 @@ from ode_transformer.support.arguments import positive_int, probability
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
 
-# system -> train, update, decode: seconds of each round, with _cpu of the CPU; held, peak: bytes; operations: of a training step
+# system -> train, update, decode: seconds of each round, with _cpu those of the CPU; held, peak: bytes; operations of
+# a training step
 Measurements = dict[str, dict[str, Any]]
 
 

@@ -15,7 +15,7 @@ from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-_BLOCK = 128  # words; near the square root of a vocabulary, where blocks and words in blocks are equally many
+_BLOCK = 64  # words
 
 
 class BeamSearch(SequenceGenerator):
@@ -35,10 +35,14 @@ class BeamSearch(SequenceGenerator):
     ) -> list[list[dict[str, Tensor]]]:
         extras = (prefix_tokens, constraints, self.lm_model, self.repeat_ngram_blocker, self.token_indices_to_suppress)
         plain = type(self.search) is search.BeamSearch and all(extra is None for extra in extras)
+        found: list[list[dict[str, Tensor]]]
         if not plain or "src_tokens" not in sample["net_input"]:
-            found: list[list[dict[str, Tensor]]] = super()._generate(sample, prefix_tokens, constraints, bos_token)
+            found = super()._generate(sample, prefix_tokens, constraints, bos_token)
             return found
-        return self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
+        with torch.inference_mode():
+            found = self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
+        # Copies can be changed, and differentiated, where inference mode is off.
+        return [[{name: x.clone() for name, x in one.items()} for one in of_sentence] for of_sentence in found]
 
     def _search(self, net_input: dict[str, Tensor], first_token: int) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence."""
@@ -112,7 +116,8 @@ class BeamSearch(SequenceGenerator):
             if attention is not None:
                 attention = attention.index_select(0, new_order)
             self.model.reorder_incremental_state(states, new_order)
-            encoder_outs = self.model.reorder_encoder_out(encoder_outs, new_order)
+            if leaving:  # otherwise hypotheses change places with others of their sentence
+                encoder_outs = self.model.reorder_encoder_out(encoder_outs, new_order)
         return [sorted(hypotheses, key=lambda found: -float(found["score"])) for hypotheses in finalized]
 
     def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:
@@ -174,10 +179,11 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     blocks = numbers // _BLOCK
     if blocks <= 2 * count:
         return x.topk(count)
-    whole, rest = x[:, : blocks * _BLOCK].unflatten(1, (blocks, _BLOCK)), x[:, blocks * _BLOCK :]
-    best = whole.amax(-1).topk(count, sorted=False).indices  # [R, count]
-    chosen = whole.gather(1, best[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)  # [R, count · block]
-    values, places = torch.cat([chosen, rest], 1).topk(count)
+    within, length = blocks * _BLOCK, count * _BLOCK
+    best = x[:, :within].unflatten(1, (blocks, _BLOCK)).amax(-1).topk(count, sorted=False).indices  # [R, count]
+    starts = best * _BLOCK + numbers * torch.arange(rows, device=x.device)[:, None]
+    # Every run of numbers is a row of the view, so that blocks are selected as rows.
+    chosen = x.reshape(-1).unfold(0, _BLOCK, 1).index_select(0, starts.flatten()).view(rows, length)
+    values, places = torch.cat([chosen, x[:, within:]], 1).topk(count)  # of the best blocks, then of the rest
     block = best.gather(1, (places // _BLOCK).clamp(max=count - 1))
-    inside = block * _BLOCK + places % _BLOCK
-    return values, torch.where(places < count * _BLOCK, inside, places - count * _BLOCK + blocks * _BLOCK)
+    return values, torch.where(places < length, block * _BLOCK + places % _BLOCK, places - length + within)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ode_transformer.nn import (
     LayerCaches,
     LayerContext,
     LayerId,
+    StepMasks,
     SubLayerKind,
     WordDropout,
     attention_mask,
@@ -77,24 +79,31 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         keys, queries = prev_output_tokens.size(1), y0.size(1)
         device = prev_output_tokens.device
         target_padding = prev_output_tokens.eq(self.padding_idx)
-        self_mask = attention_mask(
-            queries,
-            keys,
-            device,
-            padding_mask=target_padding if target_padding.any() else None,
-            causal=not full_context_alignment,
-            choice=self.choice.attention,
-        )
+        masks = None if incremental_state is None else self._search_state(incremental_state, "masks", StepMasks)
+        if masks is not None:
+            self_mask = masks.over_target(target_padding, self.choice.attention)
+        else:
+            self_mask = attention_mask(
+                queries,
+                keys,
+                device,
+                padding_mask=target_padding if target_padding.any() else None,
+                causal=not full_context_alignment,
+                choice=self.choice.attention,
+            )
         attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
         if encoder_out is not None:
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
             source_padding = encoder_out["encoder_padding_mask"]
-            cross_mask = attention_mask(
-                queries,
-                encoder_output.size(1),
-                device,
-                padding_mask=source_padding[0] if source_padding and source_padding[0].any() else None,
-            )
+            if masks is not None and source_padding:
+                cross_mask = masks.over_source(source_padding[0])
+            else:
+                cross_mask = attention_mask(
+                    queries,
+                    encoder_output.size(1),
+                    device,
+                    padding_mask=source_padding[0] if source_padding and source_padding[0].any() else None,
+                )
             attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
         caches = self._caches(incremental_state)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
@@ -171,7 +180,14 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, Cache] | None:
         if incremental_state is None:
             return None
-        return incremental_state.setdefault(self._get_full_incremental_state_key("caches"), {})
+        return self._search_state(incremental_state, "caches", dict)
+
+    def _search_state(self, incremental_state: dict[str, Any], name: str, build: Callable[[], Any]) -> Any:
+        """Return what the decoder keeps under a name during a search; the first call builds it."""
+        key = self._get_full_incremental_state_key(name)
+        if key not in incremental_state:
+            incremental_state[key] = build()
+        return incremental_state[key]
 
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:

@@ -59,6 +59,7 @@ from ode_transformer.nn.observers import (
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
+from ode_transformer.nn.step_masks import StepMasks
 from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
 from ode_transformer.nn.value_residual import VALUE_RESIDUALS, FirstLayerValues, ValueResidual
 from ode_transformer.nn.word_dropout import WordDropout
@@ -114,6 +115,7 @@ __all__ = [
     "RelativePositionValues",
     "SeparableAttention",
     "SettingsChange",
+    "StepMasks",
     "SubLayer",
     "SubLayerKind",
     "WordDropout",

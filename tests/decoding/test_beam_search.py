@@ -23,6 +23,7 @@ def same_hypotheses(models: list[Any], sample: dict[str, Any] | None = None, **o
     ours, theirs = (search.generate(models, sample) for search in searches)
     for found, expected in zip(ours, theirs, strict=True):
         assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in expected]
+        assert not any(x.is_inference() for h in found for x in h.values())
         for name in ("score", "positional_scores", "attention"):
             torch.testing.assert_close([h[name] for h in found], [h[name] for h in expected])
     return [[len(h["tokens"]) for h in found] for found in ours]
