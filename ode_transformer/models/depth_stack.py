@@ -13,6 +13,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ode_transformer.models.compilation import compile_sublayers
 from ode_transformer.nn import (
     AttentionChoice,
     BlockId,
@@ -114,6 +115,8 @@ class DepthStack(nn.Module):
         if self.choice.value_residual != "none":
             self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
+        if cfg.compile and not cfg.ode_trained:
+            compile_sublayers(self.layers)  # type: ignore[arg-type]
         self.observers: list[LayerObserver] = []
         # Index of a layer -> a function that takes the layer's place, see step_layers.
         self.replacements: dict[int, nn.Module] = {}

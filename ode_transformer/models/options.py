@@ -58,6 +58,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "dlstm_output_norm": False,
     "relative_values": False,
     "word_dropout_prob": 0.0,
+    "compile": False,
     "log_depth_interval": 0,
 }
 
@@ -167,6 +168,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
         ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
         ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+        ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
     ):
         parser.add_argument(name, help=description, **settings)
 
