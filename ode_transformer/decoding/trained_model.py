@@ -8,6 +8,7 @@ from typing import Any
 
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.fairseq_import import import_fairseq
 
 _TRANSLATION = ("translation", "joint_translation")
 
@@ -30,6 +31,7 @@ def load_trained_model(
     :raises UserError: the checkpoint or a dictionary is broken or missing, or they do not belong together
     :raises OSError: the checkpoint or ``data`` cannot be opened
     """
+    import_fairseq()
     # By name, because mypy would follow the import into modules built on fairseq, which has no types.
     saved_model = importlib.import_module("ode_transformer.models.saved_model")
     state = load_checkpoint(path)

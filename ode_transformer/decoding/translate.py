@@ -22,6 +22,7 @@ from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import length_penalty, positive_int
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.fairseq_import import import_fairseq
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, kind_of_symbols
@@ -144,6 +145,8 @@ def load_hub(
     :raises UserError: ``load_trained_model`` raises it
     """
     import torch
+
+    import_fairseq()
     from fairseq.hub_utils import GeneratorHubInterface
 
     from ode_transformer.decoding.beam_search import BeamSearch

@@ -1,0 +1,44 @@
+"""Import of fairseq without libraries that it loads and translation does not use.
+
+fairseq imports scikit-learn and scipy.stats for the scores of two tasks of classification, which takes as long as all
+the rest of it. Here they are loaded when one of these scores is computed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_POSTPONED = ("sklearn", "sklearn.metrics", "scipy.stats")
+
+
+class _PostponedModule(ModuleType):
+    """A module whose functions import it when they are called."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            return getattr(importlib.import_module(self.__name__), name)(*args, **options)
+
+        return call
+
+
+def import_fairseq() -> None:
+    """Import fairseq, unless it is already; afterwards everybody else imports the postponed modules as usual."""
+    if "fairseq" in sys.modules or any(name in sys.modules for name in _POSTPONED):
+        importlib.import_module("fairseq")
+        return
+    modules = {name: _PostponedModule(name) for name in _POSTPONED}
+    modules["sklearn"].metrics = modules["sklearn.metrics"]  # type: ignore[attr-defined]
+    sys.modules.update(modules)
+    try:
+        importlib.import_module("fairseq")
+    finally:
+        for name, module in modules.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
