@@ -37,6 +37,7 @@ from systems import COMPARISONS, MEASURES, ONE_STEP, RELATIONS, SIZES, SYSTEMS, 
 from table6 import PRESETS, published_table
 
 from ode_transformer.models.model_from_options import numbered_dictionary
+from ode_transformer.nn.int8 import convert_to_int8
 from ode_transformer.support.arguments import positive_int, probability
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
@@ -83,6 +84,8 @@ def measure(
         else:
             for name in turn:
                 built[name].prepare_to_decode()
+                if systems[name].int8:
+                    convert_to_int8(built[name].model)
         for number in range(warmup + repetitions):
             _progress(f"{kind}, round {number + 1} of {warmup + repetitions}")
             for name in turn:

@@ -15,6 +15,7 @@ class System:
 
     :param export: numbers of the weights with which CTranslate2 decodes it, as for ``ode-transformer export
         --quantization``; None for PyTorch
+    :param int8: decodes with its linear maps in int8, as ``ode-transformer translate --int8`` does
     :param fused: trains with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``, as recipes do
     """
 
@@ -23,6 +24,7 @@ class System:
     measures: tuple[str, ...] = MEASURES
     export: str | None = None
     fused: bool = True
+    int8: bool = False
 
 
 def _fairseq(layers: int) -> System:
@@ -51,6 +53,7 @@ SYSTEMS: dict[str, System] = {
     "rk2-3": _ode_transformer(3, "rk2"),
     "rk2-6": _ode_transformer(6, "rk2"),
     "rk2-gate-6": System("ode_transformer_rk2", {"encoder_layers": 6}),
+    "rk2-gate-6-int8": System("ode_transformer_rk2", {"encoder_layers": 6}, ("decode",), int8=True),
     "rk4-6": _ode_transformer(6, "rk4"),
     "rk4-6-recompute": System(
         "ode_transformer_rk4", {"encoder_layers": 6, "checkpoint_activations": True}, ("train", "memory")
@@ -120,6 +123,7 @@ COMPARISONS = (
     Comparison("decode", "rk2-6", "fairseq-6"),
     Comparison("decode", "rk4-6", "fairseq-6"),
     Comparison("decode", "ones-6", "fairseq-6"),
+    Comparison("decode", "rk2-gate-6-int8", "rk2-gate-6"),
     Comparison("decode", "ones-6-ctranslate2", "fairseq-6", tiny_aim=("≥", 2.0)),
     Comparison("decode", "ones-6-ctranslate2-int8", "fairseq-6", ("≥", 2.0)),
     Comparison("decode", "rk2-6", "euler-6", ("≥", 0.96)),  # ODE Transformer (2022), Table 6: relative inference speed

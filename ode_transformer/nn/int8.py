@@ -9,6 +9,8 @@ stay in float32.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
@@ -31,8 +33,10 @@ class Int8Linear(nn.Module):
         weight = weight.detach().float()
         steps = weight.abs().amax(dim=1).clamp_min(torch.finfo(torch.float32).tiny) / 127  # [dim]
         offsets = torch.zeros(len(weight), dtype=torch.long)
-        rows = torch.quantize_per_channel(weight, steps.double(), offsets, axis=0, dtype=torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(rows, None if bias is None else bias.detach().float())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.13 announces another type for such weights
+            rows = torch.quantize_per_channel(weight, steps.double(), offsets, axis=0, dtype=torch.qint8)
+            self.packed = torch.ops.quantized.linear_prepack(rows, None if bias is None else bias.detach().float())
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, REDUCE_RANGE)
