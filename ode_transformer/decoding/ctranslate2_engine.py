@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ctranslate2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,6 +44,8 @@ class ExportedModel:
         max_tokens: int | None = None,
         cpu: bool = False,
     ) -> None:
+        import ctranslate2  # of the extra export, without which this room must be importable
+
         try:
             self.config = _read_json(folder / "config.json")
             shared = (folder / SHARED_VOCABULARY).exists()
