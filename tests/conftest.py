@@ -1,11 +1,35 @@
 """The text and the trainings that several files of tests start from."""
 
+import fcntl
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 from commands_for_tests import NO_DROPOUT, Text, prepare, train
+
+SharedFolder = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
+    """Returns a folder by name, which all processes of pytest share; the first that asks for it fills it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+
+    def folder_of(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = base / "shared" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder.with_suffix(".lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.stat(lock.name).st_size:
+                fill(folder)
+                lock.write("filled")
+        return folder
+
+    return folder_of
 
 
 @pytest.fixture(scope="session")
@@ -17,16 +41,14 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
-    return prepare(tmp_path_factory.mktemp("text"))
+def text(shared_folder: SharedFolder) -> Text:
+    return Text(shared_folder("text", prepare))
 
 
 @pytest.fixture(scope="session")
-def trained(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(text: Text, shared_folder: SharedFolder) -> Path:
     """A training far from its end: checkpoint1.pt … checkpoint5.pt, one for each epoch."""
-    directory = tmp_path_factory.mktemp("trained")
-    train(text, directory, "ode_transformer_rk2_tiny", 40)
-    return directory
+    return shared_folder("trained", lambda folder: train(text, folder, "ode_transformer_rk2_tiny", 40))
 
 
 # Architecture, updates and further flags of the trainings that go on until the sentences are known. The base Reformer
@@ -43,13 +65,16 @@ LEARNED: dict[str, tuple[object, ...]] = {
 
 
 @pytest.fixture(scope="session")
-def learned(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def learned(text: Text, shared_folder: SharedFolder) -> Callable[[str], Path]:
     """The checkpoint of an entry of ``LEARNED``, trained when it is first asked for."""
 
     @cache
     def checkpoint(name: str) -> Path:
-        directory = tmp_path_factory.mktemp(name)
         arch, updates, *flags = LEARNED[name]
-        return train(text, directory, arch, updates, *LEARNING, "--log-file", directory / "train.log", *flags)
+
+        def fill(folder: Path) -> None:
+            train(text, folder, arch, updates, *LEARNING, "--log-file", folder / "train.log", *flags)
+
+        return shared_folder(name, fill) / "checkpoint_last.pt"
 
     return checkpoint

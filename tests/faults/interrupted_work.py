@@ -14,8 +14,8 @@ import torch
 import yaml
 from checkpoint_for_tests import make_model
 from commands_for_tests import PAIRS
-from forked_commands import IMPORTED
-from interruptions import CLOCKS, ERRORS, SIZE_LIMITS, Fault, Outcome, run_commands_here, run_in_fork
+from forked_commands import IMPORTED, start_commands_in_forks
+from interruptions import CLOCKS, ERRORS, SIZE_LIMITS, Fault, Outcome, run_in_fork
 from recipes_for_tests import Runner, publish
 from released_checkpoints import released
 
@@ -197,9 +197,8 @@ class Preparation(Interruptible):
 
     def perform(self, action: str) -> int:
         """Run a command of recipes in this process, and its commands of fairseq in forks."""
-        patch = pytest.MonkeyPatch()  # undone by the end of the process
-        run_commands_here(patch)
-        publish(self.run.files, patch)
+        start_commands_in_forks()
+        publish(self.run.files, pytest.MonkeyPatch())  # undone by the end of the process
         return self.run(action)
 
 
@@ -250,9 +249,8 @@ class Study(Training):
 
     def study(self, *words: str) -> int:
         """Run the study with further options."""
-        patch = pytest.MonkeyPatch()
-        run_commands_here(patch)
-        publish(self.run.files, patch)
+        start_commands_in_forks()
+        publish(self.run.files, pytest.MonkeyPatch())
         folders = ["--output", self.results, "--raw", self.run.raw]
         return main(["study", *map(str, [self.path, *folders, "--workers", 1, "--gpus", 0, *words])])
 

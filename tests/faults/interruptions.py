@@ -20,13 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, BinaryIO
-
-import pytest
-from forked_commands import Forked
-
-from ode_transformer.support import commands
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Audit events that change the file system, with the number of their argument that holds the changed path.
@@ -81,16 +74,6 @@ class Outcome:
     status: int
     output: str
     changes: list[str]
-
-
-class ForkedHere(Forked):
-    """A command of fairseq as a fork of the process that starts it, so that the same audit hook watches it."""
-
-    start_method = "fork"
-
-    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
-        super().__init__(words, stdout, **others)
-        self.log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
 
 
 def run_in_fork(work: Work, folder: Path, fault: Fault | None = None, meanwhile: Work | None = None) -> Outcome:
@@ -189,9 +172,3 @@ def shift_clock(seconds: float) -> None:
     right_time, right_nanoseconds = time.time, time.time_ns
     time.time = lambda: right_time() + seconds
     time.time_ns = lambda: right_nanoseconds() + int(seconds * 1e9)
-
-
-def run_commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the package start fairseq's commands as forks of the process that asks for them."""
-    popen = SimpleNamespace(Popen=ForkedHere, STDOUT=None)
-    monkeypatch.setattr(commands, "subprocess", popen)

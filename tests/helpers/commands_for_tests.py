@@ -85,18 +85,23 @@ BATCHES = 8  # in an epoch of the 40 training pairs
 
 @dataclass(frozen=True)
 class Text:
-    """The pairs, cut into pieces and binarised.
+    """The pairs, cut into pieces and binarised, in a folder of ``prepare``."""
 
-    :param data: what fairseq reads
-    :param pieces: the sentencepiece model of both languages
-    """
+    folder: Path
 
-    data: Path
-    pieces: Path
+    @property
+    def data(self) -> Path:
+        """The folder that fairseq reads."""
+        return self.folder / "data"
+
+    @property
+    def pieces(self) -> Path:
+        """The sentencepiece model of both languages."""
+        return self.folder / "pieces.model"
 
 
-def prepare(directory: Path) -> Text:
-    """40 pairs to train on and 8 to validate and test on."""
+def prepare(directory: Path) -> None:
+    """Write 40 pairs to train on and 8 to validate and test on."""
     import sentencepiece
 
     everything = [sentence for pair in PAIRS for sentence in pair]
@@ -116,7 +121,6 @@ def prepare(directory: Path) -> Text:
         *("--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--destdir", directory / "data"),
         *("--trainpref", directory / "train", "--validpref", directory / "valid", "--testpref", directory / "valid"),
     )
-    return Text(directory / "data", directory / "pieces.model")
 
 
 def training(text: Text, save_dir: Path, arch: str, updates: int, *options: object) -> tuple[object, ...]:

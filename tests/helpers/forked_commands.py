@@ -1,6 +1,6 @@
 """fairseq's commands without the seconds that imports take: each is a fork of a process that has imported fairseq.
 
-This module imports nothing of the package: ``--user-dir`` has to.
+This module imports nothing of the package, because ``--user-dir`` has to, except for commands of ours.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ IMPORTED = [
 ]
 
 
+def forking_context(start_method: str = "forkserver") -> Any:
+    """Return what starts processes that have imported fairseq."""
+    context = multiprocessing.get_context(start_method)
+    context.set_forkserver_preload(IMPORTED)
+    return context
+
+
 def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run a command in a fork and return what it wrote.
 
@@ -39,10 +46,8 @@ def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> sub
         paths = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
         for path, content in zip(paths, (stdin, "", ""), strict=True):
             path.write_text(content, encoding="utf-8")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(IMPORTED)
         streams = [str(path) for path in (paths[1], paths[1] if merge else paths[2], paths[0])]
-        process = context.Process(target=carry_out, args=(words, *streams))
+        process = forking_context().Process(target=carry_out, args=(words, *streams))
         process.start()
         process.join(timeout)
         if process.is_alive():
@@ -62,9 +67,7 @@ class Forked:
         self.words, self.log, self.returncode = words, stdout.name, -1
 
     def __enter__(self) -> Forked:
-        context: Any = multiprocessing.get_context(self.start_method)
-        context.set_forkserver_preload(IMPORTED)
-        process = context.Process(target=carry_out, args=(self.words, self.log))
+        process = forking_context(self.start_method).Process(target=carry_out, args=(self.words, self.log))
         process.start()
         process.join()
         self.returncode = process.exitcode
@@ -83,11 +86,14 @@ def inherit() -> None:
     forkserver._forkserver.ensure_running = lambda: None
 
 
-def carry_out(words: list[str], output: str, errors: str | None = None, stdin: str | None = None) -> None:
-    """Run a command of this Python environment, its streams being files.
+def carry_out(
+    words: list[str], output: str, errors: str | None = None, stdin: str | None = None, folder: str = "."
+) -> None:
+    """Run a command of this Python environment, its streams being files; its own commands are forks as well.
 
     :param errors: file of standard error, by default that of standard output
     """
+    os.chdir(folder)
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
     logging.root.handlers.clear()  # and handlers that write elsewhere
     logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level="INFO", stream=sys.stdout)
@@ -99,8 +105,28 @@ def carry_out(words: list[str], output: str, errors: str | None = None, stdin: s
     torch.set_num_threads(1)  # sums are always formed in one order
     multiprocessing.set_start_method("fork", force=True)  # Linux's own, for the processes that load data
     sys.argv = words
+    if Path(words[0]).name == "ode-transformer":
+        start_commands_in_forks()
     (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
     sys.exit(entry.load()())
+
+
+class ForkedHere(Forked):
+    """A command of fairseq as a fork of the process that starts it, which has imported everything."""
+
+    start_method = "fork"
+
+    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
+        super().__init__(words, stdout, **others)
+        self.log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
+
+
+def start_commands_in_forks() -> None:
+    """Let the package start fairseq's commands as forks of this process, to its end."""
+    import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
+    from ode_transformer.support import commands
+
+    commands.subprocess = SimpleNamespace(Popen=ForkedHere, STDOUT=None)
 
 
 def run_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,25 +2,33 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
 
-from commands_for_tests import ENVIRONMENT
+from commands_for_tests import COMMANDS
+from forked_commands import carry_out, forking_context
 
 
-def start_command(words: Sequence[object]) -> subprocess.Popen[bytes]:
+def carry_out_in_own_session(words: list[str]) -> None:
+    """Run a command in a process group of its own."""
+    os.setsid()
+    carry_out(words, os.devnull)
+
+
+def start_command(words: Sequence[object]) -> BaseProcess:
     """Start ``ode-transformer`` in a process group of its own."""
-    command = [sys.executable, "-m", "ode_transformer.cli", *map(str, words)]
-    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    command = [str(COMMANDS / "ode-transformer"), *map(str, words)]
+    process = forking_context().Process(target=carry_out_in_own_session, args=(command,))
+    process.start()
+    return process
 
 
 def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
     """Start ``ode-transformer`` and kill it as soon as ``moment`` returns true; it must not have ended before."""
     process = start_command(words)
-    while process.poll() is None and not moment():
+    while process.is_alive() and not moment():
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.join()
+    assert process.exitcode == -signal.SIGKILL

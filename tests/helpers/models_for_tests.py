@@ -21,6 +21,12 @@ def build_model(arch: str, source: int = 30, target: int | None = None, **option
     return build_from_options(args, source, target).eval()
 
 
+def outline(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
+    """The same model without numbers in its tensors: all that counting parameters needs."""
+    with torch.device("meta"):
+        return build_model(arch, source, target, **options)
+
+
 SMALL = {
     "encoder_embed_dim": 16,
     "encoder_ffn_embed_dim": 24,

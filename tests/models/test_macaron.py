@@ -1,7 +1,7 @@
 """Macaron architectures: sizes, and parameters that match those of the Transformer."""
 
 import pytest
-from models_for_tests import SMALL, build_model, count_parameters
+from models_for_tests import SMALL, build_model, count_parameters, outline
 
 from ode_transformer.models.macaron import MACARON_SIZES
 
@@ -20,7 +20,7 @@ PLAIN = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_
 @pytest.mark.parametrize("suffix", MACARON_SIZES)
 def test_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
     d, f, heads, layers, half = EXPECTED[suffix]
-    macaron = build_model(f"macaron{suffix}", 40)
+    macaron = outline(f"macaron{suffix}", 40)
     for stack, names in (
         (macaron.encoder, ["ffn_down", "self_attn", "ffn_up"]),
         (macaron.decoder, ["ffn_down", "self_attn", "encoder_attn", "ffn_up"]),
@@ -32,13 +32,13 @@ def test_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
             assert [layer[name].function.fc1.out_features for name in ("ffn_down", "ffn_up")] == [half] * 2
             assert layer["self_attn"].function.heads == heads
             assert layer["self_attn"].function.relative_keys is None
-    transformer = build_model(f"macaron{suffix}", 40, layer_splitting="lie-trotter")
+    transformer = outline(f"macaron{suffix}", 40, layer_splitting="lie-trotter")
     assert count_parameters(macaron) - count_parameters(transformer) == 3 * d * 2 * layers
     sizes = {"encoder_embed_dim": d, "encoder_ffn_embed_dim": f, "encoder_layers": layers}
     sizes |= {name.replace("encoder", "decoder"): value for name, value in sizes.items()}
     pre_norm = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     heads_of = {f"{stack}_attention_heads": heads for stack in ("encoder", "decoder")}
-    assert count_parameters(build_model("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
+    assert count_parameters(outline("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
         transformer
     )
 

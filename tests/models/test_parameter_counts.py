@@ -1,8 +1,7 @@
 """Parameter counts of every architecture, by the arithmetic of the papers' own parts, and the published totals."""
 
 import pytest
-import torch
-from models_for_tests import build_model, count_parameters
+from models_for_tests import count_parameters, outline
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
 
@@ -25,9 +24,7 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("suffix", "vocabulary", "total"), PUBLISHED)
 def test_published_totals(suffix: str, vocabulary: int, total: int) -> None:
-    assert (
-        count_parameters(build_model(f"ode_transformer_rk2{suffix}", vocabulary, ode_share_coefficients=True)) == total
-    )
+    assert count_parameters(outline(f"ode_transformer_rk2{suffix}", vocabulary, ode_share_coefficients=True)) == total
 
 
 def expected(size: dict, vocabulary: int, method: str, shared: bool) -> int:
@@ -50,8 +47,7 @@ def expected(size: dict, vocabulary: int, method: str, shared: bool) -> int:
 def test_every_architecture(method: str, suffix: str) -> None:
     for shared in (False, True) if method == "rk2" else (False,):
         options = {"ode_share_coefficients": shared} if method == "rk2" else {}
-        with torch.device("meta"):  # counts need no numbers
-            model = build_model(f"ode_transformer_{method}{suffix}", 40, **options)
+        model = outline(f"ode_transformer_{method}{suffix}", 40, **options)
         assert count_parameters(model) == expected(TRANSLATION_SIZES[suffix], 40, method, shared)
 
 
@@ -59,7 +55,7 @@ def test_every_architecture(method: str, suffix: str) -> None:
 def test_english_romanian_needs_dictionaries_of_different_sizes(suffix: str, millions: int) -> None:
     """The published 69M and 226M fit 48.5K to 49.4K embedding rows in all: a source matrix beside the tied target's."""
     for rows in (48_600, 49_300):
-        model = build_model(
+        model = outline(
             f"ode_transformer_rk2{suffix}", 34_976, rows - 34_976,
             share_decoder_input_output_embed=True, ode_share_coefficients=True,
         )  # fmt: skip

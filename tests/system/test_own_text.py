@@ -5,22 +5,26 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, USER_DIR
+from command_folder import command_folder
+from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL, USER_DIR
 from ptb_stand_in import sentences
 from recorded_commands import BLOCK, ROOT
+
+NAMES = ["ode-transformer", *(f"fairseq-{name}" for name in ("preprocess", "train", "generate", "eval-lm"))]
 
 
 def run_in_bash(lines: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run shell commands in a folder, with those of this environment."""
-    search_path = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", lines],
-        cwd=folder,
-        env=ENVIRONMENT | {"PATH": search_path, "PYTHONPATH": str(USER_DIR.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with command_folder(folder / "commands", NAMES) as commands:
+        search_path = os.pathsep.join(map(str, (commands, COMMANDS, os.environ["PATH"])))
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", lines],
+            cwd=folder,
+            env=ENVIRONMENT | {"PATH": search_path, "PYTHONPATH": str(USER_DIR.parent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 @pytest.mark.slow
@@ -29,7 +33,12 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
     blocks = [match[2] for match in BLOCK.finditer(section)][:2]
     assert [block.count("\n") for block in blocks] == [2, 8]
     lines = "".join(blocks)
-    for written, shorter in (("--symbols 8000", "--symbols 200"), ("--max-epoch 40", "--max-epoch 5")):
+    small = " ".join(map(str, SMALL))
+    for written, shorter in (
+        ("my-experiment.yaml", f"my-experiment.yaml -- --max-update 5 {small}"),
+        ("--symbols 8000", "--symbols 200"),
+        ("--max-epoch 40", f"--max-epoch 5 {small}"),
+    ):
         assert written in lines
         lines = lines.replace(written, shorter)
     for split in ("train", "valid", "test"):

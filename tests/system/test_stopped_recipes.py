@@ -204,18 +204,19 @@ def test_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
-    """By the command line in processes of its own."""
     assert run("prepare") == 0
     run.change("train", max_update=40)
     command = ["train", run.path, "--output", run.output, "--gpus", 0]
     folder = run.data / "ode_transformer_rk2_tiny"
     kill_command(command, lambda: bool(list(folder.glob("checkpoints/checkpoint[0-9]*.pt"))))
-    assert start_command(command).wait() == 0
+    resumed = start_command(command)
+    resumed.join()
+    assert resumed.exitcode == 0
     assert "Loaded checkpoint" in (folder / "train.log").read_text()
     folder.rename(run.folder / "stopped")
     assert run("train") == 0
-    resumed, straight = (
+    stopped, straight = (
         parameters(place / "checkpoints/checkpoint_last.pt") for place in (run.folder / "stopped", folder)
     )
-    assert straight.keys() == resumed.keys()
-    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+    assert straight.keys() == stopped.keys()
+    assert all(torch.equal(straight[name], stopped[name]) for name in straight)
