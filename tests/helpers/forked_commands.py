@@ -64,20 +64,26 @@ class Forked:
     start_method = "forkserver"
 
     def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
-        self.words, self.log, self.returncode = words, stdout.name, -1
+        self.words, self.log = words, stdout.name
+        self.returncode: int | None = None
 
     def __enter__(self) -> Forked:
-        process = forking_context(self.start_method).Process(target=carry_out, args=(self.words, self.log))
-        process.start()
-        process.join()
-        self.returncode = process.exitcode
+        self.process = forking_context(self.start_method).Process(target=carry_out, args=(self.words, self.log))
+        self.process.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        self.wait()
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status of the command, which has ended."""
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Return the exit status of the command.
+
+        :raises subprocess.TimeoutExpired: it has not ended within so many seconds
+        """
+        self.process.join(timeout)
+        self.returncode = self.process.exitcode
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.words, timeout or 0)
         return self.returncode
 
 

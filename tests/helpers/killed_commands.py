@@ -29,6 +29,12 @@ def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
     process = start_command(words)
     while process.is_alive() and not moment():
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.join()
+    kill(process)
     assert process.exitcode == -signal.SIGKILL
+
+
+def kill(process: BaseProcess) -> None:
+    """Kill a process group unless it has ended."""
+    if process.is_alive():
+        os.killpg(process.pid, signal.SIGKILL)
+    process.join()

@@ -12,7 +12,7 @@ from fairseq.models.transformer.transformer_config import (
     QuantNoiseConfig,
     TransformerConfig,
 )
-from models_for_tests import SMALL, build_model, count_parameters, small_model
+from models_for_tests import SMALL, build_model, count_parameters, outline, small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
 from ode_transformer.models.ode_transformer import ODETransformerModel
@@ -157,7 +157,7 @@ def test_parameters_of_recurrences(scheme: str, encoder: int, decoder: int) -> N
     plain = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
 
     def count(**schemes: str) -> dict[str, int]:
-        model = build_model("ode_transformer_euler", **plain, **schemes)
+        model = outline("ode_transformer_euler", **plain, **schemes)
         return {stack: count_parameters(getattr(model, stack)) for stack in ("encoder", "decoder")}
 
     euler, made = count(), count(encoder_ode_scheme=scheme, decoder_ode_scheme=scheme)

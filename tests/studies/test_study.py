@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from models_for_tests import count_parameters
 
 from ode_transformer.cli import main
 from ode_transformer.models import fairseq_parser
@@ -196,31 +197,31 @@ def test_fairseq_takes_every_command(name: str, place: str, tmp_path: Path) -> N
     assert len(set(runs)) == len(runs)
 
 
-EVERY_VALUE = [pytest.param(False, id="first"), pytest.param(True, id="all", marks=pytest.mark.slow)]
+COSTS = {"parameters": count_parameters, "compute": count_forward_operations}
+# The last place of each study is small.
+CONTROLLED = [
+    pytest.param(name, place, marks=[] if place == list(read_study(find_study(name)).places)[-1] else pytest.mark.slow)
+    for name, place in PLACES
+]
 
 
-@pytest.mark.parametrize("every", EVERY_VALUE)
-@pytest.mark.parametrize("name", study_names())
-def test_controls_cost_what_they_say(name: str, every: bool, tmp_path: Path) -> None:
-    """Within 20% of the compute or parameters of all that are compared with them.
-
-    The last place is small; all of them, at their first value of the axis, take longer.
-    """
+@pytest.mark.parametrize(("name", "place"), CONTROLLED)
+def test_controls_cost_what_they_say(name: str, place: str, tmp_path: Path) -> None:
+    """Within 20% of the compute or parameters of all that are compared with them, at the first value of the axis."""
     chosen = read_study(find_study(name))
-    for place in list(chosen.places) if every else list(chosen.places)[-1:]:
-        made = study_runs(find_study(name), place, tmp_path)
-        costs = {}
-        for cell in chosen.cells(place):
-            if cell.position == 0:
-                args = fairseq_parser.parse("fairseq-train", made.experiments(cell, (1,))[0].train_words())
-                model = build_from_options(args, 100)
-                parameters = sum(parameter.numel() for parameter in model.parameters())
-                costs[cell.system.name] = {"parameters": parameters, "compute": count_forward_operations(model)}
-        compared = set()
-        for system in chosen.systems:
-            for control in chosen.systems:
-                if control.control and control.name in system.against and system.name in costs:
-                    ratio = costs[control.name][control.control] / costs[system.name][control.control]
-                    assert abs(ratio - 1) < 0.2, (place, system.name, control.name, ratio)
-                    compared.add(control.name)
-        assert compared == {system.name for system in chosen.systems if system.control}
+    made = study_runs(find_study(name), place, tmp_path)
+    kinds = {system.control for system in chosen.systems if system.control}
+    costs = {}
+    for cell in chosen.cells(place):
+        if cell.position == 0:
+            args = fairseq_parser.parse("fairseq-train", made.experiments(cell, (1,))[0].train_words())
+            model = build_from_options(args, 100)
+            costs[cell.system.name] = {kind: COSTS[kind](model) for kind in kinds}
+    compared = set()
+    for system in chosen.systems:
+        for control in chosen.systems:
+            if control.control and control.name in system.against and system.name in costs:
+                ratio = costs[control.name][control.control] / costs[system.name][control.control]
+                assert abs(ratio - 1) < 0.2, (place, system.name, control.name, ratio)
+                compared.add(control.name)
+    assert compared == {system.name for system in chosen.systems if system.control}

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from commands_for_tests import COMMANDS, ENVIRONMENT, Text, parameters, training
+from forked_commands import run_quickly
 from recipes_for_tests import Runner
 
 pytestmark = pytest.mark.slow
 
 
 def test_two_processes_train_as_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_quickly(monkeypatch)
     run = Runner("multi30k_en_de", tmp_path, monkeypatch)
     assert run("prepare") == 0
     run.change("train", max_update=4, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)

@@ -71,7 +71,7 @@ def amid_binarisation(patch: pytest.MonkeyPatch) -> None:
 
     class Torn(Forked):
         def __enter__(self):
-            super().__enter__()
+            super().__enter__().wait()
             folder = Path(self.words[self.words.index("--destdir") + 1])
             for file in folder.glob("*.de.*"):
                 file.unlink()

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,9 @@ from commands_for_tests import (
     NO_DROPOUT,
     USER_DIR,
     Text,
-    finish,
     lines_of,
     parameters,
-    start,
+    run,
     succeed,
     train,
     training,
@@ -106,9 +106,9 @@ def test_two_processes_make_the_update_of_one_that_accumulates(text: Text, tmp_p
         *("--distributed-backend", "gloo", "--distributed-no-spawn", "--distributed-world-size", 2),
         *("--distributed-init-method", f"tcp://localhost:{port}"),
     )
-    ranks = [start("train", *together, "--distributed-rank", rank) for rank in range(2)]
-    for done in [finish(rank) for rank in ranks]:
-        assert done.returncode == 0, done.stderr
+    with ThreadPoolExecutor(2) as threads:
+        for done in threads.map(lambda rank: run("train", *together, "--distributed-rank", rank), range(2)):
+            assert done.returncode == 0, done.stderr
     one, two = (parameters(path) for path in (alone, tmp_path / "two" / "checkpoint_last.pt"))
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=1e-6, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")

@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands_for_tests import BATCHES, NO_DROPOUT, Text, finish, start, training
+from commands_for_tests import BATCHES, NO_DROPOUT, Text, training
+from commands_for_tests import run as run_command
 from PIL import Image
 
 from ode_transformer.analysis.curves.training_log import read_events, read_log, read_run
@@ -25,9 +26,8 @@ def run(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for until in (6, BATCHES, UPDATES):
         flags = training(text, folder / "checkpoints", "ode_transformer_rk2_tiny", until, *OPTIONS)
         flags = tuple(flag for flag in flags if flag != "--disable-validation")
-        process = finish(
-            start("train", *flags, "--tensorboard-logdir", folder / "tensorboard", "--log-depth-interval", 4)
-        )
+        words = (*flags, "--tensorboard-logdir", folder / "tensorboard", "--log-depth-interval", 4)
+        process = run_command("train", *words)
         assert process.returncode == 0, process.stderr
         with open(folder / "train.log", "a") as log:
             log.write(process.stdout + process.stderr)
@@ -80,7 +80,7 @@ def test_by_default_the_log_has_no_series_by_layer(text: Text, tmp_path: Path) -
         flags = training(
             text, tmp_path / name, "ode_transformer_rk2_tiny", 4, *OPTIONS, *flags_by_layer, "--log-file", log
         )
-        process = finish(start("train", *flags))
+        process = run_command("train", *flags)
         assert process.returncode == 0, process.stderr
         reports = [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"epoch')]
         keys.append({key for report in reports for key in report})
