@@ -80,6 +80,7 @@ setup(
         "plots": ["matplotlib", "Jinja2"],  # pages such as that of ode-transformer report
         "serve": ["Jinja2", "starlette", "uvicorn"],  # ode-transformer serve
         "export": ["ctranslate2"],  # ode-transformer export, translate --engine ctranslate2
+        "huggingface": ["safetensors", "transformers"],  # ode-transformer export --to huggingface, and its folders
         "wandb": ["wandb"],  # for fairseq's --wandb-project
     },
     entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},

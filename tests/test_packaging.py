@@ -17,7 +17,7 @@ from tiny_wheels import make_wheel, pronouncing_dictionary
 
 ROOT = Path(__file__).parents[1]
 CORE = ("numerics", "nn", "tasks", "models", "checkpoints", "decoding")
-EXTRAS = ("experiments", "plots", "serve", "export")
+EXTRAS = ("experiments", "plots", "serve", "export", "huggingface")
 
 # Imports every module of the core while some modules cannot be imported.
 IMPORT_CORE = """

@@ -19,6 +19,7 @@ from ode_transformer.support.subword_models import SUBWORD_MODELS
 # name: (module, the options of this format alone)
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ctranslate2": ("ode_transformer.export.ctranslate2_folder", ("quantization",)),
+    "huggingface": ("ode_transformer.export.huggingface_folder", ()),
 }
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
 

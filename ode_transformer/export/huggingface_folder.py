@@ -1,0 +1,105 @@
+"""Folder of Hugging Face's ``transformers``: weights, configuration, tokenizer and one module of code.
+
+The module imports this package, which has the model's equations; a program that loads the folder needs it installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from safetensors.torch import save_file
+from torch import nn
+from transformers import GenerationConfig
+
+from ode_transformer.export.huggingface_model import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    ODETransformerConfig,
+    ODETransformerForSeq2SeqLM,
+)
+from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
+from ode_transformer.export.translation_model import TranslationModel
+from ode_transformer.models import ODETransformerModel
+from ode_transformer.support.errors import UserError
+
+MODULE = "modeling_ode_transformer"
+CODE = '''"""Model and tokenizer of this folder, by the package ode_transformer: pip install ode-transformer."""
+
+from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
+from ode_transformer.export.huggingface_tokenizer import ODETransformerTokenizer
+
+__all__ = ["ODETransformerConfig", "ODETransformerForSeq2SeqLM", "ODETransformerTokenizer"]
+'''
+BEAM = 5  # of ode-transformer translate, as the two others
+MAX_WORDS = 200
+LENGTH_PENALTY = 1.0
+
+
+def check(model: TranslationModel, args: argparse.Namespace) -> None:
+    """Refuse a model that the folder cannot hold.
+
+    :raises UserError: names what stands in the way
+    """
+    if not isinstance(model.model, ODETransformerModel):
+        raise UserError(
+            f"{model.path}: --arch {model.options.model.arch} is no architecture of this package, so its code cannot "
+            "be imported from it; fairseq's own models have converters in transformers"
+        )
+    for dictionary in (model.task.source_dictionary, model.task.target_dictionary):
+        if [dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk()] != [BOS, PAD, EOS, UNK]:
+            raise UserError(f"{model.path}: its dictionaries number the special symbols unlike fairseq-preprocess")
+
+
+def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> None:
+    """Write the folder, but for the file of the subword model."""
+    source, target = model.task.source_dictionary, model.task.target_dictionary
+    config = ODETransformerConfig(model_options(model.options.model), len(source), len(target))
+    exported = ODETransformerForSeq2SeqLM(config)
+    weights = {name: tensor for name, tensor in model.model.state_dict().items() if not name.endswith("_extra_state")}
+    tables = {name for name, _ in exported.model.named_buffers()} - weights.keys()
+    absent = nn.Module.load_state_dict(exported.model, weights, strict=False)  # fairseq's would add settings
+    if set(absent.missing_keys) != tables or absent.unexpected_keys:
+        raise UserError(f"{model.path}: its options do not build its parameters: {absent}")
+    tied = exported._tied_weights_keys
+    stored = {name: tensor.contiguous() for name, tensor in exported.state_dict().items() if name not in tied}
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    config.architectures = [ODETransformerForSeq2SeqLM.__name__]
+    config.auto_map = {
+        "AutoConfig": f"{MODULE}.ODETransformerConfig",
+        "AutoModelForSeq2SeqLM": f"{MODULE}.ODETransformerForSeq2SeqLM",
+    }
+    config.save_pretrained(folder)
+    positions = int(model.model.max_decoder_positions())
+    GenerationConfig(
+        **{"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS},
+        **{"num_beams": BEAM, "early_stopping": True, "length_penalty": LENGTH_PENALTY},
+        **{"min_length": 2, "max_length": min(MAX_WORDS, positions - 1) + 2, "suppress_tokens": [PAD]},
+    ).save_pretrained(folder)
+    write_json(folder / DICTIONARIES_FILE, {"source": source.symbols, "target": target.symbols})
+    settings = {
+        "tokenizer_class": "ODETransformerTokenizer",
+        "auto_map": {"AutoTokenizer": [f"{MODULE}.ODETransformerTokenizer", None]},
+        "model_max_length": int(model.model.encoder.max_positions()),
+    }
+    write_json(folder / "tokenizer_config.json", settings)
+    (folder / f"{MODULE}.py").write_text(CODE, encoding="utf-8")
+
+
+def model_options(options: Any) -> dict[str, Any]:
+    """Return the options that a model is built from, without those of its training, which may name folders."""
+    parser = argparse.ArgumentParser(add_help=False)
+    ARCH_MODEL_REGISTRY[options.arch].add_args(parser)
+    names = {action.dest for action in parser._actions} | {"arch", "max_source_positions", "max_target_positions"}
+    saved = {name: value for name, value in vars(options).items() if name in names and value is not None}
+    return {name: value for name, value in saved.items() if not name.endswith("_embed_path")}
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file of JSON."""
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,234 @@
+"""Translation models in the classes of Hugging Face's ``transformers``, for ``AutoModelForSeq2SeqLM``.
+
+The model inside is fairseq's, built from the options that its configuration holds. ``generate`` gives it the whole
+prefix at each position and reorders its caches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.saved_options import check_saved_options
+
+BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
+
+
+class ODETransformerConfig(PretrainedConfig):
+    """Options of fairseq's model and sizes of its dictionaries.
+
+    :param options: the options by name, ``arch`` among them
+    :param source_size: entries of the source dictionary, the special symbols included
+    :param target_size: entries of the target dictionary
+    """
+
+    model_type = "ode_transformer"
+
+    def __init__(
+        self, options: dict[str, Any] | None = None, source_size: int = 4, target_size: int = 4, **settings: Any
+    ) -> None:
+        self.options = options or {}
+        self.source_size, self.target_size = source_size, target_size
+        self.vocab_size = target_size
+        special = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
+        super().__init__(**{"is_encoder_decoder": True, **special, **settings})
+
+
+class DecodingState:
+    """Caches of a search, as ``generate`` keeps them in ``past_key_values``.
+
+    :param encoder_out: fairseq's encoder output, a row for each hypothesis
+    """
+
+    is_compileable = False
+
+    def __init__(self, model: Any, encoder_out: dict[str, list[Any]]) -> None:
+        self.model, self.encoder_out = model, encoder_out
+        self.incremental_state: dict[str, Any] = {}
+        self.length = 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return the number of target positions that the caches hold."""
+        return self.length
+
+    def reorder_cache(self, rows: Tensor) -> None:
+        """Replace the hypotheses by those with the numbers ``rows``."""
+        self.model.decoder.reorder_incremental_state_scripting(self.incremental_state, rows)
+        self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
+
+
+class SourceEncoder:
+    """Encoder of a model with the call that ``generate`` makes."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
+        """Encode token numbers [B, S], of which those with a mask of 0 are padding; the result is [B, S, C]."""
+        output = self.model.encoder(without_masked(input_ids, attention_mask), None)["encoder_out"][0]
+        return BaseModelOutput(last_hidden_state=output.transpose(0, 1))
+
+    __call__ = forward
+
+
+class EndAtLimit(LogitsProcessor):
+    """Leaves only the end symbol at the last position, with its own score: so fairseq ends hypotheses.
+
+    :param max_length: greatest number of tokens, with the first one and the end symbol
+    """
+
+    def __init__(self, max_length: int) -> None:
+        self.max_length = max_length
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if input_ids.size(1) < self.max_length - 1:
+            return scores
+        return torch.full_like(scores, -math.inf).index_copy(1, input_ids.new_tensor([EOS]), scores[:, [EOS]])
+
+
+class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
+    """A translation model of this package.
+
+    :param config: the options that its fairseq model is built from
+    :raises UserError: an option is refused
+    """
+
+    config_class = ODETransformerConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    _supports_cache_class: ClassVar[bool] = True
+
+    def __init__(self, config: ODETransformerConfig) -> None:
+        super().__init__(config)
+        check_saved_options(config.options)
+        with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
+            self.model = build_from_options(
+                argparse.Namespace(**config.options), config.source_size, config.target_size
+            )
+        for module in self.model.modules():
+            # Else transformers would replace tables of positions by empty ones.
+            module._non_persistent_buffers_set.clear()
+        for stack in (self.model.encoder, self.model.decoder):
+            stack.trained_version = nn.Identity()  # the configuration says what the parameters were trained for
+        first_names: dict[Tensor, str] = {}
+        self._tied_weights_keys = {
+            name: first_names[parameter]
+            for name, parameter in self.named_parameters(remove_duplicate=False)
+            if first_names.setdefault(parameter, name) != name
+        }
+        config.tie_word_embeddings = bool(self._tied_weights_keys)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leave parameters as fairseq's model starts with them."""
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # the model has caches of its own
+
+    def get_encoder(self, *_: Any, **__: Any) -> SourceEncoder:  # type: ignore[override]
+        """Return the encoder as ``generate`` calls it."""
+        return SourceEncoder(self.model)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the embeddings of the source."""
+        embeddings: nn.Module = self.model.encoder.embed_tokens
+        return embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: DecodingState | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        **_: Any,
+    ) -> Seq2SeqLMOutput:
+        """Compute the scores of the words at the target positions, only of the last one with ``use_cache``.
+
+        :param input_ids: source [B, S], each line with its end symbol
+        :param attention_mask: 0 where the source is padding [B, S]; by default where it is the padding symbol
+        :param decoder_input_ids: the whole target prefix [B, T]; by default ``labels``, shifted
+        :param labels: target [B, T], -100 where it does not count
+        """
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("decoder_input_ids or labels: one of them is needed")
+            target = labels.masked_fill(labels == -100, PAD)
+            decoder_input_ids = torch.cat([torch.full_like(target[:, :1], EOS), target[:, :-1]], 1)
+        previous = without_masked(decoder_input_ids, decoder_attention_mask)
+        if past_key_values is None:
+            if encoder_outputs is None:
+                if input_ids is None:
+                    raise ValueError("input_ids or encoder_outputs: one of them is needed")
+                encoder_outputs = SourceEncoder(self.model).forward(input_ids, attention_mask)
+            state = DecodingState(self.model, self._encoder_out(encoder_outputs[0], input_ids, attention_mask))
+        else:
+            state = past_key_values
+        features, _extra = self.model.decoder(
+            previous,
+            encoder_out=state.encoder_out,
+            incremental_state=state.incremental_state if use_cache else None,
+            features_only=True,
+        )
+        state.length = previous.size(1) if use_cache else 0
+        if self.model.decoder.adaptive_softmax is not None:
+            logits = self.model.get_normalized_probs((features, None), log_probs=True, sample=None)
+        else:
+            logits = self.model.decoder.output_layer(features)  # [B, T, words]
+        loss = None
+        if labels is not None:
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=state if use_cache else None,  # type: ignore[arg-type]
+            encoder_last_hidden_state=state.encoder_out["encoder_out"][0].transpose(0, 1),
+        )
+
+    def _encoder_out(
+        self, output: Tensor, input_ids: Tensor | None, attention_mask: Tensor | None
+    ) -> dict[str, list[Any]]:
+        """Return fairseq's dictionary of an encoder output [B, S, C]."""
+        if attention_mask is not None:
+            padding = attention_mask.eq(0)
+        elif input_ids is not None:
+            padding = input_ids.eq(PAD)
+        else:
+            padding = torch.zeros(output.shape[:2], dtype=torch.bool, device=output.device)
+        absent = ("encoder_embedding", "encoder_states", "fc_results", "src_tokens", "src_lengths")
+        return {"encoder_out": [output.transpose(0, 1)], "encoder_padding_mask": [padding], **{k: [] for k in absent}}
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self, input_ids: Tensor, past_key_values: DecodingState | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Return what :meth:`forward` reads in a search: the whole prefix, whose end alone is new."""
+        wanted = ("attention_mask", "encoder_outputs", "use_cache")
+        return {
+            "decoder_input_ids": input_ids,
+            "past_key_values": past_key_values,
+            **{name: kwargs.get(name) for name in wanted},
+        }
+
+    def _get_logits_processor(self, generation_config: Any, *arguments: Any, **settings: Any) -> LogitsProcessorList:
+        processors = super()._get_logits_processor(generation_config, *arguments, **settings)
+        processors.append(EndAtLimit(generation_config.max_length))
+        return processors
+
+
+def without_masked(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Return token numbers with the padding symbol where the mask is 0."""
+    return tokens if mask is None else tokens.masked_fill(mask.eq(0), PAD)

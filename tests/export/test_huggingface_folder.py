@@ -1,0 +1,115 @@
+"""A folder of Hugging Face's transformers generates the tokens of the checkpoint, for models of every kind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import make_language_model, make_model
+from commands_for_tests import PAIRS, Text
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from ode_transformer.cli.command import main
+from ode_transformer.models import ODETransformerModel
+
+SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
+KINDS: dict[str, tuple[object, ...]] = {
+    "rk2": ("--share-all-embeddings",),
+    "rk4": ("--arch", "ode_transformer_rk4_tiny", "--decoder-ode-scheme", "rk4"),
+    "iiet": ("--arch", "ode_transformer_iiet_tiny", "--encoder-learned-pos", "--activation-fn", "gelu"),
+    "macaron": ("--arch", "macaron_tiny", "--max-relative-positions", 0),
+    "dlstm": ("--arch", "dlstm_tiny"),
+    "reformer": (
+        "--arch",
+        "reformer_fast_tiny",
+    ),
+    "adaptive": ("--arch", "ode_transformer_euler_tiny", "--adaptive-softmax-cutoff", "50"),
+}
+
+
+@pytest.fixture(autouse=True)
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep transformers from looking anywhere else, and its copies of modules in the test's folder."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+
+
+def export(model: Path, status: int = 0) -> Path:
+    folder = model.parent / "exported"
+    assert main(["export", "--to", "huggingface", "--path", str(model), "--output", str(folder)]) == status
+    return folder
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    remote = {"trust_remote_code": True, "local_files_only": True}
+    return AutoModelForSeq2SeqLM.from_pretrained(folder, **remote), AutoTokenizer.from_pretrained(folder, **remote)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_generate_gives_the_tokens_of_the_checkpoint(kind: str, tmp_path: Path) -> None:
+    make_model(tmp_path, *KINDS[kind])
+    hub = ODETransformerModel.from_pretrained(str(tmp_path), "model.pt", bpe="sentencepiece")
+    model, tokenizer = load(export(tmp_path / "model.pt"))
+    batch = tokenizer(SOURCES, return_tensors="pt", padding=True)
+    sources = [hub.encode(source) for source in SOURCES]
+    for ids, mask, source in zip(batch["input_ids"], batch["attention_mask"], sources, strict=True):
+        assert torch.equal(ids[mask.bool()], source)
+    for beam, penalty in ((1, 1.0), (4, 0.6)):
+        expected = [
+            hypotheses[0]["tokens"].tolist()
+            for hypotheses in hub.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
+        ]
+        found = model.generate(**batch, num_beams=beam, length_penalty=penalty, max_length=14)
+        assert [[token for token in row[1:].tolist() if token != 1] for row in found] == expected
+        texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+        assert texts == [hub.decode(torch.tensor(tokens)) for tokens in expected]
+    assert len(set(texts)) > 1
+
+
+@pytest.mark.slow
+def test_a_trained_model_ends_its_sentences_alike(text: Text, learned: Callable[[str], Path], tmp_path: Path) -> None:
+    options = ("--bpe", "sentencepiece", "--bpe-model", text.pieces, "--output", tmp_path / "exported")
+    words = ("export", "--to", "huggingface", text.data, "--path", learned("rk2"), *options)
+    assert main(list(map(str, words))) == 0
+    model, tokenizer = load(tmp_path / "exported")
+    sources = [source for source, _ in PAIRS]
+    hub = ODETransformerModel.from_pretrained(
+        *(str(learned("rk2").parent), "checkpoint_last.pt"),
+        **{"bpe": "sentencepiece", "data_name_or_path": str(text.data), "sentencepiece_model": str(text.pieces)},
+    )
+    found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True))  # as the folder says
+    assert tokenizer.batch_decode(found, skip_special_tokens=True) == hub.translate(sources)
+    assert {len(row) for row in found.tolist()} == {found.size(1)}
+    assert (found == 1).any()  # translations of different lengths
+
+
+def test_a_folder_that_transformers_saves_again_and_a_loss(tmp_path: Path) -> None:
+    """With embeddings that are tied on one side, and dictionaries of two sizes."""
+    make_model(tmp_path, "--share-decoder-input-output-embed")
+    model, tokenizer = load(export(tmp_path / "model.pt"))
+    batch = tokenizer(SOURCES, text_target=[target for _, target in PAIRS[:6]], return_tensors="pt", padding=True)
+    with torch.no_grad():
+        loss = model(**batch).loss
+    model.save_pretrained(tmp_path / "again")
+    tokenizer.save_pretrained(tmp_path / "again")
+    model, tokenizer = load(tmp_path / "again")
+    batch = tokenizer(SOURCES, text_target=[target for _, target in PAIRS[:6]], return_tensors="pt", padding=True)
+    with torch.no_grad():
+        assert torch.equal(model(**batch).loss, loss)
+
+
+@pytest.mark.parametrize(
+    ("make", "flags", "problem"),
+    [
+        (make_model, ("--arch", "transformer_tiny"), "--arch transformer_tiny is no architecture of this package"),
+        (make_language_model, (), "a model of the task language_modeling, not of translation"),
+    ],
+)
+def test_other_models_are_refused_in_one_line(
+    make: Callable[..., Path], flags: tuple, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = export(make(tmp_path, *flags), status=2)
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+    assert not folder.exists()
