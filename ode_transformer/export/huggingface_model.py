@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -136,7 +136,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # the model has caches of its own
 
-    def get_encoder(self, *_: Any, **__: Any) -> SourceEncoder:  # type: ignore[override]
+    def get_encoder(self, *_: Any, **__: Any) -> SourceEncoder:
         """Return the encoder as ``generate`` calls it."""
         return SourceEncoder(self.model)
 
@@ -224,7 +224,9 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         }
 
     def _get_logits_processor(self, generation_config: Any, *arguments: Any, **settings: Any) -> LogitsProcessorList:
-        processors = super()._get_logits_processor(generation_config, *arguments, **settings)
+        processors: LogitsProcessorList = GenerationMixin._get_logits_processor(
+            cast(Any, self), generation_config, *arguments, **settings
+        )
         processors.append(EndAtLimit(generation_config.max_length))
         return processors
 

@@ -79,7 +79,6 @@ def test_a_trained_model_ends_its_sentences_alike(text: Text, learned: Callable[
     )
     found = model.generate(**tokenizer(sources, return_tensors="pt", padding=True))  # as the folder says
     assert tokenizer.batch_decode(found, skip_special_tokens=True) == hub.translate(sources)
-    assert {len(row) for row in found.tolist()} == {found.size(1)}
     assert (found == 1).any()  # translations of different lengths
 
 
