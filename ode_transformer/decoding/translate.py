@@ -13,11 +13,12 @@ import argparse
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.decoding.search_processes import default_processes, search_in_processes
 from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import length_penalty, positive_int
 from ode_transformer.support.console import print_progress
@@ -73,16 +74,31 @@ def encode_with_warning(
     return sources, f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}"
 
 
-def translate(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, **search: Any) -> list[str]:
+def translate(
+    hub: Any,
+    lines: Sequence[str],
+    name: str,
+    max_tokens: int | None = None,
+    processes: int = 1,
+    batch_size: int = 32,
+    **search: Any,
+) -> list[str]:
     """Return one translation for each line.
 
+    :param processes: processes that share the lines
+    :param batch_size: lines of a batch of one of several processes
     :param search: options of fairseq's search: ``beam``, ``lenpen``, ``max_len_b``
-    :raises UserError: :func:`encode` raises it
+    :raises UserError: :func:`encode` raises it; a process was killed
     """
     sources = encode(hub, lines, name, max_tokens)
     positions = list(sources)
     translations = [""] * len(lines)
-    for position, tokens in zip(positions, search_best(hub, [sources[p] for p in positions], **search), strict=True):
+    wanted = [sources[position] for position in positions]
+    if processes > 1:
+        best: Iterable[Any] = search_in_processes(hub, wanted, processes, batch_size, **search)
+    else:
+        best = search_best(hub, wanted, **search)
+    for position, tokens in zip(positions, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
 
@@ -197,6 +213,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("pytorch", "ctranslate2"),
         help="library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)",
     )
+    parser.add_argument(
+        "--processes",
+        type=positive_int,
+        metavar="N",
+        help="processes that share the lines, with PyTorch on a CPU (default: one for each processor, from two batches "
+        "for each on)",
+    )
     parser.add_argument("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
     parser.add_argument(
         "--output",
@@ -253,7 +276,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
-    translations = translate(load_engine(args), lines, name, args.max_tokens, **search)
+    hub = load_engine(args)
+    processes = args.processes or default_processes(hub, len(lines), args.batch_size)
+    translations = translate(hub, lines, name, args.max_tokens, processes, args.batch_size, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
     if args.output is None:

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
+from ode_transformer.decoding import search_processes
 from ode_transformer.decoding import translate as translation
+from ode_transformer.decoding.search_processes import default_processes
 from ode_transformer.decoding.translate import build_bpe, normalize_spaces, translate
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 
@@ -99,6 +102,21 @@ def test_a_translation_does_not_depend_on_the_other_lines(
     assert command("".join(reversed(texts))) == b"".join(reversed(alone))
     monkeypatch.setattr(translation, "CHUNK_SIZE", 5)
     assert command("".join(texts)) == b"".join(alone)
+
+
+def test_several_processes_translate_the_same_and_are_chosen_by_size(
+    untrained: Path, command: Command, refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"{source}\n" for source in SOURCES[:12]) + "\n"
+    expected = command(text, "--batch-size", 2, "--processes", 1)
+    assert command(text, "--batch-size", 2, "--processes", 2) == expected
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
+    hub = hub_of(untrained)
+    assert [default_processes(hub, lines, 32) for lines in (1, 127, 128, 255, 999)] == [1, 1, 2, 3, 4]
+    assert default_processes(object(), 999, 32) == 1  # another engine
+    monkeypatch.setattr(search_processes, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    message = refused(text, "--batch-size", 2, "--processes", 2)
+    assert message == "one of 2 processes that translate was killed, perhaps for want of memory (--processes 1)"
 
 
 def test_options_of_the_search_count(command: Command) -> None:
