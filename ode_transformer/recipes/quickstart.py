@@ -143,11 +143,12 @@ def show_translations(experiment: Experiment) -> None:
 
 
 def analyse(experiment: Experiment) -> None:
-    """Print the gates, draw the curves of the losses, and print how much was trained."""
+    """Print the gates of a model of ours, draw the curves of the losses, and print how much was trained."""
     folder = experiment.folder
-    print("== weights of the stages, mean ± deviation over the positions of validation sentences")
-    weights: Command = ["ode-transformer", "coefficients", experiment.data.binary, "--path", experiment.model_path]
-    commands.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
+    if architectures(experiment.recipe.task)[experiment.recipe.arch]:  # fairseq's own models have no stages
+        print("== weights of the stages, mean ± deviation over the positions of validation sentences")
+        weights: Command = ["ode-transformer", "coefficients", experiment.data.binary, "--path", experiment.model_path]
+        commands.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
     files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
     plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
     commands.run(plot, folder / "curves.log")

@@ -1,5 +1,6 @@
 """The quickstart's options, and its whole way on a small dictionary."""
 
+import json
 import random
 import re
 from pathlib import Path
@@ -57,6 +58,20 @@ def test_many_flags_give_folders_of_short_and_different_names() -> None:
     names = {run_name("arch", [*flags, "--seed", str(seed)]) for seed in (1, 2)}
     assert len(names) == 2
     assert all(len(name) < 120 for name in names)
+
+
+@pytest.mark.parametrize(("arch", "programs"), [(None, ["coefficients", "curves"]), ("transformer", ["curves"])])
+def test_only_models_of_ours_have_stage_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arch: str | None, programs: list[str]
+) -> None:
+    experiment = plan(QuickstartOptions(arch=arch, output=tmp_path))
+    experiment.folder.mkdir(parents=True)
+    report = {"epoch": 1, "update": 1.0, "loss": 5, "num_updates": 9, "wall": 60}
+    (experiment.folder / "train.log").write_text(f"x | INFO | train_inner | {json.dumps(report)}\n")
+    called: list[Any] = []
+    monkeypatch.setattr(quickstart.commands, "run", lambda command, *_: called.append(command[1]))
+    quickstart.analyse(experiment)
+    assert called == programs
 
 
 def test_measure_at_sets_the_minutes() -> None:

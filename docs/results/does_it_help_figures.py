@@ -1,0 +1,91 @@
+"""Draw the figures of does_it_help.md from the CSV files of the studies.
+
+Command: python docs/results/does_it_help_figures.py
+"""
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from ode_transformer.metrics.significance import difference
+
+FOLDER = Path(__file__).parent
+STUDIES = FOLDER / "studies"
+BASELINE = "Residual"
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of a study's CSV file."""
+    with open(STUDIES / f"{name}.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def draw_differences(studies: list[str], column: str, output: str) -> None:
+    """Draw the mean difference of each system to the residual model, with its 95% interval over seeds."""
+    figure, panels = plt.subplots(1, len(studies), figsize=(6 * len(studies), 4.2), sharex=True, layout="constrained")
+    for axes, study in zip(panels, studies, strict=True):
+        values: dict[str, list[float]] = defaultdict(list)
+        for row in rows_of(study):
+            if row[column]:
+                values[row["system"]].append(float(row[column]))
+        baseline = values.pop(BASELINE)
+        systems = [system for system in values if len(values[system]) > 1][::-1]
+        for height, system in enumerate(systems):
+            mean, interval = difference(values[system], baseline)
+            low, high = interval or (mean, mean)
+            axes.errorbar(mean, height, xerr=[[mean - low], [high - mean]], fmt="o", color="C0", capsize=3)
+        axes.axvline(0, color="gray", linewidth=1)
+        axes.set(yticks=range(len(systems)), yticklabels=systems, xlim=(-12, 12), title=study)
+        axes.set_xlabel(f"difference of {column} to the residual model; left: better")
+        axes.grid(alpha=0.3, axis="x")
+    save(figure, output)
+
+
+def draw_cost(output: str) -> None:
+    """Draw validation perplexity on the Penn Treebank against operations, after 2,000 and 6,000 updates."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
+    for axes, (study, updates) in zip(panels, [("truncation-cpu", 2000), ("truncation-longer", 6000)], strict=True):
+        for row in rows_of(study):
+            if row["layers"] != "1" or not row["Perplexity valid"]:
+                continue
+            point = float(row["operations"]) / 1e6, float(row["Perplexity valid"])
+            axes.plot(*point, "s" if row["control"] else "o", color="C1" if row["control"] else "C0")
+            axes.annotate(row["system"], point, xytext=(4, 4), textcoords="offset points", fontsize=7)
+        axes.set(xlabel="million operations for a sample", ylabel="perplexity", title=f"{updates:,} updates")
+        axes.margins(x=0.35, y=0.15)
+        axes.grid(alpha=0.3)
+    save(figure, output)
+
+
+def draw_errors(output: str) -> None:
+    """Draw perplexity against the truncation error of each model's own step."""
+    perplexities = {r["system"]: float(r["Perplexity valid"]) for r in rows_of("truncation-cpu") if r["layers"] == "1"}
+    figure, axes = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    for row in rows_of("lm_truncation_error"):
+        if row["scheme"] == "as trained":
+            point = float(row["relative_error"]), perplexities[row["model"]]
+            axes.plot(*point, "o", color="C0")
+            axes.annotate(row["model"], point, xytext=(4, 4), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="error of the model's own step, relative to the way", ylabel="validation perplexity")
+    axes.margins(x=0.3, y=0.15)
+    axes.grid(alpha=0.3)
+    save(figure, output)
+
+
+def save(figure: plt.Figure, name: str) -> None:
+    """Write a figure beside this file."""
+    figure.savefig(FOLDER / name, dpi=120, metadata={"Software": None})
+    plt.close(figure)
+
+
+def main() -> None:
+    """Write all figures."""
+    draw_differences(["coefficients-g2p", "later_schemes-g2p"], "PER", "does_it_help_phonemes.png")
+    draw_cost("does_it_help_cost.png")
+    draw_errors("does_it_help_errors.png")
+
+
+if __name__ == "__main__":
+    main()
