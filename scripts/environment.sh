@@ -33,7 +33,7 @@ environment_help() {
     cat <<'HELP'
 The Python environment
   .venv in the repository root, made on the first call, used from then on, completed if it was interrupted.
-  About 1.8 GB with PyTorch's CPU build. Where pip's index offers the CUDA build it takes that one: 5.5 GB.
+  About 1.9 GB with PyTorch's CPU build. Where pip's index offers the CUDA build it takes that one: 5.5 GB.
   pip's own settings are honoured: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS can point
   to an index or a folder with a CPU build.
   PYTHON=/path/to/python chooses the Python (3.11 or 3.12); otherwise python3.11, python3.12, python3.
@@ -227,7 +227,7 @@ check_imports() {
 
 set_up() {
     check_platform
-    check_disk "$MEGABYTES_CPU" "1.8 GB"
+    check_disk "$MEGABYTES_CPU" "1.9 GB"
     make_base
     remove_half_installed
     install_build_tool

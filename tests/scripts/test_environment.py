@@ -150,7 +150,7 @@ class TestMachineLacksSomething:
     def test_disk_is_too_full(self, checkout: Checkout) -> None:
         executable(checkout.bin / "df", "#!/bin/sh\necho header\necho fake 999 0 321 99% /\n")
         line = only_line(checkout.set_up())
-        assert re.search(r"the disk is too full: the set-up needs \d{4} MB more .*\.venv takes 1.8 GB", line)
+        assert re.search(r"the disk is too full: the set-up needs \d{4} MB more .*\.venv takes 1.9 GB", line)
         assert "321 MB are free" in line
 
     def test_disk_is_too_full_for_the_cuda_build(self, checkout: Checkout) -> None:
