@@ -167,7 +167,9 @@ def _run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise
-        message = f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export]'"
+        message = (
+            f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export,huggingface]'"
+        )
     except OSError as error:
         if error.strerror is None:
             raise
