@@ -4,12 +4,12 @@ Command: python docs/results/does_it_help_figures.py
 """
 
 import csv
-from collections import defaultdict
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
 from ode_transformer.metrics.significance import difference
+from ode_transformer.support.tables import values_by_system
 
 FOLDER = Path(__file__).parent
 STUDIES = FOLDER / "studies"
@@ -26,10 +26,7 @@ def draw_differences(studies: list[str], column: str, output: str) -> None:
     """Draw the mean difference of each system to the residual model, with its 95% interval over seeds."""
     figure, panels = plt.subplots(1, len(studies), figsize=(6 * len(studies), 4.2), sharex=True, layout="constrained")
     for axes, study in zip(panels, studies, strict=True):
-        values: dict[str, list[float]] = defaultdict(list)
-        for row in rows_of(study):
-            if row[column]:
-                values[row["system"]].append(float(row[column]))
+        values = values_by_system(STUDIES / f"{study}.csv", column)
         baseline = values.pop(BASELINE)
         systems = [system for system in values if len(values[system]) > 1][::-1]
         for height, system in enumerate(systems):

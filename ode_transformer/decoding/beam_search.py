@@ -35,14 +35,17 @@ class BeamSearch(SequenceGenerator):
     ) -> list[list[dict[str, Tensor]]]:
         extras = (prefix_tokens, constraints, self.lm_model, self.repeat_ngram_blocker, self.token_indices_to_suppress)
         plain = type(self.search) is search.BeamSearch and all(extra is None for extra in extras)
-        found: list[list[dict[str, Tensor]]]
+        hypotheses: list[list[dict[str, Tensor]]]
         if not plain or "src_tokens" not in sample["net_input"]:
-            found = super()._generate(sample, prefix_tokens, constraints, bos_token)
-            return found
+            hypotheses = super()._generate(sample, prefix_tokens, constraints, bos_token)
+            return hypotheses
         with torch.inference_mode():
-            found = self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
+            hypotheses = self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
         # Copies can be changed, and differentiated, where inference mode is off.
-        return [[{name: x.clone() for name, x in one.items()} for one in of_sentence] for of_sentence in found]
+        return [
+            [{name: x.clone() for name, x in hypothesis.items()} for hypothesis in of_sentence]
+            for of_sentence in hypotheses
+        ]
 
     def _search(self, net_input: dict[str, Tensor], first_token: int) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence."""
@@ -99,9 +102,9 @@ class BeamSearch(SequenceGenerator):
             # The first k candidates that go on; where there are fewer, those that ended take the vacant places.
             ends[:, :k] |= vacant
             order = torch.arange(ends.size(1), device=source.device)
-            places, chosen = (order + len(order) * ends).topk(k, dim=1, largest=False)  # [B, k]
+            ranks, chosen = (order + len(order) * ends).topk(k, dim=1, largest=False)  # [B, k]
             chosen_rows, chosen_words, chosen_totals = (x.gather(1, chosen) for x in (rows, words, totals))
-            vacant = places >= len(order)
+            vacant = ranks >= len(order)
             if leaving:
                 stays = torch.ones(remaining, dtype=torch.bool, device=source.device)
                 stays[leaving] = False
@@ -118,7 +121,7 @@ class BeamSearch(SequenceGenerator):
             self.model.reorder_incremental_state(states, new_order)
             if leaving:  # otherwise hypotheses change places with others of their sentence
                 encoder_outs = self.model.reorder_encoder_out(encoder_outs, new_order)
-        return [sorted(hypotheses, key=lambda found: -float(found["score"])) for hypotheses in finalized]
+        return [sorted(hypotheses, key=lambda hypothesis: -float(hypothesis["score"])) for hypotheses in finalized]
 
     def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:
         """Return the greatest number of words of a hypothesis, without the end.
@@ -165,8 +168,8 @@ def candidates(log_probs: Tensor, scores: Tensor | None, sentences: int, beam: i
         values, indices = largest(log_probs.masked_fill(log_probs.isnan(), -math.inf), min(count, words))
     if scores is not None:
         values = values + scores[:, None]
-    totals, places = values.view(sentences, -1).topk(count)  # [B, 2k]
-    return totals, indices.view(sentences, -1).gather(1, places), places // values.size(1)
+    totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]
+    return totals, indices.view(sentences, -1).gather(1, positions), positions // values.size(1)
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -184,6 +187,6 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     starts = best * _BLOCK + numbers * torch.arange(rows, device=x.device)[:, None]
     # Every run of numbers is a row of the view, so that blocks are selected as rows.
     chosen = x.reshape(-1).unfold(0, _BLOCK, 1).index_select(0, starts.flatten()).view(rows, length)
-    values, places = torch.cat([chosen, x[:, within:]], 1).topk(count)  # of the best blocks, then of the rest
-    block = best.gather(1, (places // _BLOCK).clamp(max=count - 1))
-    return values, torch.where(places < length, block * _BLOCK + places % _BLOCK, places - length + within)
+    values, positions = torch.cat([chosen, x[:, within:]], 1).topk(count)  # of the best blocks, then of the rest
+    block = best.gather(1, (positions // _BLOCK).clamp(max=count - 1))
+    return values, torch.where(positions < length, block * _BLOCK + positions % _BLOCK, positions - length + within)

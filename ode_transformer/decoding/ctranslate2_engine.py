@@ -112,8 +112,8 @@ def _read_json(path: Path) -> Any:
 
 def _threads() -> int:
     """Return the number of processors that this process may use, or the user's OMP_NUM_THREADS."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else len(os.sched_getaffinity(0))
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    return int(threads) if threads.isdigit() and int(threads) > 0 else len(os.sched_getaffinity(0))
 
 
 def load_exported_model(args: argparse.Namespace) -> ExportedModel:

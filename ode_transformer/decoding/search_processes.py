@@ -41,14 +41,14 @@ def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_
     """
     order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-    found: list[Any] = [None] * len(sources)
+    best: list[Any] = [None] * len(sources)
     _model.update(hub=hub, search=search)
     pool = ProcessPoolExecutor(processes, get_context("fork"), _prepare_process)
     try:
         results = pool.map(_search, [[sources[number].tolist() for number in batch] for batch in batches])
         for batch, hypotheses in zip(batches, results, strict=True):
             for number, tokens in zip(batch, hypotheses, strict=True):
-                found[number] = sources[number].new_tensor(tokens)
+                best[number] = sources[number].new_tensor(tokens)
     except BrokenProcessPool as error:
         raise UserError(
             f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"
@@ -56,7 +56,7 @@ def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_
     finally:
         _model.clear()
         pool.shutdown(cancel_futures=True)
-    return found
+    return best
 
 
 def _prepare_process() -> None:

@@ -28,6 +28,7 @@ from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, kind_of_symbols
 
+BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
 
@@ -93,11 +94,11 @@ def translate(
     sources = encode(hub, lines, name, max_tokens)
     positions = list(sources)
     translations = [""] * len(lines)
-    wanted = [sources[position] for position in positions]
+    real_sources = [sources[position] for position in positions]
     if processes > 1:
-        best: Iterable[Any] = search_in_processes(hub, wanted, processes, batch_size, **search)
+        best: Iterable[Any] = search_in_processes(hub, real_sources, processes, batch_size, **search)
     else:
-        best = search_best(hub, wanted, **search)
+        best = search_best(hub, real_sources, **search)
     for position, tokens in zip(positions, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
@@ -245,15 +246,15 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
-    parser.add_argument("--beam", type=positive_int, default=5, help="beam size (default: 5)")
+    parser.add_argument("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
     parser.add_argument(
         "--lenpen",
         type=length_penalty,
-        default=1.0,
-        help="length penalty; above 1 favours long outputs (default: 1)",
+        default=LENGTH_PENALTY,
+        help="length penalty; above 1 favours long outputs (default: %(default)g)",
     )
     parser.add_argument(
-        "--max-len-b", type=positive_int, default=200, help="tokens of an output, at most (default: 200)"
+        "--max-len-b", type=positive_int, default=MAX_WORDS, help="tokens of an output, at most (default: %(default)s)"
     )
     parser.add_argument("--batch-size", type=positive_int, default=32, help="lines of a batch (default: 32)")
     parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")

@@ -15,10 +15,12 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import GenerationConfig
 
+from ode_transformer.decoding.translate import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.export.huggingface_model import (
     BOS,
     EOS,
     PAD,
+    SPECIAL_TOKENS,
     UNK,
     ODETransformerConfig,
     ODETransformerForSeq2SeqLM,
@@ -31,14 +33,12 @@ from ode_transformer.support.errors import UserError
 MODULE = "modeling_ode_transformer"
 CODE = '''"""Model and tokenizer of this folder, by the package ode_transformer: pip install ode-transformer."""
 
+from ode_transformer.decoding.translate import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 from ode_transformer.export.huggingface_tokenizer import ODETransformerTokenizer
 
 __all__ = ["ODETransformerConfig", "ODETransformerForSeq2SeqLM", "ODETransformerTokenizer"]
 '''
-BEAM = 5  # of ode-transformer translate, as the two others
-MAX_WORDS = 200
-LENGTH_PENALTY = 1.0
 
 
 def check(model: TranslationModel, args: argparse.Namespace) -> None:
@@ -77,7 +77,7 @@ def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> No
     config.save_pretrained(folder)
     positions = int(model.model.max_decoder_positions())
     GenerationConfig(
-        **{"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS},
+        **SPECIAL_TOKENS,
         **{"num_beams": BEAM, "early_stopping": True, "length_penalty": LENGTH_PENALTY},
         **{"min_length": 2, "max_length": min(MAX_WORDS, positions - 1) + 2, "suppress_tokens": [PAD]},
     ).save_pretrained(folder)

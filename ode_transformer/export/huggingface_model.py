@@ -20,6 +20,7 @@ from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.saved_options import check_saved_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
+SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
 
 
 class ODETransformerConfig(PretrainedConfig):
@@ -38,8 +39,7 @@ class ODETransformerConfig(PretrainedConfig):
         self.options = options or {}
         self.source_size, self.target_size = source_size, target_size
         self.vocab_size = target_size
-        special = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
-        super().__init__(**{"is_encoder_decoder": True, **special, **settings})
+        super().__init__(**{"is_encoder_decoder": True, **SPECIAL_TOKENS, **settings})
 
 
 class DecodingState:
@@ -216,11 +216,10 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self, input_ids: Tensor, past_key_values: DecodingState | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Return what :meth:`forward` reads in a search: the whole prefix, whose end alone is new."""
-        wanted = ("attention_mask", "encoder_outputs", "use_cache")
         return {
             "decoder_input_ids": input_ids,
             "past_key_values": past_key_values,
-            **{name: kwargs.get(name) for name in wanted},
+            **{name: kwargs.get(name) for name in ("attention_mask", "encoder_outputs", "use_cache")},
         }
 
     def _get_logits_processor(self, generation_config: Any, *arguments: Any, **settings: Any) -> LogitsProcessorList:

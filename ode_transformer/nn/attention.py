@@ -219,9 +219,7 @@ class MultiheadAttention(nn.Module):
             query = self.q_proj(x).view(rows // cache.run, cache.run, self.heads, -1)  # [B/k, k, H, C/H]
             query = query.transpose(1, 2).flatten(0, 1)  # [B/k · H, k, C/H]
         key, value = cache.read_heads()
-        # Without a bias, a number stands in its place, which the factor 0 ignores.
-        bias, factor = (query.new_empty(1), 0.0) if bias is None else (bias, factor)
-        scores = torch.baddbmm(bias, query, key, beta=factor, alpha=self.scale)  # [.. · H, 1 or k, S]
+        scores = self._scores(query, key, bias, factor)  # [.. · H, 1 or k, S]
         out = torch.bmm(_softmax(scores), value)  # [.. · H, 1 or k, C/H]
         if isinstance(cache, EncoderCache):
             out = out.unflatten(0, (-1, self.heads)).transpose(1, 2)  # [B/k, k, H, C/H]
@@ -294,17 +292,17 @@ class MultiheadAttention(nn.Module):
 
     def _probabilities(self, query: Tensor, key: Tensor, positions: Tensor | None, mask: AttentionMask) -> Tensor:
         """Return the attention weights, [B, H, T, S]."""
-        # Without positions, a number stands in their place, which the factor 0 ignores.
-        addend = query.new_empty(1) if positions is None else positions.flatten(0, -3)
-        scores = torch.baddbmm(
-            addend,
-            query.flatten(0, -3),
-            key.flatten(0, -3).transpose(-1, -2),
-            beta=0.0 if positions is None else 1.0,
-            alpha=self.scale,
-        ).unflatten(0, query.shape[:-2])  # [B, H, T, S]
+        addend = None if positions is None else positions.flatten(0, -3)
+        scores = self._scores(query.flatten(0, -3), key.flatten(0, -3).transpose(-1, -2), addend)
+        scores = scores.unflatten(0, query.shape[:-2])  # [B, H, T, S]
         masked = mask.addend(query.dtype)
         return _softmax(scores if masked is None else scores + masked)
+
+    def _scores(self, query: Tensor, key: Tensor, addend: Tensor | None, factor: float = 1.0) -> Tensor:
+        """Return the scaled products of queries [N, T, C/H] and keys [N, C/H, S], plus ``factor`` times ``addend``."""
+        if addend is None:  # any number stands in its place, which the factor 0 ignores
+            addend, factor = query.new_empty(1), 0.0
+        return torch.baddbmm(addend, query, key, beta=factor, alpha=self.scale)  # [N, T, S]
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

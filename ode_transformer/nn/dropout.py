@@ -77,12 +77,12 @@ class _Dropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, threshold: int) -> Tensor:
         numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         bits = numbers.view(torch.int16)[: x.numel()].view(x.shape)
-        kept = (bits >= threshold - _LEVELS // 2).view(torch.uint8)
+        survivors = (bits >= threshold - _LEVELS // 2).view(torch.uint8)
         ctx.scale = _LEVELS / (_LEVELS - threshold)
-        ctx.save_for_backward(kept)
-        return (x * kept).mul_(ctx.scale)
+        ctx.save_for_backward(survivors)
+        return (x * survivors).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return gradients[0] * kept * ctx.scale, None
+        (survivors,) = ctx.saved_tensors
+        return gradients[0] * survivors * ctx.scale, None

@@ -5,7 +5,6 @@ python -m ode_transformer.studies.scheme_table > docs/schemes.md
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_files import find_study
-from ode_transformer.support.tables import markdown_table
+from ode_transformer.support.tables import markdown_table, values_by_system
 from ode_transformer.support.yaml_file import CONFIGS
 
 RECIPE, SIZE = "wmt14_en_de", "wmt_en_de"
@@ -64,19 +63,16 @@ def our_scores(folder: Path) -> dict[str, str]:
 
     :param folder: of the studies' results, docs/results/studies
     """
+    results = [values_by_system(folder / name, "PER") for name in OUR_RESULTS]
     texts = {}
-    for name in OUR_RESULTS:
-        rates: dict[str, list[float]] = {}
-        with (folder / name).open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                rates.setdefault(row["system"], []).append(float(row["PER"]))
-        for system in read_study(find_study("schemes")).systems:
-            chosen = scheme_and_size(system.arch, system.flags)
-            if chosen is not None and system.depth == 1 and system.name in rates:
-                shift, interval = difference(rates[system.name], rates["Residual"])
-                bounds = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
-                seeds = len(rates[system.name])
-                texts[chosen[0]] = f"{shift:+.2f}{bounds}, {seeds} seed{'s' if seeds > 1 else ''}"
+    for system in read_study(find_study("schemes")).systems:
+        chosen = scheme_and_size(system.arch, system.flags)
+        rates = next((rates for rates in reversed(results) if system.name in rates), None)
+        if chosen is not None and system.depth == 1 and rates is not None:
+            shift, interval = difference(rates[system.name], rates["Residual"])
+            bounds = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
+            seeds = len(rates[system.name])
+            texts[chosen[0]] = f"{shift:+.2f}{bounds}, {seeds} seed{'s' if seeds > 1 else ''}"
     return texts | {"euler": ""}
 
 

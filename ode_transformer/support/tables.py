@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 _RULES = {"l": "---", "r": "---:"}
 
@@ -33,3 +34,13 @@ def _line(cells: Sequence[str], columns: int) -> str:
     if len(cells) != columns:
         raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells}")
     return "| " + " | ".join(re.sub(r"(?<!\\)[|]", r"\\|", cell) for cell in cells) + " |"
+
+
+def values_by_system(path: Path, column: str) -> dict[str, list[float]]:
+    """Return the values of a column of a study's CSV file by system, without empty ones."""
+    values: dict[str, list[float]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row[column]:
+                values.setdefault(row["system"], []).append(float(row[column]))
+    return values

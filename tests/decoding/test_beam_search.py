@@ -16,7 +16,7 @@ from ode_transformer.decoding.beam_search import BeamSearch, candidates, largest
 SENTENCES = batch([6, 3, 1, 5])
 
 
-def same_hypotheses(models: list[Any], sample: dict[str, Any] | None = None, **options: Any) -> list[list[int]]:
+def assert_same_hypotheses(models: list[Any], sample: dict[str, Any] | None = None, **options: Any) -> list[list[int]]:
     """Compare both searches; return the lengths of the hypotheses of each sentence."""
     sample = sample or {"net_input": {"src_tokens": SENTENCES}}
     searches = [kind(models, models[0].decoder.dictionary, **options) for kind in (BeamSearch, SequenceGenerator)]
@@ -50,19 +50,19 @@ def model_with_ends(factor: float, seed: int) -> Any:
 def test_hypotheses_are_those_of_fairseq(seed: int, beam: int, lengths: dict, other: dict, ends: float) -> None:
     model = model_with_ends(ends, seed)
     model.make_generation_fast_(need_attn=seed % 2 == 0)
-    same_hypotheses([model], beam_size=beam, **lengths, **other)
+    assert_same_hypotheses([model], beam_size=beam, **lengths, **other)
 
 
 def test_sentences_leave_at_different_positions_and_several_models_are_averaged() -> None:
     models = [model_with_ends(3.0, seed) for seed in (2, 3)]
-    lengths = same_hypotheses(models, beam_size=3, max_len_b=30)
+    lengths = assert_same_hypotheses(models, beam_size=3, max_len_b=30)
     assert len({max(of_sentence) for of_sentence in lengths}) > 1
 
 
 @pytest.mark.parametrize("arch", ["ode_transformer_lm_rk2", "reformer_fast"])
 def test_other_models(arch: str) -> None:
     model = small_model(arch=arch)
-    same_hypotheses([model], beam_size=3, max_len_b=9)
+    assert_same_hypotheses([model], beam_size=3, max_len_b=9)
 
 
 def test_what_is_left_to_fairseq() -> None:
