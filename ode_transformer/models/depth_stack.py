@@ -115,6 +115,7 @@ class DepthStack(nn.Module):
         if self.choice.value_residual != "none":
             self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
+        self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_trained
         if cfg.compile and not cfg.ode_trained:
             compile_sublayers(self.layers)  # type: ignore[arg-type]
         self.observers: list[LayerObserver] = []
@@ -123,6 +124,16 @@ class DepthStack(nn.Module):
         may_change = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with every tensor of a checkpoint, except for those with "version" in their names.
         self.trained_version = CheckpointSettings(stack, self.choice, may_change, fixed or {})
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """Compute what fairseq's class returns; training multiplies in bfloat16 on a CPU if ``--cpu-bf16`` says so.
+
+        Parameters, their gradients and the layers' states stay in float32, as with fairseq's ``--amp`` on a GPU.
+        """
+        if not (self.training and self.trains_in_bfloat16):
+            return super().forward(*inputs, **options)
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(*inputs, **options)
 
     @property
     def stepped_blocks(self) -> list[BlockId]:

@@ -59,6 +59,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "relative_values": False,
     "word_dropout_prob": 0.0,
     "compile": False,
+    "cpu_bf16": False,
     "log_depth_interval": 0,
 }
 
@@ -169,6 +170,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
         ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
         ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
+        ("--cpu-bf16", {"action": "store_true"}, "train with products of matrices in bfloat16 on a CPU; needs --cpu"),
     ):
         parser.add_argument(name, help=description, **settings)
 
@@ -221,6 +223,8 @@ def check_options(
         if layers < 1:
             raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
     _check_ranges(args)
+    if args.cpu_bf16 and not getattr(args, "cpu", False) and not getattr(args, "ode_trained", False):
+        raise OptionError("--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16")
     for stack in stacks:
         dim, heads = getattr(args, f"{stack}_embed_dim"), getattr(args, f"{stack}_attention_heads")
         if heads < 1 or dim % heads:
