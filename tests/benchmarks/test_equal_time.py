@@ -14,7 +14,7 @@ import pytest
 
 from ode_transformer.metrics.metric import Score
 
-RK2, FAIRSEQ = "RK2, gate (the recipe)", "fairseq's transformer"
+RK2, FAIRSEQ = equal_time.SYSTEMS
 
 
 def test_settings_are_chosen_by_validation(
@@ -56,10 +56,12 @@ def test_settings_are_chosen_by_validation(
 
 def test_each_system_is_a_training_of_the_recipe() -> None:
     for task in ("text", "g2p"):
-        for arch, flags in equal_time.SYSTEMS.values():
-            words = tuple(flags.split())
-            experiment = equal_time.plan(equal_time.QuickstartOptions(task, arch=arch, train_flags=words))
-            assert "--stop-time-hours" in experiment.train_words()
+        for arch, flags, settings in equal_time.SYSTEMS.values():
+            for setting in settings:
+                words = (*flags.split(), *setting.split())
+                experiment = equal_time.plan(equal_time.QuickstartOptions(task, arch=arch, train_flags=words))
+                assert "--stop-time-hours" in experiment.train_words()
+    assert len({len(settings) for *_, settings in equal_time.SYSTEMS.values()}) == 1
 
 
 def test_the_clock_of_cpu_time_stands_still_in_sleep() -> None:
