@@ -17,7 +17,10 @@ _NOT_MEASURED = "–"
 
 
 def system_table(results: dict[str, dict[str, Any]], sentences: int, target_tokens: int) -> str:
-    """Return a row for each system: medians, with the least and the greatest value in brackets."""
+    """Return a row for each system: medians, with the least and the greatest value in brackets.
+
+    Columns that nobody measured are left out.
+    """
     titles = [
         *("system", "parameters", "training step, 10⁹ operations", "ms", "of it Adam, ms", "target tokens/s"),
         *("held for backward, MiB", "peak, MiB", "decoding, ms", "sentences/s"),
@@ -31,6 +34,8 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
         cells += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
         cells += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
         rows.append(cells)
+    measured = [column for column in zip(titles, *rows, strict=True) if set(column[1:]) != {_NOT_MEASURED}]
+    titles, *rows = map(list, zip(*measured, strict=True))
     return markdown_table(titles, rows)
 
 

@@ -185,6 +185,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     add("--precision", choices=DTYPES, default="fp32", help="fp16 and bf16 as fairseq's flags, only on cuda")
     add("--threads", type=positive_int, metavar="N", help="default: PyTorch's choice")
+    add("--no-onednn", action="store_true", help="let our linear maps multiply by MKL, as fairseq's do")
     add("--seed", type=positive_int, default=1, metavar="N", help="default: %(default)s")
     add("--json", type=Path, metavar="FILE", help="file for settings and all single measurements")
     add(
@@ -266,6 +267,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"--check {error}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
+    if args.no_onednn:
+        torch.backends.mkldnn.set_flags(False)
     origin = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
     measures = _measures(args)
     target_tokens = make_batch(setting, numbered_dictionary(setting.vocabulary))["ntokens"]

@@ -347,3 +347,13 @@ def test_check_fails_where_a_ratio_has_worsened(tmp_path: Path, capsys: pytest.C
         with pytest.raises(SystemExit, match="2"):
             speed.main([*options, "--check", str(path)])
         assert message in capsys.readouterr().err
+
+
+def test_a_table_has_the_columns_that_were_measured() -> None:
+    results = {"a": {"parameters": 2_100_000, "decode": [0.2, 0.1, 0.3]}, "b": {"parameters": 2_100_000}}
+    assert reporting.system_table(results, sentences=24, target_tokens=600).splitlines() == [
+        "| system | parameters | decoding, ms | sentences/s |",
+        "|---|---:|---:|---:|",
+        "| a | 2.1M | 200 (100–300) | 120.0 |",
+        "| b | 2.1M | – | – |",
+    ]
