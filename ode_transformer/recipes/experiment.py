@@ -168,7 +168,8 @@ class Experiment:
             TrainingRecord(self.folder).require(digest)  # before the job's record is deleted
 
         def run_training() -> None:
-            training.train(command, self.folder, self.checkpoints, digest, progress, self._max_update())
+            threads, last = self.recipe.threads, self._max_update()
+            training.train(command, self.folder, self.checkpoints, digest, progress, last, threads)
             origin = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
             write_text(self.provenance_path, json.dumps(origin, indent=1) + "\n")
 
@@ -346,11 +347,12 @@ class Experiment:
         average = self.average_command(until)
         files = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
         average_log = self.folder / "average.log"
-        yield "average", [self._portable(average), files], self.model_path, partial(commands.run, average, average_log)
+        run = partial(commands.run, threads=self.recipe.threads)
+        yield "average", [self._portable(average), files], self.model_path, partial(run, average, average_log)
         splits = [split for split in self.recipe.sets if split in self.data.splits()]
         for split in splits:
             decode, log = self.decode_command(split), self.decode_log(split)
-            yield f"decode {split}", self._portable(decode), log, partial(commands.run, decode, log)
+            yield f"decode {split}", self._portable(decode), log, partial(run, decode, log)
         score_commands = {
             split: [self._portable(self.score_command(scoring, split)) for scoring in self.recipe.score]
             for split in splits

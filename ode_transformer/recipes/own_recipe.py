@@ -7,6 +7,7 @@ side; a piece has about four letters):
     tokens_per_update  the power of 2 nearest to 2 √t, from 512 to 32,768
     max-update         as many as 40 passes over the text take, at most 50,000
     warmup-updates     a tenth of them, at most 4,000
+    threads            1 for the size tiny on a CPU
     size               tiny below one million tokens, iwslt_de_en below 20 million, wmt_en_de above
 """
 
@@ -232,10 +233,18 @@ class OwnRecipe:
         corpus["text"] = {}
         return corpus | ({"keep": {"unit": "pieces", "max": 250}} if self.kind == "translation" else {})
 
+    def _scale(self, plan: TrainingPlan) -> Scale:
+        """Return the scale of the architecture, or of the text where its name does not say."""
+        arch = self.architecture(plan)
+        return next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
+
+    @staticmethod
+    def _threads(is_tiny: bool) -> dict[str, int]:
+        return {"threads": 1} if is_tiny else {}
+
     def _training(self, plan: TrainingPlan, max_tokens: int) -> dict[str, Any]:
         """Return the flags of fairseq-train that all kinds share."""
-        arch = self.architecture(plan)
-        scale = next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
+        scale = self._scale(plan)
         return {
             "optimizer": "fused_adam",
             "adam-betas": "(0.9,0.98)",
@@ -262,6 +271,7 @@ class OwnRecipe:
         return {
             "arch": self.architecture(plan),
             "tokens_per_update": plan.tokens_per_update,
+            **self._threads(self._scale(plan) is SCALES[0]),
             "average": {"last": 5},
             "train": {**cut, "share-all-embeddings": True, **smoothing, **training},
             "generate": {**cut, "beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if summaries else {}),
@@ -272,12 +282,14 @@ class OwnRecipe:
         sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
+        is_narrow = plan.scale is SCALES[0] and self.arch is None
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
             "arch": self.architecture(plan),
-            **({"size": narrow} if plan.scale == SCALES[0] and self.arch is None else {}),
+            **({"size": narrow} if is_narrow else {}),
             "tokens_per_update": plan.tokens_per_update,
+            **self._threads(is_narrow),
             "average": {"best": True},
             "train": {**flags, **self._training(plan, min(plan.tokens_per_update, 4096))},
             "generate": {**sample, "max-tokens": 4000},

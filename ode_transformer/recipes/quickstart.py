@@ -7,7 +7,6 @@ translations, gates and curves on the way.
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 import shutil
@@ -193,8 +192,6 @@ def command_log_path(experiment: Experiment) -> Path:
 def run_quickstart(options: QuickstartOptions) -> None:
     """Prepare, train, translate and score; completed jobs are skipped."""
     experiment = plan(options)
-    # A second thread shortens an update of so small a model by a twentieth, and waits for the first where others work.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     with compact_output(command_log_path(experiment)):
         prepare(experiment, options)
         sizes = (f"{name} {count:,}" for name, count in experiment.data.sizes().items())

@@ -138,6 +138,8 @@ class Recipe(YamlSection):
     :param task: of fairseq
     :param tokens_per_update: on all GPUs together, whatever their number; target tokens, or source if these are more
     :param minutes: limit of the training time, for recipes that stop by the clock
+    :param threads: of training and decoding on a CPU, where a second one gains nothing and waits on a busy machine; all
+        processors if there is none
     :param average: checkpoints of the decoded model
     :param train: flags of fairseq-train; ``max-tokens`` is the load of one GPU
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
@@ -161,6 +163,7 @@ class Recipe(YamlSection):
     task: Literal["translation", "language_modeling", "masked_lm"] = "translation"
     tokens_per_update: Count
     minutes: Annotated[float, Field(gt=0)] | None = None
+    threads: Count | None = None
     average: Average
     train: Flags
     generate: Flags = {}

@@ -75,6 +75,7 @@ def train(
     digest: str,
     progress: Callable[[str], None] | None = None,
     max_update: int | None = None,
+    threads: int | None = None,
 ) -> None:
     """Run fairseq-train, which resumes from the last checkpoint if there is one of the same training.
 
@@ -82,6 +83,7 @@ def train(
     :param digest: of everything that identifies the training
     :param progress: called with every line of the log
     :param max_update: last update of the training, if updates end it; fairseq would make one more on resuming
+    :param threads: as for ``commands.run``
     :raises UserError: the checkpoints belong to another training
     """
     record, resume = TrainingRecord(run), has_checkpoints(checkpoints)
@@ -90,7 +92,7 @@ def train(
     record.write(digest)
     updates = repair_last_checkpoint(checkpoints) if checkpoints.exists() else 0
     if max_update is None or updates < max_update:
-        commands.run(command, run / "train.log", progress, append=resume)
+        commands.run(command, run / "train.log", progress, append=resume, threads=threads)
     if resume:
         remove_expired_checkpoints(checkpoints)
 

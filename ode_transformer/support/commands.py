@@ -54,12 +54,14 @@ def run(
     log: Path,
     progress: Callable[[str], None] | None = None,
     append: bool = False,
+    threads: int | None = None,
 ) -> None:
     """Print a command and run it with its output in ``log``.
 
     :param command: begins with a command of this Python environment
     :param progress: called with every line of the output
     :param append: append to the log instead of replacing it
+    :param threads: of the command, unless the user sets ``OMP_NUM_THREADS``; None for as many as there are processors
     :raises UserError: the command failed; names the log and quotes its last line
     """
     print_command(command, log, append)
@@ -68,6 +70,8 @@ def run(
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}
+    if threads is not None:
+        environment.setdefault("OMP_NUM_THREADS", str(threads))
     # The command itself writes the log, so that no line is lost if this process is killed.
     with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)

@@ -173,7 +173,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
     calls: list[Words] = []
     checkpoints = made("multi30k_en_de", tmp_path).checkpoints
 
-    def run(command: list[str | Path], log: Path, progress: object = None, append: bool = False) -> None:
+    def run(command: list[str | Path], log: Path, progress: object = None, append: bool = False, **_: Any) -> None:
         assert log.parent.is_dir()
         calls.append([*map(str, command), f"append={append}", log.name])
         if log.name == "train.log":  # the first machine's processes save
@@ -243,6 +243,17 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
     assert train(machine=replace(second, rank=0))[-1] == "train.log"
 
 
+def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    monkeypatch.setattr(experiments.commands, "run", lambda *_, **options: threads.append(options["threads"]))
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
+    for recipe in ("quickstart_g2p", "multi30k_en_de"):
+        experiment = made(recipe, tmp_path / recipe)
+        experiment.checkpoints.mkdir(parents=True)
+        experiment.train()
+    assert threads == [1, None]
+
+
 def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     run = made("iwslt14_de_en", tmp_path)
     run.data.corpus.mkdir()
@@ -254,7 +265,7 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     (run.checkpoints / "checkpoint_best.pt").touch()
     ran: list[str] = []
 
-    def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False) -> None:
+    def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False, **_: Any) -> None:
         ran.append(str(command[0]))
         (run.model_path if "average" in command else log).touch()
         if "score" in command:

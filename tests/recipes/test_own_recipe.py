@@ -63,6 +63,7 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     assert "next: ode-transformer reproduce" in capsys.readouterr().out
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 26
+    assert yaml.safe_load(text)["threads"] == 1
     assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
 
     stacks = ("decoder",) if kind == "text" else ("encoder", "decoder")
@@ -108,6 +109,7 @@ def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsy
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert recipe["corpus"]["test"] == {"valid": recipe["corpus"]["valid"]}
     assert (recipe["arch"], recipe["train"]["lr"]) == ("macaron_iwslt_de_en", 0.001)
+    assert "threads" not in recipe
     assert main(["new", str(path), *words]) == 2
     assert f"{path}: exists already" in capsys.readouterr().err
 

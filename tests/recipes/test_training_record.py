@@ -16,7 +16,7 @@ class Trainer:
     def __init__(self) -> None:
         self.calls: list[bool] = []
 
-    def __call__(self, command, log, progress=None, append=False) -> None:
+    def __call__(self, command, log, progress=None, append=False, threads=None) -> None:
         self.calls.append(append)
 
 
