@@ -23,6 +23,7 @@ def test_defaults() -> None:
     assert experiment.data.languages == ("en", "de")
     assert experiment.recipe.arch == "ode_transformer_rk2_tiny"
     assert experiment.recipe.train["encoder-layers"] == 1
+    assert experiment.recipe.train["ode-coefficients"] == "tableau"
     assert experiment.minutes == experiment.recipe.minutes
     assert experiment.folder == Path("quickstart/en-de/ode_transformer_rk2_tiny")
 
