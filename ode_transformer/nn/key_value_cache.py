@@ -2,6 +2,7 @@
 
 Keys and values are stored position by position, [T, B, .., H, C/H], in buffers with spare room: a new position is
 written in place, and when beam search replaces the rows, each buffer is copied once, into a buffer that is now free.
+That happens just before the buffer is read again: the processor then still has the copy at hand.
 Axes: B batch, H heads, T positions, C channels.
 """
 
@@ -15,6 +16,12 @@ from torch import Tensor, nn
 _ROOM = 32  # positions by which a buffer grows
 
 
+class SpareBuffer:
+    """A free buffer that caches pass on from one to the next."""
+
+    buffer: Tensor | None = None
+
+
 class KeyValueCache:
     """Keys and values of earlier positions, for one attention at one evaluation; without gradients."""
 
@@ -23,6 +30,7 @@ class KeyValueCache:
         self.shape: tuple[int, ...] = (0,)  # T, B, .., H, C/H
         self._positions: list[Tensor] = []  # the whole buffers, [room, B, .., H, C/H] each
         self._joined: tuple[Tensor, Tensor] | None = None
+        self._new_rows: tuple[Tensor, SpareBuffer] | None = None  # of the last reordering, not yet carried out
 
     def __len__(self) -> int:
         """Return the number of positions."""
@@ -40,6 +48,7 @@ class KeyValueCache:
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, .., H, T, C/H] each."""
+        self._replace_rows()
         key, value = (x[: len(self)].movedim(0, -2) for x in self._positions)
         return key, value
 
@@ -55,6 +64,7 @@ class KeyValueCache:
 
     def write(self, *added: Tensor) -> None:
         """Add positions of the keys and of the values, [T, B, .., H, C/H] each."""
+        self._replace_rows()
         old_length = len(self)
         length = old_length + len(added[0])
         self.shape = (length, *added[0].shape[1:])
@@ -67,23 +77,30 @@ class KeyValueCache:
         for x, y in zip(self._positions, added, strict=True):
             x[old_length:length] = y
 
-    def reorder(self, rows: Tensor, spare: Tensor | None = None) -> Tensor | None:
-        """Replace the rows of the batch by the rows with the numbers ``rows``.
+    def reorder(self, rows: Tensor, spare: SpareBuffer) -> None:
+        """Replace the rows of the batch by the rows with the numbers ``rows``, when the cache is next used.
 
-        :param spare: a free buffer of another cache
-        :returns: a buffer that is free now
+        :param spare: a free buffer, which then is another one
         """
-        length, row = len(self), self.shape[2:]
+        self._replace_rows()
+        self._new_rows = rows, spare
+
+    def _replace_rows(self) -> None:
+        if self._new_rows is None:
+            return
+        rows, spare = self._new_rows
+        self._new_rows = None
+        length, row, free = len(self), self.shape[2:], spare.buffer
         self.shape = (length, len(rows), *row)
         position = len(rows) * torch.Size(row).numel()  # numbers of one position
         for number, buffer in enumerate(self.buffers):
-            if spare is None or spare.numel() < max(length * position, buffer.numel()) or spare.dtype != buffer.dtype:
-                spare = buffer.new_empty(max(length * position, buffer.numel()))
-            room = spare.numel() // position
-            selected = spare[: room * position].view(room, len(rows), *row)
+            if free is None or free.numel() < max(length * position, buffer.numel()) or free.dtype != buffer.dtype:
+                free = buffer.new_empty(max(length * position, buffer.numel()))
+            room = free.numel() // position
+            selected = free[: room * position].view(room, len(rows), *row)
             torch.index_select(self._positions[number][:length], 1, rows, out=selected[:length])
-            self.buffers[number], self._positions[number], spare = spare, selected, buffer
-        return spare
+            self.buffers[number], self._positions[number], free = free, selected, buffer
+        spare.buffer = free
 
 
 class EncoderCache:
@@ -146,11 +163,11 @@ def reorder_all(caches: Iterable[Cache], rows: Tensor) -> None:
 
     Caches of positions pass on a spare buffer from one to the next. Rows are compared once for all encoder outputs.
     """
-    spare: Tensor | None = None
+    spare = SpareBuffer()
     runs: dict[tuple[int, int], tuple[Tensor | None, int]] = {}
     for cache in caches:
         if isinstance(cache, KeyValueCache):
-            spare = cache.reorder(rows, spare)
+            cache.reorder(rows, spare)
             continue
         kind = cache.run, len(cache.read()[0])
         if kind not in runs:
