@@ -15,6 +15,8 @@ from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from ode_transformer.decoding.search_steps import choose_steps
+
 _BLOCK = 64  # words
 
 
@@ -24,6 +26,8 @@ class BeamSearch(SequenceGenerator):
     What it does not know is left to fairseq: sampling, constraints, prefixes, penalties of a language model, blocked
     n-grams and suppressed words.
     """
+
+    fixed_shapes: bool | None = None  # of the steps, see choose_steps
 
     @torch.no_grad()
     def _generate(
@@ -55,9 +59,9 @@ class BeamSearch(SequenceGenerator):
         if source_lengths is None:
             source_lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
         limit = self._length_limit(source, source_lengths)
-        states: list[dict[str, Any]] = [{} for _ in range(self.model.models_size)]
         rows = torch.arange(sentences, device=source.device).repeat_interleave(k)  # [B · k]
         encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
+        steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
         tokens = source.new_full((len(rows), limit + 2), self.pad)  # [B · k, positions]
         tokens[:, 0] = first_token
         scores = torch.zeros(len(rows), limit + 1, device=source.device)  # sums up to each position
@@ -65,11 +69,10 @@ class BeamSearch(SequenceGenerator):
         # Places of a sentence's list without a hypothesis: as many as it had candidates that ended.
         vacant = torch.zeros(sentences, k, dtype=torch.bool, device=source.device)
         finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(sentences)]
-        finished = [False] * sentences
+        gone = [False] * sentences
+        waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
-            log_probs, weights = self.model.forward_decoder(
-                tokens[:, : step + 1], encoder_outs, states, self.temperature
-            )
+            log_probs, weights = steps.scores(tokens, step)
             if weights is not None:
                 if attention is None:
                     attention = scores.new_empty(len(tokens), weights.size(1), limit + 2)
@@ -82,22 +85,21 @@ class BeamSearch(SequenceGenerator):
             ends = words.eq(self.eos) & totals.ne(-math.inf)
             ends[:, :k] &= ~vacant
             ended = ends[:, :k]
-            leaving: list[int] = []
             if bool(ended.any()):
-                leaving = self.finalize_hypos(
+                waiting += self.finalize_hypos(
                     step,
                     rows[:, :k][ended],
                     totals[:, :k][ended],
                     tokens,
                     scores,
                     finalized,
-                    finished,
+                    list(gone),
                     k,
                     attention,
                     source_lengths,
                     limit,
                 )
-            if len(leaving) == remaining:
+            if len(waiting) == remaining:
                 break
             # The first k candidates that go on; where there are fewer, those that ended take the vacant places.
             ends[:, :k] |= vacant
@@ -105,22 +107,27 @@ class BeamSearch(SequenceGenerator):
             ranks, chosen = (order + len(order) * ends).topk(k, dim=1, largest=False)  # [B, k]
             chosen_rows, chosen_words, chosen_totals = (x.gather(1, chosen) for x in (rows, words, totals))
             vacant = ranks >= len(order)
+            leaving = steps.may_leave(step) and bool(waiting)
             if leaving:
                 stays = torch.ones(remaining, dtype=torch.bool, device=source.device)
-                stays[leaving] = False
+                stays[waiting] = False
                 chosen_rows, chosen_words, chosen_totals = (
                     x[stays] for x in (chosen_rows, chosen_words, chosen_totals)
                 )
                 vacant, source_lengths = vacant[stays], source_lengths[stays]
+                left = [sentence for sentence in range(sentences) if not gone[sentence]]
+                for number in waiting:
+                    gone[left[number]] = True
+                waiting = []
+            elif waiting:
+                vacant[waiting] = True  # nothing of theirs ends again
             new_order = chosen_rows.flatten()
             tokens, scores = tokens.index_select(0, new_order), scores.index_select(0, new_order)
             tokens[:, step + 1] = chosen_words.flatten()
             scores[:, step] = chosen_totals.flatten()
             if attention is not None:
                 attention = attention.index_select(0, new_order)
-            self.model.reorder_incremental_state(states, new_order)
-            if leaving:  # otherwise hypotheses change places with others of their sentence
-                encoder_outs = self.model.reorder_encoder_out(encoder_outs, new_order)
+            steps.select(new_order, leaving)
         return [sorted(hypotheses, key=lambda hypothesis: -float(hypothesis["score"])) for hypotheses in finalized]
 
     def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:

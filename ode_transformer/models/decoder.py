@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,8 +13,12 @@ from torch import Tensor, nn
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
+    FIXED_STEP,
     AttentionContext,
     Cache,
+    FixedCache,
+    FixedStep,
+    KeyValueCache,
     LastAttentionWeights,
     Layer,
     LayerCaches,
@@ -68,7 +73,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
 
         :param prev_output_tokens: [B, T]
         :param encoder_out: result of the encoder; None in a language model
-        :param incremental_state: fairseq's decoding cache, updated in place
+        :param incremental_state: fairseq's decoding cache, updated in place; with a :class:`FixedStep`,
+            ``prev_output_tokens`` are its tokens
         :param full_context_alignment: let positions attend to later ones
         :param alignment_layer: layer whose attention over the source is returned, the last by default
         :param alignment_heads: number of heads to average, all by default
@@ -80,7 +86,10 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         device = prev_output_tokens.device
         target_padding = prev_output_tokens.eq(self.padding_idx)
         masks = None if incremental_state is None else self._search_state(incremental_state, "masks", StepMasks)
-        if masks is not None:
+        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
+        if step is not None:
+            self_mask = step.mask(self.choice.attention)
+        elif masks is not None:
             self_mask = masks.over_target(target_padding, self.choice.attention)
         else:
             self_mask = attention_mask(
@@ -115,7 +124,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         def context(layer: int) -> LayerContext:
             if caches is None:
                 return attentions
-            layer_caches = LayerCaches(caches, layer)
+            layer_caches = LayerCaches(caches, layer, KeyValueCache if step is None else partial(FixedCache, step))
             return {
                 kind: AttentionContext(attention.mask, attention.encoder_output, layer_caches)
                 for kind, attention in attentions.items()
@@ -164,7 +173,10 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
         positions = None
         if self.embed_positions is not None:
-            positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+            if incremental_state is not None and FIXED_STEP in incremental_state:
+                positions = self._position(incremental_state)
+            else:
+                positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
             positions = positions if positions is None else positions[:, -1:]
@@ -177,6 +189,18 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
+    def _position(self, incremental_state: dict[str, Any]) -> Tensor:
+        """Return the embedding of the position of a fixed step, [1, 1, C]."""
+        step: FixedStep = incremental_state[FIXED_STEP]
+
+        def embed_all() -> Tensor:
+            assert self.embed_positions is not None
+            table: Tensor = self.embed_positions(step.tokens.new_full((1, step.room), self.padding_idx + 1))
+            return table  # [1, room, C]
+
+        table: Tensor = self._search_state(incremental_state, f"positions.{step.room}", embed_all)
+        return table.index_select(1, step.position)
+
     def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, Cache] | None:
         if incremental_state is None:
             return None
@@ -188,6 +212,11 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if key not in incremental_state:
             incremental_state[key] = build()
         return incremental_state[key]
+
+    @property
+    def computes_fixed_steps(self) -> bool:
+        """True if a step can be a :class:`FixedStep`: nobody observes it."""
+        return not any(observer.active for observer in self.observers)
 
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:

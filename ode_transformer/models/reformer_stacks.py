@@ -217,6 +217,11 @@ class ReformerDecoder(ODETransformerDecoder):
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [y.transpose(0, 1)]}
 
+    @property
+    def computes_fixed_steps(self) -> bool:
+        """False: most cells of a grid with room for more positions would be masked."""
+        return False
+
     def _compute_by_parts(self, compute: ComputeGrid, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
         """Compute the grids of a few rows at a time; training recomputes each part in the backward pass.
 

@@ -20,6 +20,7 @@ from ode_transformer.nn.depth_wise_lstm import (
     HiddenSizes,
     LSTMChoice,
 )
+from ode_transformer.nn.fixed_step import FIXED_STEP, FixedCache, FixedStep
 from ode_transformer.nn.joint_representation import (
     COMBINATIONS,
     REDUCTIONS,
@@ -65,6 +66,7 @@ from ode_transformer.nn.value_residual import VALUE_RESIDUALS, FirstLayerValues,
 from ode_transformer.nn.word_dropout import WordDropout
 
 __all__ = [
+    "FIXED_STEP",
     "COMBINATIONS",
     "FIRST_CELLS",
     "FUNCTIONS",
@@ -81,6 +83,8 @@ __all__ = [
     "STACKS",
     "VALUE_RESIDUALS",
     "FirstLayerValues",
+    "FixedCache",
+    "FixedStep",
     "ValueResidual",
     "TARGET_AXIS",
     "AttentionChoice",

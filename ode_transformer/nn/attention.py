@@ -68,9 +68,9 @@ class AttentionMask:
         return self._addends[dtype]
 
     def addend_of_heads(self, dtype: torch.dtype, heads: int) -> Tensor | None:
-        """Return the mask of [B, 1, 1, S] pairs as an addend [B · heads, 1, S]; None for no mask."""
+        """Return the mask of [B, 1, 1, S] pairs as an addend [B · heads, 1, S], or [1, 1, S]; None for no mask."""
         if dtype not in self._head_addends and (addend := self.addend(dtype)) is not None:
-            self._head_addends[dtype] = addend.expand(-1, heads, -1, -1).flatten(0, 1)
+            self._head_addends[dtype] = addend.expand(-1, heads if len(addend) > 1 else 1, -1, -1).flatten(0, 1)
         return self._head_addends.get(dtype)
 
 
@@ -192,7 +192,6 @@ class MultiheadAttention(nn.Module):
             and not torch.is_grad_enabled()
             and not self.dropout.active
             and self.relative_values is None
-            and (self.relative_keys is None or mask.masked_pairs is None)
         )
 
     def _step(self, x: Tensor, mask: AttentionMask, cache: Cache) -> Tensor:
@@ -214,7 +213,8 @@ class MultiheadAttention(nn.Module):
             query = joined[0, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
             if self.relative_keys is not None:
                 assert mask.relative_index is not None
-                bias, factor = self.relative_keys.of_heads(query, mask.relative_index), self.scale  # [B · H, 1, S]
+                bias = _sum(self.relative_keys.of_heads(query, mask.relative_index), bias)  # [B · H, 1, S]
+                factor = self.scale
         else:
             query = self.q_proj(x).view(rows // cache.run, cache.run, self.heads, -1)  # [B/k, k, H, C/H]
             query = query.transpose(1, 2).flatten(0, 1)  # [B/k · H, k, C/H]

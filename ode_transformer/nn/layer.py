@@ -36,10 +36,12 @@ class LayerCaches:
 
     :param caches: the caches of all layers by name
     :param layer: index of the layer
+    :param build: builds a cache of self-attention
     """
 
     caches: MutableMapping[str, Cache]
     layer: int
+    build: Callable[[], KeyValueCache] = KeyValueCache
 
     def cache(self, sublayer: str, number: int, build: Callable[[], Cache]) -> Cache:
         """Return cache ``number`` of the sub-layer called ``sublayer``."""
@@ -72,7 +74,7 @@ class AttentionContext:
         if self.caches is not None:
             # The keys of self-attention differ between evaluations, those of the encoder output only between copies.
             if self.encoder_output is None:
-                cache = self.caches.cache(sublayer, evaluation, KeyValueCache)
+                cache = self.caches.cache(sublayer, evaluation, self.caches.build)
             else:
                 cache = self.caches.cache(sublayer, copy, EncoderCache)
         arguments = {
