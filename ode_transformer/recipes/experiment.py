@@ -168,7 +168,7 @@ class Experiment:
             TrainingRecord(self.folder).require(digest)  # before the job's record is deleted
 
         def run_training() -> None:
-            threads, last = self.recipe.threads, self._max_update()
+            threads, last = self.recipe.threads, self.last_update()
             training.train(command, self.folder, self.checkpoints, digest, progress, last, threads)
             origin = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
             write_text(self.provenance_path, json.dumps(origin, indent=1) + "\n")
@@ -179,7 +179,7 @@ class Experiment:
     def _train_request(self, data: Jobs) -> list[Any]:
         return [self.digest(data), self.train_options()["stop-time-hours"]]
 
-    def _max_update(self) -> int | None:
+    def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
         command = self.train_words()
         values = [value for word, value in zip(command, command[1:], strict=False) if word == "--max-update"]
@@ -244,7 +244,7 @@ class Experiment:
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
         if not saved:
-            print(f"{self.checkpoints}: none of an {average.by} yet: the last checkpoint stands alone")
+            print(f"{self.checkpoints}: no checkpoint of an {average.by} yet; the model is the last one, no average")
         elif len(saved) < count:
             print(f"{self.checkpoints}: {len(saved)} of the {count} {average.by} checkpoints to be averaged")
         return min(len(saved), count)
@@ -383,9 +383,10 @@ class Experiment:
         :raises UserError: a measure gives another number of scores than the recipe has names for
         """
         scores: dict[str, Score] = {}
-        for scoring in self.recipe.score:
+        log = self.folder / f"score-{split}.log"
+        for number, scoring in enumerate(self.recipe.score):
             lines: list[str] = []
-            commands.run(self.score_command(scoring, split), self.folder / "score.log", lines.append)
+            commands.run(self.score_command(scoring, split), log, lines.append, append=number > 0)
             measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
             if len(measured) != len(scoring.names):
                 metrics = ", ".join(score.metric for score in measured)

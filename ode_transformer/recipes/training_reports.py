@@ -24,14 +24,21 @@ def parse_report(line: str) -> dict[str, float] | None:
     return None
 
 
-def print_report(line: str) -> None:
-    """Print a line of fairseq-train's log in short if it is a report of a training or validation loss."""
+def print_report(line: str, last_update: int | None = None) -> None:
+    """Print a line of fairseq-train's log in short if it is a report of a training or validation loss.
+
+    :param last_update: that ends the training at the latest, for the time that is left
+    """
     if (values := parse_report(line)) is None:
         return
     name = "valid_loss" if "valid_loss" in values else "loss"
     updates = values.get("num_updates") or values.get("valid_num_updates") or 0
     minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
-    print(f"  {minutes}update {updates:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True)
+    remaining = ""
+    if last_update is not None and values.get("ups", 0) > 0:
+        remaining = f"  at most {max(0, last_update - updates) / values['ups'] / 60:.0f} min left"
+    loss = f"{name.replace('_', 'ation ')} {values[name]:g}"
+    print(f"  {minutes}update {updates:>6.0f}  {loss}{remaining}", flush=True)
 
 
 class TrainingProgress:

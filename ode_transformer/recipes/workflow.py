@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ode_transformer.metrics.metric import Score
@@ -101,7 +102,10 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
     """Prepare the data and print their sizes, or print the command that binarises them."""
     downloads = options.output / "raw"
     if options.dry_run:
-        print(f"raw files, from {options.raw or downloads}: {', '.join(data.recipe.corpus.sources)}")
+        own = data.recipe.sources
+        published = [name for name in data.recipe.corpus.sources if not isinstance(own.get(name), str)]
+        if published:
+            print(f"raw files, from {options.raw or downloads}: {', '.join(published)}")
         commands.print_command(data.preprocess_command(data.all_splits(), options.workers))
         return
     data.prepare(options.raw, downloads, options.workers)
@@ -114,7 +118,7 @@ def train(experiment: Experiment, options: RunOptions) -> None:
         print(f"{experiment.batch_description}; {experiment.machine}")
         commands.print_command(experiment.train_command(), experiment.folder / "train.log")
     else:
-        experiment.train(print_report)
+        experiment.train(partial(print_report, last_update=experiment.last_update()))
 
 
 def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:

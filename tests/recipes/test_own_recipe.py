@@ -101,6 +101,13 @@ def test_the_numbers_follow_from_the_text() -> None:
     assert plan.scale.suffix == "wmt_en_de"
 
 
+def test_own_files_are_not_listed_as_downloads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = write_texts("translation", tmp_path)
+    assert main(["new", str(tmp_path / "mine.yaml"), *words]) == 0
+    assert main(["reproduce", str(tmp_path / "mine.yaml"), "--dry-run", "--gpus", "0"]) == 0
+    assert "raw files" not in capsys.readouterr().out
+
+
 def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:
     words = write_texts("translation", tmp_path)
     path = tmp_path / "mine.yaml"
