@@ -161,9 +161,8 @@ def load_hub(
     :param scheme: see ``load_trained_model``
     :raises UserError: ``load_trained_model`` raises it
     """
+    import_fairseq()  # first, because it is the quickest way to import PyTorch, too
     import torch
-
-    import_fairseq()
     from fairseq.hub_utils import GeneratorHubInterface
 
     from ode_transformer.decoding.beam_search import BeamSearch

@@ -1,12 +1,16 @@
-"""fairseq is imported without scikit-learn, which is there where a score needs it."""
+"""fairseq is imported without scikit-learn, which is there where a score needs it, and without a look for garbage."""
 
 import subprocess
 import sys
 
 SCRIPT = """
-import sys
-from ode_transformer.support.fairseq_import import import_fairseq
+import gc, sys
+from ode_transformer.decoding.translate import import_fairseq
+assert not {"torch", "numpy"} & set(sys.modules)
+collections = []
+gc.callbacks.append(lambda phase, facts: collections.append(phase))
 import_fairseq()
+assert not collections and gc.isenabled() and gc.get_freeze_count() > 100_000, (len(collections), gc.get_freeze_count())
 assert "sklearn" not in sys.modules and "scipy.stats" not in sys.modules
 from fairseq.criterions.sentence_prediction import acc_and_f1, pearson_and_spearman
 from fairseq.tasks import audio_classification
