@@ -20,7 +20,8 @@ from statistics import mean, stdev
 
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare, train
+from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
+from ode_transformer.recipes.workflow import train_with_progress
 from ode_transformer.support.arguments import positive_float, positive_int
 from ode_transformer.support.console import compact_output
 from ode_transformer.support.errors import UserError
@@ -71,7 +72,7 @@ def train_system(args: argparse.Namespace, task: str, system: str, setting: str,
     with compact_output(args.output / "commands.log"):
         prepare(experiment, options)
         print(f"{task}, {system}, {setting or 'as in the recipe'}, seed {seed}")
-        train(experiment)
+        train_with_progress(experiment)
     return experiment
 
 

@@ -8,7 +8,8 @@ side; a piece has about four letters):
     max-update         as many as 40 passes over the text take, at most 50,000
     warmup-updates     a tenth of them, at most 4,000
     threads            1 for the size tiny on a CPU
-    size               tiny below one million tokens, iwslt_de_en below 20 million, wmt_en_de above
+    size               tiny below one million tokens, with the layers of the quickstart; iwslt_de_en below 20 million,
+                       wmt_en_de above
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import yaml
 from ode_transformer.corpora.gec_corpus import edited_sentences
 from ode_transformer.corpora.plain_text_corpus import text_lines
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError
 
 CHARACTERS_PER_TOKEN = 4
@@ -268,10 +271,12 @@ class OwnRecipe:
             "corrections": [{"names": ["Precision", "Recall", "F0.5"], "metric": "m2", "against": "m2"}],
         }
         training = self._training(plan, min(plan.tokens_per_update, 4096))
+        is_tiny = self._scale(plan) is SCALES[0]
         return {
             "arch": self.architecture(plan),
+            **({"size": read_recipe(find_recipe("quickstart_text")).size} if is_tiny and self.arch is None else {}),
             "tokens_per_update": plan.tokens_per_update,
-            **self._threads(self._scale(plan) is SCALES[0]),
+            **self._threads(is_tiny),
             "average": {"last": 5},
             "train": {**cut, "share-all-embeddings": True, **smoothing, **training},
             "generate": {**cut, "beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if summaries else {}),

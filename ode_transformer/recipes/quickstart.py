@@ -25,9 +25,7 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.report_page import write_report
-from ode_transformer.recipes.training import has_checkpoints
-from ode_transformer.recipes.training_reports import TrainingProgress
-from ode_transformer.recipes.workflow import check_train_command
+from ode_transformer.recipes.workflow import check_train_command, train_with_progress
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output
 from ode_transformer.support.errors import UserError
@@ -196,7 +194,7 @@ def run_quickstart(options: QuickstartOptions) -> None:
         prepare(experiment, options)
         sizes = (f"{name} {count:,}" for name, count in experiment.data.sizes().items())
         print(f"{experiment.data.folder}: {', '.join(sizes)}")
-        train(experiment)
+        train_with_progress(experiment)
         rows, scores = [], {}
         for minutes in options.measure_at or (None,):
             until = None if minutes is None else last_update(experiment.folder / "train.log", minutes)
@@ -216,15 +214,3 @@ def run_quickstart(options: QuickstartOptions) -> None:
         write_files(experiment.folder, {"measured.md": table + "\n"}, "measured.md")
         print("\n" + table)
     print(next_commands(experiment, options))
-
-
-def train(experiment: Experiment) -> None:
-    """Train with a line of progress."""
-    log, minutes = experiment.folder / "train.log", 0.0
-    if has_checkpoints(experiment.checkpoints) and log.exists():
-        minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
-    progress = TrainingProgress(experiment.minutes or math.inf, minutes)
-    try:
-        experiment.train(progress)
-    finally:
-        progress.end()

@@ -24,32 +24,33 @@ def parse_report(line: str) -> dict[str, float] | None:
     return None
 
 
-def print_report(line: str, last_update: int | None = None) -> None:
-    """Print a line of fairseq-train's log in short if it is a report of a training or validation loss.
-
-    :param last_update: that ends the training at the latest, for the time that is left
-    """
+def print_report(line: str) -> None:
+    """Print a line of fairseq-train's log in short if it is a report of a training or validation loss."""
     if (values := parse_report(line)) is None:
         return
     name = "valid_loss" if "valid_loss" in values else "loss"
     updates = values.get("num_updates") or values.get("valid_num_updates") or 0
     minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
-    remaining = ""
-    if last_update is not None and values.get("ups", 0) > 0:
-        remaining = f"  at most {max(0, last_update - updates) / values['ups'] / 60:.0f} min left"
-    loss = f"{name.replace('_', 'ation ')} {values[name]:g}"
-    print(f"  {minutes}update {updates:>6.0f}  {loss}{remaining}", flush=True)
+    print(f"  {minutes}update {updates:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True)
 
 
 class TrainingProgress:
-    """The progress of a training: one line that changes on a terminal, else about six lines in all.
+    """The progress of a training: one line that changes on a terminal, else one in each minute or few in all.
 
     :param minutes: limit of the training time; infinite if something else ends the training
     :param past_minutes: training time of the processes that were stopped before
+    :param last_update: that ends the training at the latest
     """
 
-    def __init__(self, minutes: float, past_minutes: float = 0.0, output: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        minutes: float = math.inf,
+        past_minutes: float = 0.0,
+        last_update: int | None = None,
+        output: TextIO | None = None,
+    ) -> None:
         self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
+        self.last_update = last_update
         self.values: dict[str, float] = {}
         self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
         self.last_line = -math.inf
@@ -78,11 +79,19 @@ class TrainingProgress:
         """Minutes of training so far."""
         return self.past_minutes + self.values.get("wall", 0.0) / 60
 
+    @property
+    def remaining(self) -> float:
+        """Minutes until the limit of time, or until the last update at the present speed; infinite if unknown."""
+        limits = [self.minutes - self.past]
+        if self.last_update is not None and self.values.get("ups"):
+            limits.append((self.last_update - self.values["num_updates"]) / self.values["ups"] / 60)
+        return max(0.0, min(limits))
+
     def __str__(self) -> str:
-        values = self.values
-        texts = [f"{max(0.0, self.minutes - self.past):.1f} minutes left" if math.isfinite(self.minutes) else ""]
+        values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
+        texts = [f"{self.remaining:.1f} minutes left" if math.isfinite(self.remaining) else ""]
         for name, text in (
-            ("num_updates", "update {:,.0f}"),
+            ("num_updates", "update {:,.0f}" + of_all),
             ("wps", "{:,.0f} tokens/s"),
             ("loss", "loss {:.2f}"),
             ("valid_loss", "validation loss {:.2f}"),

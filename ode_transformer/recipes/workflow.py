@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
+from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine
@@ -18,7 +19,8 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import comparison_table, published_table
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
-from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.training import has_checkpoints
+from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -118,7 +120,20 @@ def train(experiment: Experiment, options: RunOptions) -> None:
         print(f"{experiment.batch_description}; {experiment.machine}")
         commands.print_command(experiment.train_command(), experiment.folder / "train.log")
     else:
-        experiment.train(partial(print_report, last_update=experiment.last_update()))
+        train_with_progress(experiment)
+
+
+def train_with_progress(experiment: Experiment) -> None:
+    """Train with a line of progress."""
+    log, minutes = experiment.folder / "train.log", 0.0
+    if has_checkpoints(experiment.checkpoints) and log.exists():
+        minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
+    limit = experiment.minutes or experiment.recipe.minutes or math.inf
+    progress = TrainingProgress(limit, minutes, experiment.last_update())
+    try:
+        experiment.train(progress)
+    finally:
+        progress.end()
 
 
 def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:

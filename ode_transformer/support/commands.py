@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +18,7 @@ from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
@@ -75,7 +78,9 @@ def run(
     # The command itself writes the log, so that no line is lost if this process is killed.
     with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)
-        with subprocess.Popen(arguments, stdout=file, stderr=subprocess.STDOUT, env=environment) as process:
+        with subprocess.Popen(
+            arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=_end_with_parent
+        ) as process:
             if progress is None:
                 process.wait()
             else:
@@ -84,6 +89,14 @@ def run(
         text = log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")
+
+
+def _end_with_parent() -> None:
+    """Let the kernel stop this process as soon as its parent has ended, which no handler of the parent could promise.
+
+    A training that outlived the command would write into the folder of the next one.
+    """
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _follow(process: subprocess.Popen[bytes], log: TextIO, progress: Callable[[str], None]) -> None:

@@ -62,7 +62,7 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     assert main(["new", str(path.with_suffix("")), *words]) == 0
     assert "next: ode-transformer reproduce" in capsys.readouterr().out
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 26
+    assert text.count("\n") <= 28
     assert yaml.safe_load(text)["threads"] == 1
     assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
 

@@ -1,5 +1,6 @@
 import io
 import json
+import math
 
 import pytest
 
@@ -20,8 +21,10 @@ def test_losses_are_printed_and_nothing_else(capsys: pytest.CaptureFixture[str])
 
 def test_the_time_that_is_left_is_at_most_that_to_the_last_update(capsys: pytest.CaptureFixture[str]) -> None:
     inner = json.dumps({"loss": "8.25", "num_updates": "100", "wall": "90", "ups": "1.5"})
-    print_report(f"2026 | INFO | train_inner | {inner}", last_update=1000)
-    assert capsys.readouterr().out.split("  ")[-1] == "at most 10 min left\n"
+    line = f"2026 | INFO | train_inner | {inner}"
+    for minutes, expected in ((math.inf, 10.0), (11.0, 9.5), (60.0, 10.0)):
+        TrainingProgress(minutes, last_update=1000)(line)
+        assert capsys.readouterr().out == f"  {expected} minutes left  update 100 of 1,000  loss 8.25\n"
 
 
 class Screen(io.StringIO):
