@@ -4,7 +4,7 @@
     python benchmarks/speed.py --size tiny --what train --systems euler-6 fairseq-6
     python benchmarks/speed.py --size iwslt --beam 5 --systems fairseq-6 reformer-fast-5 reformer-base-7
     python benchmarks/speed.py --preset table6-big      # Table 6 of ODE Transformer, on a GPU
-    python benchmarks/speed.py --check docs/results/speed.json      # has a ratio worsened?
+    python benchmarks/speed.py ... --check docs/results/speed_training.json      # has a ratio worsened?
 
 All systems have the same widths, vocabulary, dropout rates, batch and seed. They take turns (A B C A B C ...), so that
 whatever slows the machine slows all of them; a ratio is the median of the ratios within each round. A training step is

@@ -27,7 +27,13 @@ class BeamSearch(SequenceGenerator):
     n-grams and suppressed words.
     """
 
-    fixed_shapes: bool | None = None  # of the steps, see choose_steps
+    def __init__(self, *arguments: Any, fixed_shapes: bool = False, **options: Any) -> None:
+        """Build fairseq's generator.
+
+        :param fixed_shapes: of the steps, see ``choose_steps``
+        """
+        super().__init__(*arguments, **options)
+        self.fixed_shapes = fixed_shapes
 
     @torch.no_grad()
     def _generate(

@@ -121,7 +121,7 @@ def load_exported_model(args: argparse.Namespace) -> ExportedModel:
 
     :raises UserError: an option belongs to another engine, or the folder is refused
     """
-    for option in ("data", "source_lang", "target_lang", "fp16", "int8"):
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
         if getattr(args, option):
             name = "DATA" if option == "data" else f"--{option.replace('_', '-')}"
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")

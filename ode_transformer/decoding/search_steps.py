@@ -121,15 +121,13 @@ def choose_steps(
     temperature: float,
     limit: int,
     device: torch.device,
-    fixed_shapes: bool | None,
+    fixed_shapes: bool,
 ) -> GrowingSteps:
     """Return the steps of a search.
 
-    :param fixed_shapes: whether shapes are fixed where all models can compute such steps; None for: on a GPU
+    :param fixed_shapes: fix the shapes where all models can compute such steps; a GPU then repeats them as CUDA graphs
     """
-    on_gpu = device.type == "cuda"
-    fixed = on_gpu if fixed_shapes is None else fixed_shapes
     decoders = [getattr(single, "decoder", None) for single in model.models]
-    if not fixed or not all(getattr(decoder, "computes_fixed_steps", False) for decoder in decoders):
+    if not fixed_shapes or not all(getattr(decoder, "computes_fixed_steps", False) for decoder in decoders):
         return GrowingSteps(model, encoder_outs, temperature)
-    return FixedSteps(model, encoder_outs, temperature, limit, record_cuda_graph if on_gpu else None)
+    return FixedSteps(model, encoder_outs, temperature, limit, record_cuda_graph if device.type == "cuda" else None)

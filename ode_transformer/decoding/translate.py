@@ -152,6 +152,7 @@ def load_hub(
     max_tokens: int | None = None,
     cpu: bool = False,
     scheme: str | None = None,
+    fixed_shapes: bool = False,
 ) -> Any:
     """Load a model as fairseq's ``GeneratorHubInterface`` without a subword encoder, on the GPU if there is one.
 
@@ -159,6 +160,7 @@ def load_hub(
     :param max_tokens: tokens of a batch; None for any number
     :param cpu: use no GPU
     :param scheme: see ``load_trained_model``
+    :param fixed_shapes: of the steps of a search, see ``BeamSearch``
     :raises UserError: ``load_trained_model`` raises it
     """
     import_fairseq()  # first, because it is the quickest way to import PyTorch, too
@@ -172,7 +174,8 @@ def load_hub(
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
-    task.build_generator = partial(task.build_generator, seq_gen_cls=BeamSearch)
+    search = {"seq_gen_cls": BeamSearch, "extra_gen_cls_kwargs": {"fixed_shapes": fixed_shapes}}
+    task.build_generator = partial(task.build_generator, **search)
     hub = GeneratorHubInterface(options, task, [model])
     return hub.cuda() if torch.cuda.is_available() and not cpu else hub
 
@@ -185,9 +188,11 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     directory = path.parent
     bpe = build_bpe(args.bpe, args.bpe_model, directory)
     languages = args.source_lang, args.target_lang
-    hub = load_hub(path, args.data or directory, *languages, args.batch_size, args.max_tokens, args.cpu, scheme)
-    if args.fp16 and hub.device.type == "cpu":
-        raise UserError("--fp16 needs a GPU")
+    limits, data = (args.batch_size, args.max_tokens), args.data or directory
+    hub = load_hub(path, data, *languages, *limits, args.cpu, scheme, args.cuda_graphs)
+    for flag in ("fp16", "cuda_graphs"):
+        if getattr(args, flag) and hub.device.type == "cpu":
+            raise UserError(f"--{flag.replace('_', '-')} needs a GPU")
     if args.int8:
         if hub.device.type != "cpu":
             raise UserError("--int8 is computed on the CPU: add --cpu")
@@ -261,6 +266,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
+    parser.add_argument("--cuda-graphs", action="store_true", help="repeat the steps of a search as graphs, on a GPU")
     parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
 
 

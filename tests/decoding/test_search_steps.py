@@ -42,9 +42,9 @@ class Recording(TorchDispatchMode):
                     old.copy_(new)
 
 
-def search(models: list[Any], fixed_shapes: bool | None) -> list[Any]:
-    found = beam_search.BeamSearch(models, models[0].decoder.dictionary, beam_size=3, max_len_b=13)
-    found.fixed_shapes = fixed_shapes
+def search(models: list[Any], fixed_shapes: bool) -> list[Any]:
+    dictionary = models[0].decoder.dictionary
+    found = beam_search.BeamSearch(models, dictionary, beam_size=3, max_len_b=13, fixed_shapes=fixed_shapes)
     return found.generate(models, {"net_input": {"src_tokens": batch([6, 3, 1, 5])}})
 
 
@@ -64,7 +64,7 @@ def test_a_recorded_step_continues_the_search(
     models = [small_model(seed, **options) for seed in seeds]
     with torch.no_grad():
         models[0].decoder.embed_tokens.weight[EOS] *= factor  # hypotheses end at different positions
-    expected = search(models, None)
+    expected = search(models, False)
     recordings: list[Recording] = []
 
     def build() -> Recording:
@@ -102,7 +102,7 @@ def test_what_cannot_be_recorded_is_computed(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(torch.cuda, "CUDAGraph", refuse)
     for arch, kind in (("ode_transformer_euler", FixedSteps), ("reformer_fast", GrowingSteps)):
         models = [small_model(arch=arch)]
-        expected = search(models, None)
+        expected = search(models, False)
         with monkeypatch.context() as patch:
             patch.setattr(beam_search, "choose_steps", choose)
             for ours, theirs in zip(search(models, True), expected, strict=True):

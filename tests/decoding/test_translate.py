@@ -391,6 +391,7 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
         (("--bpe", "sentencepiece", "--bpe-model", __file__), f"{__file__}: not a file of sentencepiece"),
         (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__}: not a file of subword_nmt: .*line 1"),
         (("--fp16", "--cpu"), "--fp16 needs a GPU"),
+        (("--cuda-graphs", "--cpu"), "--cuda-graphs needs a GPU"),
         (("--input", "absent"), "absent: No such file"),
         (("--output", "absent/x"), "absent/x: not a file in an existing directory"),
         (("--output", "/dev/null"), "/dev/null: not a file"),
