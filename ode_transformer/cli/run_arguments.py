@@ -122,7 +122,10 @@ def add_max_tokens(parser: argparse.ArgumentParser) -> None:
 def add_minutes(parser: argparse.ArgumentParser) -> None:
     """Declare the limit of the training time."""
     parser.add_argument(
-        "--minutes", type=positive_float, metavar="M", help="stop the training after M minutes; with more it resumes"
+        "--minutes",
+        type=positive_float,
+        metavar="M",
+        help="stop the training after M minutes, those of earlier runs included; with more it resumes",
     )
 
 
