@@ -45,7 +45,7 @@ class StandIn:
         examples = {"train": 8, "labels": {"valid": ["entailment"] * 4}, "indices": {"test": ["0"]}, "digest": digest}
         (self.output / "data-bin" / "RTE" / "examples.json").write_text(json.dumps(examples))
 
-    def train(self, command: list, log: Path, progress: None, append: bool) -> None:
+    def train(self, command: list, log: Path, progress: None, append: bool, threads: None) -> None:
         seed = int(log.parent.name.rpartition("=")[2])
         self.trainings.append((seed, append))
         (log.parent / "checkpoints").mkdir(exist_ok=True)
