@@ -90,6 +90,15 @@ class Experiment:
         """File of the averaged model."""
         return self.folder / "model" / "model.pt"
 
+    @property
+    def time_limit(self) -> float | None:
+        """Minutes after which the training stops; None if something else ends it."""
+        return self.minutes or self.recipe.minutes
+
+    def run_command(self, command: Command, log: Path, progress: Callable[[str], None] | None = None) -> None:
+        """Run a command of this experiment with the recipe's threads, see ``commands.run``."""
+        commands.run(command, log, progress, threads=self.recipe.threads)
+
     # -- train ---------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -110,7 +119,7 @@ class Experiment:
 
     def train_options(self) -> dict[str, Any]:
         """Return the flags of fairseq-train."""
-        recipe, minutes = self.recipe, self.minutes or self.recipe.minutes
+        recipe, minutes = self.recipe, self.time_limit
         return {
             "user-dir": PACKAGE,
             "task": recipe.task,
@@ -346,8 +355,7 @@ class Experiment:
         """Yield the name, request, result and work of each job of the evaluation."""
         average = self.average_command(until)
         files = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
-        average_log = self.folder / "average.log"
-        run = partial(commands.run, threads=self.recipe.threads)
+        average_log, run = self.folder / "average.log", self.run_command
         yield "average", [self._portable(average), files], self.model_path, partial(run, average, average_log)
         splits = [split for split in self.recipe.sets if split in self.data.splits()]
         for split in splits:

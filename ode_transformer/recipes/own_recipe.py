@@ -241,10 +241,6 @@ class OwnRecipe:
         arch = self.architecture(plan)
         return next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
 
-    @staticmethod
-    def _threads(is_tiny: bool) -> dict[str, int]:
-        return {"threads": 1} if is_tiny else {}
-
     def _training(self, plan: TrainingPlan, max_tokens: int) -> dict[str, Any]:
         """Return the flags of fairseq-train that all kinds share."""
         scale = self._scale(plan)
@@ -276,7 +272,7 @@ class OwnRecipe:
             "arch": self.architecture(plan),
             **({"size": read_recipe(find_recipe("quickstart_text")).size} if is_tiny and self.arch is None else {}),
             "tokens_per_update": plan.tokens_per_update,
-            **self._threads(is_tiny),
+            **({"threads": 1} if is_tiny else {}),
             "average": {"last": 5},
             "train": {**cut, "share-all-embeddings": True, **smoothing, **training},
             "generate": {**cut, "beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if summaries else {}),
@@ -292,9 +288,8 @@ class OwnRecipe:
         return {
             "task": "language_modeling",
             "arch": self.architecture(plan),
-            **({"size": narrow} if is_narrow else {}),
+            **({"size": narrow, "threads": 1} if is_narrow else {}),
             "tokens_per_update": plan.tokens_per_update,
-            **self._threads(is_narrow),
             "average": {"best": True},
             "train": {**flags, **self._training(plan, min(plan.tokens_per_update, 4096))},
             "generate": {**sample, "max-tokens": 4000},

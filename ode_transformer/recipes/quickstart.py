@@ -145,10 +145,10 @@ def analyse(experiment: Experiment) -> None:
     if architectures(experiment.recipe.task)[experiment.recipe.arch]:  # fairseq's own models have no stages
         print("== weights of the stages, mean ± deviation over the positions of validation sentences")
         weights: Command = ["ode-transformer", "coefficients", experiment.data.binary, "--path", experiment.model_path]
-        commands.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
+        experiment.run_command(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
     files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
     plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
-    commands.run(plot, folder / "curves.log")
+    experiment.run_command(plot, folder / "curves.log")
     points = read_log(folder / "train.log")
     updates, minutes = max(p.updates for p in points), max(p.minutes or 0 for p in points)
     print(f"This machine made {updates:,} updates in {minutes:.1f} minutes.")
@@ -208,7 +208,7 @@ def run_quickstart(options: QuickstartOptions) -> None:
             print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
         show_translations(experiment)
         analyse(experiment)
-        write_report(experiment.folder, [experiment.scores_path, experiment.model_path])
+        write_report(experiment.folder, [experiment.scores_path, experiment.model_path], experiment.recipe.threads)
     if options.measure_at:
         table = markdown_table(["minutes", "updates", *scores], rows)
         write_files(experiment.folder, {"measured.md": table + "\n"}, "measured.md")

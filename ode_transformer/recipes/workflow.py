@@ -128,8 +128,7 @@ def train_with_progress(experiment: Experiment) -> None:
     log, minutes = experiment.folder / "train.log", 0.0
     if has_checkpoints(experiment.checkpoints) and log.exists():
         minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
-    limit = experiment.minutes or experiment.recipe.minutes or math.inf
-    progress = TrainingProgress(limit, minutes, experiment.last_update())
+    progress = TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update())
     try:
         experiment.train(progress)
     finally:

@@ -69,10 +69,10 @@ def test_only_models_of_ours_have_stage_weights(
     experiment.folder.mkdir(parents=True)
     report = {"epoch": 1, "update": 1.0, "loss": 5, "num_updates": 9, "wall": 60}
     (experiment.folder / "train.log").write_text(f"x | INFO | train_inner | {json.dumps(report)}\n")
-    called: list[Any] = []
-    monkeypatch.setattr(quickstart.commands, "run", lambda command, *_: called.append(command[1]))
+    called: list[tuple[Any, int]] = []
+    monkeypatch.setattr(quickstart.commands, "run", lambda command, *_, threads: called.append((command[1], threads)))
     quickstart.analyse(experiment)
-    assert called == programs
+    assert called == [(program, 1) for program in programs]
 
 
 def test_measure_at_sets_the_minutes() -> None:
