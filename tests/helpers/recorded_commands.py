@@ -15,7 +15,9 @@ PROGRAMS = (
     *("cat", "cut", "grep", "mkdir", "srun", "git", "nvidia-smi", "zcat", "head"),
 )
 RECORD = """#!/bin/bash
-{ printf '%s' "${0#"$SHIMS"/}"; printf '\\001%s' "$@"; printf '\\n'; } >>"$RECORDED"
+# In one piece: the programs of a pipe write at the same time.
+printf -v arguments '\\001%s' "$@"
+printf '%s\\n' "${0#"$SHIMS"/}$arguments" >>"$RECORDED"
 # Read the pipe to its end: a writer whose reader is gone would be killed by SIGPIPE, now and then.
 if [[ -p /dev/stdin ]]; then while read -r _; do :; done; fi
 """
