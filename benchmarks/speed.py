@@ -38,7 +38,7 @@ from table6 import PRESETS, published_table
 
 from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.nn.int8 import convert_to_int8
-from ode_transformer.support.arguments import positive_int, probability
+from ode_transformer.support.arguments import flag_name, positive_int, probability
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
 
@@ -168,7 +168,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--what", choices=(*MEASURES, "all"), default="all", help="measure to take (default: all)")
     add("--size", choices=SIZES, default="base", help="preset for the next five options (default: base)")
     for name in SIZES["base"]:
-        add(f"--{name.replace('_', '-')}", type=positive_int, metavar="N", help="default: from the preset")
+        add(flag_name(name), type=positive_int, metavar="N", help="default: from the preset")
     add("--sentences", type=positive_int, default=24, metavar="N", help="sentences in the batch (default: %(default)s)")
     add("--source-length", type=positive_int, default=25, metavar="N", help="mean, in tokens (default: %(default)s)")
     add(
@@ -214,7 +214,7 @@ def read_options(
         parser.error(f"--vocabulary {args.vocabulary} is too small for beam search; at least 10")
     for name in ("source_length", "target_length"):
         if getattr(args, name) * (1 + args.length_spread) > 1000:
-            parser.error(f"--{name.replace('_', '-')} {getattr(args, name)} is too long: fairseq has 1,024 positions")
+            parser.error(f"{flag_name(name)} {getattr(args, name)} is too long: fairseq has 1,024 positions")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: this PyTorch finds no GPU")
     if args.device == "cpu" and args.precision != "fp32":

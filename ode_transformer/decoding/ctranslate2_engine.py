@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
+from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
 
@@ -123,7 +124,7 @@ def load_exported_model(args: argparse.Namespace) -> ExportedModel:
     """
     for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
         if getattr(args, option):
-            name = "DATA" if option == "data" else f"--{option.replace('_', '-')}"
+            name = "DATA" if option == "data" else flag_name(option)
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
     if not args.path.is_dir():
         raise UserError(f"{args.path}: not a folder; ode-transformer export --to ctranslate2 writes one")

@@ -20,7 +20,7 @@ from typing import Any
 
 from ode_transformer.decoding.search_processes import default_processes, search_in_processes
 from ode_transformer.decoding.subwords import build_bpe
-from ode_transformer.support.arguments import length_penalty, positive_int
+from ode_transformer.support.arguments import flag_name, length_penalty, positive_int
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.fairseq_import import import_fairseq
@@ -192,7 +192,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     hub = load_hub(path, data, *languages, *limits, args.cpu, scheme, args.cuda_graphs)
     for flag in ("fp16", "cuda_graphs"):
         if getattr(args, flag) and hub.device.type == "cpu":
-            raise UserError(f"--{flag.replace('_', '-')} needs a GPU")
+            raise UserError(f"{flag_name(flag)} needs a GPU")
     if args.int8:
         if hub.device.type != "cpu":
             raise UserError("--int8 is computed on the CPU: add --cpu")

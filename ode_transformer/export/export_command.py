@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from ode_transformer.export.translation_model import load_translation_model
+from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     for name, (_, options) in FORMATS.items():
         for option in options:
             if name != args.to and getattr(args, option) is not None:
-                raise UserError(f"--{option.replace('_', '-')}: only with --to {name}")
+                raise UserError(f"{flag_name(option)}: only with --to {name}")
     if args.output.exists() or args.output.is_symlink():
         raise UserError(f"{args.output}: exists already; remove it, or choose another folder")
     if not args.output.absolute().parent.is_dir():

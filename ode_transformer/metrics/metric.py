@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ode_transformer.metrics.significance import BootstrapResult
+from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
 Lines = Sequence[str]
@@ -69,7 +70,7 @@ class Settings:
         if self.flavour:
             for name, default in (("tokenize", "13a"), ("compound_split", False), ("detokenize", None)):
                 if getattr(self, name) != default:
-                    raise UserError(f"--flavour decides on all of this: it does not go with --{name.replace('_', '-')}")
+                    raise UserError(f"--flavour decides on all of this: it does not go with {flag_name(name)}")
         if self.compound_split and self.tokenize != "none":
             raise UserError("--compound-split divides tokens: it goes with --tokenize none")
         if self.detokenize and self.tokenize == "none":

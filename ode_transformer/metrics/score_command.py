@@ -14,7 +14,7 @@ from ode_transformer.metrics.metric import Lines, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
-from ode_transformer.support.arguments import add_pieces_argument, language_code, positive_int
+from ode_transformer.support.arguments import add_pieces_argument, flag_name, language_code, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
@@ -84,11 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "A file - is standard input."
 
 
-def flag(name: str) -> str:
-    """Return the option that sets a field of Settings."""
-    return f"--{name.replace('_', '-')}"
-
-
 def parse_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line, without the references, which are read later.
 
@@ -97,9 +92,9 @@ def parse_settings(args: argparse.Namespace) -> Settings:
     metrics = [METRICS[name] for name in args.metric]
     values = {field.name: value for field in fields(Settings) if (value := getattr(args, field.name, None))}
     output = next((name for name in OUTPUTS if getattr(args, name)), None)
-    options = {name: flag(name) for name in values}
+    options = {name: flag_name(name) for name in values}
     if output:
-        options["hypotheses"] = flag(output)
+        options["hypotheses"] = flag_name(output)
     if len(args.references or []) > 1:
         options["more_references"] = "more than one file of --references"
     for name, option in options.items():
@@ -109,11 +104,11 @@ def parse_settings(args: argparse.Namespace) -> Settings:
     for user, metric in zip(args.metric, metrics, strict=True):
         for name in metric.needs:
             if name == "hypotheses" and not output:
-                raise UserError(f"--metric {user} needs {' or '.join(map(flag, OUTPUTS))}")
+                raise UserError(f"--metric {user} needs {' or '.join(map(flag_name, OUTPUTS))}")
             if name == "references" and name not in values and not args.generate_log:
                 raise UserError(f"--metric {user} needs --references")
             if name not in (*options, "references"):
-                raise UserError(f"--metric {user} needs {flag(name)}")
+                raise UserError(f"--metric {user} needs {flag_name(name)}")
     return Settings(**{name: value for name, value in values.items() if name != "references"})
 
 
@@ -175,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
         return compare_systems(args, paths, systems)
     for option in ("bootstrap_samples", "seed"):
         if getattr(args, option):
-            raise UserError(f"{flag(option)} is for comparing systems: name several")
+            raise UserError(f"{flag_name(option)} is for comparing systems: name several")
     for name in args.metric:
         for score in METRICS[name](*systems[0]):
             print(json.dumps(asdict(score)) if args.json else score)

@@ -30,7 +30,14 @@ from ode_transformer.nn import (
     refused_stack,
 )
 from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, SPLITTINGS
-from ode_transformer.support.arguments import clip_distance, finite_float, log_interval, positive_int, probability
+from ode_transformer.support.arguments import (
+    clip_distance,
+    finite_float,
+    flag_name,
+    log_interval,
+    positive_int,
+    probability,
+)
 from ode_transformer.support.errors import OptionError
 
 # Defaults of the flags that all our models have.
@@ -107,11 +114,6 @@ _PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
     *("encoder_layerdrop", "decoder_layerdrop"),
 )
-
-
-def flag_name(option: str) -> str:
-    """Return the flag of an option: ``--max-positions`` for ``max_positions``."""
-    return f"--{option.replace('_', '-')}"
 
 
 def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:

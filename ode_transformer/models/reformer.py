@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ode_transformer.models.architectures import register_architecture, stack_sizes
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import check_options, flag_name, set_defaults
+from ode_transformer.models.options import check_options, set_defaults
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import (
     COMBINATIONS,
@@ -28,7 +28,7 @@ from ode_transformer.nn import (
     joint_width,
     observing,
 )
-from ode_transformer.support.arguments import cell_count
+from ode_transformer.support.arguments import cell_count, flag_name
 from ode_transformer.support.errors import OptionError
 
 # Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower

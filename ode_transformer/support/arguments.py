@@ -10,6 +10,11 @@ LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
 BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
 
 
+def flag_name(option: str) -> str:
+    """Return the flag of an option: ``--max-positions`` for ``max_positions``."""
+    return f"--{option.replace('_', '-')}"
+
+
 def positive_int(text: str) -> int:
     """Parse a whole number from 1 on."""
     return _whole_number(text, 1)
