@@ -76,7 +76,7 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
         f"--{stack}-layer-history {choice.history}, only none": choice.history != "none",
         f"--layer-splitting {choice.splitting}, only lie-trotter": choice.splitting != "lie-trotter",
         f"--{stack}-ode-scheme {choice.scheme}, only euler, repeat, repeat4, and rk2 with --ode-coefficients ones": (
-            not isinstance(choice.rule, ButcherTableau) or several and not all_ones(choice.rule.a)
+            not isinstance(choice.rule, ButcherTableau) or not all_ones(choice.rule.a if several else [choice.rule.b])
         ),
         f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
             several and not all_ones([stage_weights(choice)])

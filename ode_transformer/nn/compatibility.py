@@ -119,7 +119,7 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
     if choice.steps < 1:
         return f"the number of steps must be at least 1, not {choice.steps}"
     if choice.function == "layer-output" and tableau.order == 0:
-        return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
+        return f"scheme '{choice.scheme}' adds whole increments; 'layer-output' would add y to each of them"
     if choice.function == "layer-output" and choice.steps > 1:
         return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
     if choice.function == "increment" and not choice.normalize_before:
