@@ -76,12 +76,13 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
         f"--{stack}-layer-history {choice.history}, only none": choice.history != "none",
         f"--layer-splitting {choice.splitting}, only lie-trotter": choice.splitting != "lie-trotter",
         f"--{stack}-ode-scheme {choice.scheme}, only euler, repeat, repeat4, and rk2 with --ode-coefficients ones": (
-            not isinstance(choice.rule, ButcherTableau) or not all_ones(choice.rule.a if several else [choice.rule.b])
+            not isinstance(choice.rule, ButcherTableau) or several and not all_ones(choice.rule.a)
         ),
         f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
             several and not all_ones([stage_weights(choice)])
         ),
         f"--ode-steps {choice.steps}, only 1": choice.steps != 1,
+        f"--ode-step-size {choice.step_size}, only 1": choice.step_size != 1,
         f"--ode-function {choice.function} with several stages, only increment": several
         and choice.function != "increment",
         f"--ode-function-scope {choice.scope} with several stages, only san+ffn": several and choice.scope != "san+ffn",

@@ -43,6 +43,7 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         function=cfg.ode_function,
         scope=cfg.ode_function_scope,
         steps=cfg.ode_steps,
+        step_size=float(cfg.ode_step_size),
         stage_parameters=cfg.ode_stage_parameters,
         splitting=cfg.layer_splitting,
         lstm=LSTMChoice(

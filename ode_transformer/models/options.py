@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ from ode_transformer.support.arguments import (
     finite_float,
     flag_name,
     log_interval,
+    positive_float,
     positive_int,
     probability,
 )
@@ -50,6 +52,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "ode_function": "increment",
     "ode_function_scope": "san+ffn",
     "ode_steps": 1,
+    "ode_step_size": 1.0,
     "ode_stage_parameters": "shared",
     "ode_iterations": 0,
     "ode_normalize_stages": False,
@@ -137,7 +140,12 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
         ("--ode-function", {"choices": FUNCTIONS}, "F of a step: what a layer adds, or the layer's output (released)"),
         ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
-        ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps of size 1/N for each layer"),
+        ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps for each layer, each 1/N as long"),
+        (
+            "--ode-step-size",
+            {"type": positive_float, "metavar": "H"},
+            "how far a layer steps: y + H F(y) instead of y + F(y) (ours)",
+        ),
         ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
         (
             "--ode-iterations",
@@ -271,6 +279,9 @@ def _check_ranges(args: argparse.Namespace) -> None:
     for name in _PROBABILITIES:
         if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
             raise OptionError(f"{flag_name(name)} {getattr(args, name)}: a probability lies in [0, 1)")
+    step_size = getattr(args, "ode_step_size", 1.0)
+    if type(step_size) not in (int, float) or not 0 < step_size < math.inf:
+        raise OptionError(f"--ode-step-size {step_size}: allowed is a positive number")
 
 
 def _check_adaptive_softmax(args: argparse.Namespace) -> None:

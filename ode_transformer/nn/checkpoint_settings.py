@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 # Settings that are written only if they have another value, because older checkpoints do not have them.
 _UNWRITTEN_OF_STEPS = {
     "gate_sum": "one",
+    "step_size": "1.0",
     "iterations": "0",
     "normalize_stages": "False",
     "middle_layers": "0",
@@ -36,7 +37,7 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
     Scopes compute the same for the residual layer, one Euler step; in pre-norm, so do functions.
     """
     rule = choice.rule
-    residual = choice.stages == choice.steps == 1 and not isinstance(rule, Recurrence)
+    residual = choice.stages == choice.steps == choice.step_size == 1 and not isinstance(rule, Recurrence)
     settings = {
         "scheme": choice.scheme if rule is None else rule.name,
         "coefficients": choice.coefficients,

@@ -6,6 +6,7 @@ docs/combinations.md are generated from them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
@@ -118,9 +119,11 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
         return reason
     if choice.steps < 1:
         return f"the number of steps must be at least 1, not {choice.steps}"
+    if not 0 < choice.step_size < math.inf:
+        return f"the step size must be a positive number, not {choice.step_size}"
     if choice.function == "layer-output" and tableau.order == 0:
-        return f"scheme '{choice.scheme}' adds whole increments; 'layer-output' would add y to each of them"
-    if choice.function == "layer-output" and choice.steps > 1:
+        return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
+    if choice.function == "layer-output" and (choice.steps > 1 or choice.step_size != 1):
         return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
     if choice.function == "increment" and not choice.normalize_before:
         return "post-norm layers are not y + F(y): use pre-norm (normalize-before) or the function 'layer-output'"
@@ -129,11 +132,11 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
 
 def _recurrence_refusal(choice: DepthChoice, recurrence: Recurrence) -> str | None:
     if choice.weighed_stages is None:
-        options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps")
+        options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps", "step_size")
         reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
     else:
         reason = _weights_refusal(choice, choice.weighed_stages) or _refuse_changes(
-            choice, ("function", "steps"), "the scheme is an equation in what blocks add"
+            choice, ("function", "steps", "step_size"), "the scheme is an equation in what blocks add"
         )
     if reason is not None:
         return reason
@@ -161,7 +164,7 @@ def _residual_refusal(choice: DepthChoice) -> str | None:
 def _lstm_refusal(choice: DepthChoice) -> str | None:
     options = (
         *("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps"),
-        *("stage_parameters", "splitting"),
+        *("step_size", "stage_parameters", "splitting"),
     )
     reason = _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
     if reason is None and choice.lstm.output_norm and (choice.normalize_before or choice.history != "none"):

@@ -37,7 +37,8 @@ class DepthChoice:
     :param gate_sum: one of ``GATE_SUMS``: the sum of the weights of a gate
     :param function: one of ``FUNCTIONS``: the function F that the scheme steps
     :param scope: one of ``SCOPES``: which sub-layers are stepped
-    :param steps: N steps of size 1/N for each block
+    :param steps: N steps of size h/N for each block
+    :param step_size: h
     :param stage_parameters: ``separate`` gives every stage its own copy of the layer (ODE Transformer 2022, footnote 4)
     :param splitting: key of ``SPLITTINGS``: which sub-layers a layer has
     :param lstm: options of the depth-wise LSTM
@@ -59,6 +60,7 @@ class DepthChoice:
     function: str = "increment"
     scope: str = "san+ffn"
     steps: int = 1
+    step_size: float = 1.0
     stage_parameters: str = "shared"
     splitting: str = "lie-trotter"
     lstm: LSTMChoice = LSTMChoice()

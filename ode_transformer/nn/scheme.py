@@ -52,7 +52,7 @@ def build_scheme(
     elif isinstance(choice.rule, Recurrence):
         scheme = choice.rule.build(blocks, dim)
     else:
-        scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps)
+        scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps, choice.step_size)
     if choice.history == "none":
         return scheme
     return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

@@ -134,21 +134,26 @@ class WeighingScheme(BlockwiseScheme):
 
 
 class RungeKutta(WeighingScheme):
-    """Runge–Kutta steps over each block, from t = 0 to t = 1.
+    """Runge–Kutta steps over each block, from t = 0 to t = h.
 
     :param tableau: the scheme
     :param coefficients: one set for each block, or a single set that all blocks share
-    :param steps: N steps of size 1/N for each block
+    :param steps: N steps of size h/N for each block
+    :param step_size: h
     """
 
-    def __init__(self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1) -> None:
+    def __init__(
+        self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1, step_size: float = 1.0
+    ) -> None:
         super().__init__(coefficients)
         self.tableau = tableau
         self.steps = steps
+        self.step_size = step_size
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         block, weigh = depth_state.depth, partial(self.weigh_stages, depth_state.depth)
-        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh)
+        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh, self.step_size)
         if self.observer is not None:
-            self.observer.report_step(block, field, depth_state.y, y)
+            # To y' = F(y) until t = h belongs y' = h F(y) until t = 1.
+            self.observer.report_step(block, lambda point: self.step_size * field(point), depth_state.y, y)
         return DepthState(y, block + 1)

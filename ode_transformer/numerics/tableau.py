@@ -94,9 +94,6 @@ TABLEAUS: tuple[ButcherTableau, ...] = (
         "repeat", 0, "1", "1 1", "plain weight sharing; ODE Transformer (2022) Table 10, first row", ("repeat2",)
     ),
     _read_tableau("repeat4", 0, "1; 1 1; 1 1 1", "1 1 1 1", "plain weight sharing, as many evaluations as rk4"),
-    # y + h F(y) with h = 2 and 4: how much of what repeated evaluations gain is that they move y further?
-    _read_tableau("double-step", 0, "", "2", "ours; one Euler step, as long as two: the control of repeat"),
-    _read_tableau("fourfold-step", 0, "", "4", "ours; one Euler step, as long as four: the control of repeat4"),
 )
 
 _BY_NAME = {name: tableau for tableau in TABLEAUS for name in (tableau.name, *tableau.aliases)}

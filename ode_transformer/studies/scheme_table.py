@@ -106,9 +106,9 @@ measurements, from the published scores in `configs/{RECIPE}.yaml` and from
 - **states** that layer {DEPTH} passes on, each as large as y, which is one of them. With `--checkpoint-activations` a
   training keeps these, and nothing from within a step.
 - **order** that the entry states, and the power of the error **measured** on y' = y² cos t with the weights that
-  training starts from. 0 says that the scheme does not solve y' = F(y), and the error does not shrink: `repeat` and
-  `double-step` go too far, PolyNet adds F(F(y)), and the output forms `pcformer2`, `pcformer4` and `iiet` add whole
-  layers to y and normalise the sums.
+  training starts from. 0 says that the scheme does not solve y' = F(y), and the error does not shrink: `repeat` steps
+  too far, PolyNet adds F(F(y)), and the output forms `pcformer2`, `pcformer4` and `iiet` add whole layers to y and
+  normalise the sums.
 - **published** scores of the base size, with the gain over the residual model of the same paper; that of PCformer is of
   a larger size that its abstract does not name.
 - **our** phoneme error rates on a CPU: lower is better. [results/studies.md](results/studies.md) says how little they

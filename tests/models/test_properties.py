@@ -53,6 +53,7 @@ AXES = {
     "ode_function": FUNCTIONS,
     "ode_function_scope": SCOPES,
     "ode_steps": [1, 2],
+    "ode_step_size": [1.0, 2.0],
     "ode_stage_parameters": STAGE_PARAMETERS,
     "encoder_layer_history": HISTORIES,
     "decoder_layer_history": HISTORIES,

@@ -70,7 +70,7 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice(layerdrop=0.1), "LayerDrop"),
         (DepthChoice(steps=0), "at least 1, not 0"),
         (DepthChoice("rk2", steps=2, function="layer-output"), "one step of size 1"),
-        (DepthChoice("repeat", function="layer-output"), "would add y to each of them"),
+        (DepthChoice("repeat", function="layer-output"), "would add y to it once more"),
         (DepthChoice(stage_parameters="separate"), "at least two stages; scheme 'euler' has one"),
         (DepthChoice(attention=AttentionChoice(relative_values=True)), "need a clip distance"),
         (DepthChoice("rk4", share_coefficients=True), "coefficients 'tableau' are not learned"),

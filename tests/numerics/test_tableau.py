@@ -47,14 +47,6 @@ def test_repeat_is_the_residual_layer_again_and_again(name: str, times: int) -> 
     torch.testing.assert_close(runge_kutta_step(torch.sin, y, get_tableau(name)), expected)
 
 
-@pytest.mark.parametrize(("name", "size"), [("double-step", 2), ("fourfold-step", 4)])
-def test_a_long_step_is_an_euler_step_of_that_size(name: str, size: int) -> None:
-    y = torch.randn(3, dtype=torch.float64)
-    expected = runge_kutta_step(torch.sin, y, get_tableau("euler"), step_size=size)
-    torch.testing.assert_close(runge_kutta_step(torch.sin, y, get_tableau(name)), expected)
-    torch.testing.assert_close(expected, y + size * torch.sin(y))
-
-
 def test_the_names_that_others_rely_on() -> None:
     expected = {"euler", "midpoint", "heun", "rk2", "ralston", "kutta3", "ssprk3", "rk4", "rk38", "rk3-released"}
     assert expected <= set(tableau_names())

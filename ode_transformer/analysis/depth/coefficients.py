@@ -27,9 +27,9 @@ from ode_transformer.support.errors import UserError
 # A gate is saturated where the share of all stages but one is, on average, below this.
 SATURATED = 0.02
 SATURATION = (
-    "Each gate is 1 for one stage and 0 for the others: the layers use one evaluation alone.\n"
+    "Each gate weighs one stage and leaves out the others: the layers use one evaluation alone.\n"
     "1 for the first is a plain residual layer (Euler), for the second y + F(y + F(y)).\n"
-    "--ode-coefficients normalised-gate is a gate that goes on learning."
+    "With --ode-gate-sum stages, 2 for the first is y + 2 F(y), --ode-step-size 2."
 )
 
 

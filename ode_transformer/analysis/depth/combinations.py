@@ -44,6 +44,8 @@ OTHERS: dict[str, Fields] = {
     "shared coefficients": {"share_coefficients": True},
     "a gate's sum `stages`": {"gate_sum": "stages"},
     "2 steps": {"steps": 2},
+    "step size 2": {"step_size": 2.0},
+    "step size 2, `layer-output`": {"step_size": 2.0, "function": "layer-output"},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
     "2 iterations": {"iterations": 2},

@@ -66,9 +66,7 @@ def kind(rule: ButcherTableau | Recurrence | None) -> str:
     if rule is None:
         return "gated"
     if isinstance(rule, ButcherTableau):
-        if rule.order:
-            return "explicit Runge–Kutta"
-        return "layer applied repeatedly" if rule.stages > 1 else "one long step"
+        return "explicit Runge–Kutta" if rule.order else "layer applied repeatedly"
     if isinstance(rule, PredictorCorrector):
         method = "implicit by iteration" if rule.predictor.stages == 1 else "predictor–corrector"
     else:
