@@ -150,6 +150,15 @@ def test_steps_of_full_order_approach_one_flow() -> None:
     assert errors[0] > 3 * errors[1] > 300 * errors[2]
 
 
+def test_two_euler_steps_over_twice_the_length_apply_the_layer_twice() -> None:
+    source = batch([6, 4, 2])
+    long, repeated = (
+        small_model(**choice, **OPTIONS).encoder
+        for choice in ({"ode_steps": 2, "ode_step_size": 2.0}, {"encoder_ode_scheme": "repeat"})
+    )
+    torch.testing.assert_close(encode(long, source), encode(repeated, source))
+
+
 @torch.no_grad()
 def silence(encoder) -> None:
     """Let every sub-layer add nothing."""

@@ -123,6 +123,9 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"max_source_positions": 2}, "--max-source-positions 2: allowed are whole numbers from 3 to"),
         ({"max_target_positions": -1}, "--max-target-positions -1: allowed are whole numbers from 3 to"),
         ({"max_relative_positions": 10**10}, "--max-relative-positions 10000000000: allowed are whole numbers from 0"),
+        ({"ode_step_size": 0.0}, "--ode-step-size 0.0: allowed is a positive number"),
+        ({"ode_step_size": float("nan")}, "--ode-step-size nan: allowed is a positive number"),
+        ({"ode_step_size": "2"}, "--ode-step-size 2: allowed is a positive number"),
         ({"ode_steps": 10**9}, "--ode-steps 1000000000: allowed are whole numbers from 1 to 1,000"),
         *(
             ({"adaptive_softmax_cutoff": cutoff}, "--adaptive-softmax-cutoff .*ascending")

@@ -33,6 +33,12 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
     [
         (DepthChoice("rk4"), DepthChoice("rk2"), "trained with scheme rk4; this model has scheme heun"),
         (DepthChoice("rk4"), DepthChoice("rk4", steps=2), "trained with steps 1; this model has steps 2"),
+        (RESIDUAL, DepthChoice(step_size=2.0), "trained with step size 1.0; this model has step size 2.0"),
+        (
+            DepthChoice(step_size=2.0),
+            DepthChoice(scope="san/ffn", step_size=2.0),
+            "trained with scope san+ffn; this model has scope san/ffn",
+        ),
         (
             DepthChoice("iiet"),
             DepthChoice("iiet", iterations=1),

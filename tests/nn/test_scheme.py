@@ -90,6 +90,7 @@ AXES = {
     "function": FUNCTIONS,
     "scope": SCOPES,
     "steps": [1, 3],
+    "step_size": [1.0, 2.0],
     "stage_parameters": STAGE_PARAMETERS,
     "history": HISTORIES,
     "normalize_before": [True, False],
@@ -125,7 +126,7 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
     """The equations with loops, nothing shared with the package but weights and the tableau's numbers."""
     tableau = next((t for t in TABLEAUS if t.name == choice.scheme), None)
     inner = scheme if choice.history == "none" else scheme.scheme
-    stages, h = 1 if tableau is None else len(tableau.b), 1 / choice.steps
+    stages, h = 1 if tableau is None else len(tableau.b), choice.step_size / choice.steps
     block_number = 0
     read: list[torch.Tensor] = []  # by each block
     added: list[torch.Tensor] = []  # by each block
