@@ -5,6 +5,7 @@ Command: python docs/results/does_it_help_figures.py
 
 import csv
 from pathlib import Path
+from statistics import mean, stdev
 
 import matplotlib.pyplot as plt
 
@@ -14,6 +15,23 @@ from ode_transformer.support.tables import values_by_system
 FOLDER = Path(__file__).parent
 STUDIES = FOLDER / "studies"
 BASELINE = "Residual"
+# Systems of does_it_help_lm: how far one layer steps, the sum of its increments' weights, and its evaluations.
+STEPS = {
+    "Residual": (1, 1),
+    "RK2": (1, 2),
+    "RK2, gate": (1, 2),
+    "RK4": (1, 4),
+    "Residual, step size 2": (2, 1),
+    "RK2, coefficients 1": (2, 2),
+    "RK2, normalised gate": (2, 2),
+    "Residual of 2 times the layers": (2, 2),
+    "Residual, step size 4": (4, 1),
+    "RK4, step size 4": (4, 4),
+    "Residual of 4 times the layers": (4, 4),
+    "layer repeated 4 times": (4, 4),
+    "Residual, step size 8": (8, 1),
+}
+PUBLISHED = {"Residual": 142.33, "RK2, gate": 128.48}  # ODE Transformer (Li et al. 2022), Table 5, one layer
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -56,6 +74,51 @@ def draw_cost(output: str) -> None:
     save(figure, output)
 
 
+def draw_steps(output: str) -> None:
+    """Draw validation perplexity on the Penn Treebank against the length of a step; a line joins single evaluations."""
+    values = values_by_system(STUDIES / "does_it_help_lm-short.csv", "Perplexity valid")
+    figure, axes = plt.subplots(figsize=(8.5, 4.6), layout="constrained")
+    colours = {1: "C0", 2: "C1", 4: "C3"}
+    single = [(length, mean(values[name])) for name, (length, evaluations) in STEPS.items() if evaluations == 1]
+    axes.plot(*zip(*single, strict=True), color="C0", linewidth=1)
+    for name, (length, evaluations) in STEPS.items():
+        spread = stdev(values[name]) if len(values[name]) > 1 else None
+        point = length, mean(values[name])
+        axes.errorbar(*point, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
+        axes.annotate(name, point, xytext=(7, -3), textcoords="offset points", fontsize=8)
+    for evaluations, colour in colours.items():
+        label = f"{evaluations} evaluation{'s' if evaluations > 1 else ''} of a layer"
+        axes.plot([], [], "o", color=colour, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set(xlim=(0.9, 13), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
+    axes.set(xlabel="how far a layer steps: the sum of its increments' weights", ylabel="perplexity; lower is better")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, output)
+
+
+def draw_table5(output: str) -> None:
+    """Draw validation perplexity by updates of Table 5's models at their own size, and the paper's numbers."""
+    figure, axes = plt.subplots(figsize=(8.5, 4.2), layout="constrained")
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for row in rows_of("table5"):
+        if row["split"] == "valid":
+            curves.setdefault(row["run"], []).append((int(row["updates"]), float(row["perplexity"])))
+    for colour, (name, points) in enumerate(curves.items()):
+        updates, perplexities = zip(*points, strict=True)
+        axes.plot(updates, perplexities, color=f"C{colour}", label=f"{name}: {perplexities[-1]:.1f}")
+        if name in PUBLISHED:
+            label = f"{name}, as published: {PUBLISHED[name]:.1f}"
+            axes.axhline(PUBLISHED[name], color=f"C{colour}", linestyle=":", label=label)
+    axes.set_yscale("log")
+    axes.set(ylim=(100, 1000), yticks=[100, 200, 500, 1000], yticklabels=["100", "200", "500", "1,000"])
+    axes.set(xlabel="updates of 4,096 tokens", ylabel="validation perplexity; lower is better")
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, output)
+
+
 def draw_errors(output: str) -> None:
     """Draw perplexity against the truncation error of each model's own step."""
     perplexities = {r["system"]: float(r["Perplexity valid"]) for r in rows_of("truncation-cpu") if r["layers"] == "1"}
@@ -80,6 +143,8 @@ def save(figure: plt.Figure, name: str) -> None:
 def main() -> None:
     """Write all figures."""
     draw_differences(["coefficients-g2p", "later_schemes-g2p"], "PER", "does_it_help_phonemes.png")
+    draw_table5("does_it_help_table5.png")
+    draw_steps("does_it_help_steps.png")
     draw_cost("does_it_help_cost.png")
     draw_errors("does_it_help_errors.png")
 
