@@ -85,12 +85,13 @@ def draw_steps(output: str) -> None:
         spread = stdev(values[name]) if len(values[name]) > 1 else None
         point = length, mean(values[name])
         axes.errorbar(*point, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
-        axes.annotate(name, point, xytext=(7, -3), textcoords="offset points", fontsize=8)
+        place = {"xytext": (-7, -12), "ha": "right"} if evaluations == 1 else {"xytext": (7, -3)}
+        axes.annotate(name, point, textcoords="offset points", fontsize=8, **place)
     for evaluations, colour in colours.items():
         label = f"{evaluations} evaluation{'s' if evaluations > 1 else ''} of a layer"
         axes.plot([], [], "o", color=colour, label=label)
     axes.set_xscale("log", base=2)
-    axes.set(xlim=(0.9, 13), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
+    axes.set(xlim=(0.6, 9.5), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
     axes.set(xlabel="how far a layer steps: the sum of its increments' weights", ylabel="perplexity; lower is better")
     axes.grid(alpha=0.3)
     axes.legend()
