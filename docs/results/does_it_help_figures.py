@@ -33,6 +33,19 @@ STEPS = {
     "layer repeated 4 times": (4, 4),
     "Residual, step size 8": (8, 1),
 }
+# Studies of the length of the step, and what their models put out words with.
+STEP_STUDIES = {
+    "does_it_help_lm-short": "output shared with the embeddings",
+    "does_it_help_lm-short_untied": "an output of its own",
+}
+LABEL_HEIGHT = 6.5  # of a label in that figure, in points of perplexity
+# Lines of the figure of depths, and the systems of the study size on each.
+DEPTH_LINES = {
+    "residual layers": ("Residual", "Residual of 2 times the layers"),
+    "the same, step size 2": ("Residual, step size 2",),
+    "RK2, learned weights": ("RK2, learnable",),
+    "each layer applied twice": ("layer repeated 2 times",),
+}
 # Systems of Table 5 with published scores: their architecture, without flags.
 PUBLISHED = {"Residual": "ode_transformer_lm_euler", "RK2, gate": "ode_transformer_lm_rk2"}
 
@@ -79,25 +92,64 @@ def draw_cost(output: str) -> None:
 
 def draw_steps(output: str) -> None:
     """Draw validation perplexity on the Penn Treebank against the length of a step; a line joins single evaluations."""
-    values = values_by_system(STUDIES / "does_it_help_lm-short.csv", "Perplexity valid")
-    figure, axes = plt.subplots(figsize=(8.5, 4.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(14, 4.8), sharey=True, layout="constrained")
+    for axes, (study, title) in zip(panels, STEP_STUDIES.items(), strict=True):
+        draw_steps_of(axes, values_by_system(STUDIES / f"{study}.csv", "Perplexity valid"))
+        axes.set(title=title, xlabel="how far a layer steps: the sum of its increments' weights")
+    panels[0].set_ylabel("perplexity; lower is better")
+    panels[0].legend()
+    save(figure, output)
+
+
+def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
+    """Draw the mean and the standard deviation over seeds of each system at the length of its step.
+
+    :param values: by system; those without a seed are left out
+    """
     colours = {1: "C0", 2: "C1", 4: "C3"}
-    single = [(length, mean(values[name])) for name, (length, evaluations) in STEPS.items() if evaluations == 1]
+    systems = [(name, *steps) for name, steps in STEPS.items() if values.get(name)]
+    single = [(length, mean(values[name])) for name, length, evaluations in systems if evaluations == 1]
     axes.plot(*zip(*single, strict=True), color="C0", linewidth=1)
-    for name, (length, evaluations) in STEPS.items():
+    free: dict[int, float] = {}  # by length of the step, the lowest height at which a label fits to the right
+    for name, length, evaluations in sorted(systems, key=lambda system: mean(values[system[0]])):
         spread = stdev(values[name]) if len(values[name]) > 1 else None
-        point = length, mean(values[name])
-        axes.errorbar(*point, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
-        place = {"xytext": (-7, -12), "ha": "right"} if evaluations == 1 else {"xytext": (7, -3)}
-        axes.annotate(name, point, textcoords="offset points", fontsize=8, **place)
+        height = mean(values[name])
+        axes.errorbar(length, height, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
+        if evaluations == 1:
+            axes.annotate(name, (length, height), (-7, -12), textcoords="offset points", fontsize=8, ha="right")
+        else:
+            label_height = max(height + LABEL_HEIGHT, free.get(length, 0))
+            axes.text(1.08 * length, label_height, name, fontsize=7, va="center")
+            free[length] = label_height + LABEL_HEIGHT
     for evaluations, colour in colours.items():
         label = f"{evaluations} evaluation{'s' if evaluations > 1 else ''} of a layer"
         axes.plot([], [], "o", color=colour, label=label)
     axes.set_xscale("log", base=2)
-    axes.set(xlim=(0.6, 9.5), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
-    axes.set(xlabel="how far a layer steps: the sum of its increments' weights", ylabel="perplexity; lower is better")
+    axes.set(xlim=(0.5, 14), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
     axes.grid(alpha=0.3)
-    axes.legend()
+
+
+def draw_depths(output: str) -> None:
+    """Draw validation perplexity on phonemes of encoders of 1 to 12 layers against operations and parameters."""
+    figure, panels = plt.subplots(1, 2, figsize=(12, 4.4), sharey=True, layout="constrained")
+    rows = [row for row in rows_of("size-g2p") if row["perplexity valid"]]
+    for axes, quantity in zip(panels, ["operations", "parameters"], strict=True):
+        for colour, (label, systems) in enumerate(DEPTH_LINES.items()):
+            points: dict[float, dict[str, float]] = {}
+            for row in rows:
+                if row["system"] in systems:
+                    seeds = points.setdefault(float(row[quantity]) / 1e6, {})
+                    seeds[row["seed"]] = float(row["perplexity valid"])
+            places = sorted(points)
+            means = [mean(points[place].values()) for place in places]
+            spreads = [stdev(points[place].values()) if len(points[place]) > 1 else 0 for place in places]
+            axes.errorbar(places, means, yerr=spreads, fmt="o-", color=f"C{colour}", capsize=3, label=label)
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    panels[0].set(xlabel="million operations for a sample", ylabel="validation perplexity; lower is better")
+    panels[1].set(xlabel="million parameters")
+    panels[0].legend()
     save(figure, output)
 
 
@@ -156,6 +208,7 @@ def main() -> None:
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
     draw_cost("does_it_help_cost.png")
+    draw_depths("does_it_help_depths.png")
     draw_errors("does_it_help_errors.png")
 
 
