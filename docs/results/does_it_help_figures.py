@@ -47,7 +47,11 @@ DEPTH_LINES = {
     "each layer applied twice": ("layer repeated 2 times",),
 }
 # Systems of Table 5 with published scores: their architecture, without flags.
-PUBLISHED = {"Residual": "ode_transformer_lm_euler", "RK2, gate": "ode_transformer_lm_rk2"}
+PUBLISHED = {
+    "Residual": "ode_transformer_lm_euler",
+    "RK2, gate": "ode_transformer_lm_rk2",
+    "RK4": "ode_transformer_lm_rk4",
+}
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
