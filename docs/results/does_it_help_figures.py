@@ -134,7 +134,7 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
 
 
 def draw_depths(output: str) -> None:
-    """Draw validation perplexity on phonemes of encoders of 1 to 12 layers against operations and parameters."""
+    """Draw validation perplexity on phonemes of encoders of 1 to 6 layers against operations and parameters."""
     figure, panels = plt.subplots(1, 2, figsize=(12, 4.4), sharey=True, layout="constrained")
     rows = [row for row in rows_of("size-g2p") if row["perplexity valid"]]
     for axes, quantity in zip(panels, ["operations", "parameters"], strict=True):
@@ -148,8 +148,6 @@ def draw_depths(output: str) -> None:
             means = [mean(points[place].values()) for place in places]
             spreads = [stdev(points[place].values()) if len(points[place]) > 1 else 0 for place in places]
             axes.errorbar(places, means, yerr=spreads, fmt="o-", color=f"C{colour}", capsize=3, label=label)
-        axes.set_xscale("log")
-        axes.minorticks_off()
         axes.grid(alpha=0.3)
     panels[0].set(xlabel="million operations for a sample", ylabel="validation perplexity; lower is better")
     panels[1].set(xlabel="million parameters")
@@ -164,7 +162,7 @@ def draw_table5(output: str) -> None:
         for result in read_recipe(CONFIGS / "ptb.yaml").expected
         if result.variant is None and not result.flags
     }
-    figure, axes = plt.subplots(figsize=(8.5, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(11, 4.2), layout="constrained")
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows_of("table5"):
         if row["split"] == "valid":
@@ -181,7 +179,7 @@ def draw_table5(output: str) -> None:
     axes.set(xlabel="updates of 4,096 tokens", ylabel="validation perplexity; lower is better")
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     save(figure, output)
 
 
