@@ -130,8 +130,12 @@ def read_runs(
             raise UserError(f"{paths[0] / STUDY_FILE}: a table without rows")
         if not entries:
             raise UserError(f"{paths[0]}: none of the study's runs is complete")
-        names = names or [str(entry.get("name", entry["folder"])) for entry in entries]
-        paths = [paths[0] / str(entry["folder"]) for entry in entries]
+        # Two systems can be one run, as two layers are twice one layer; the first name stays.
+        name_by_folder: dict[str, str] = {}
+        for entry in entries:
+            name_by_folder.setdefault(str(entry["folder"]), str(entry.get("name", entry["folder"])))
+        names = names or list(name_by_folder.values())
+        paths = [paths[0] / folder for folder in name_by_folder]
     if names is not None and len(names) != len(paths):
         raise UserError(f"--names: {len(names)} for {len(paths)} runs")
     runs = [read_folder(path) for path in paths]

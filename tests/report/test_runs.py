@@ -44,6 +44,16 @@ def test_a_study_names_its_runs(tmp_path: Path) -> None:
     assert study["title"] == "Toy"
 
 
+def test_a_run_of_two_systems_of_a_study_is_shown_once(tmp_path: Path) -> None:
+    write_run(tmp_path / "euler-seed-1-encoder-layers-2")
+    folder = tmp_path / "study"
+    folder.mkdir()
+    names = ["Residual, 2", "Residual of 2 times the layers, 1"]
+    entries = [{"name": name, "folder": "../euler-seed-1-encoder-layers-2"} for name in names]
+    (folder / "study.json").write_text(json.dumps({"title": "Size", "runs": entries}))
+    assert [run.name for run in read_runs([folder], None, None)[0]] == ["Residual, 2"]
+
+
 @pytest.mark.parametrize(
     ("file", "text", "words", "message"),
     [
