@@ -4,6 +4,8 @@ Command: python docs/results/does_it_help_figures.py
 """
 
 import csv
+from collections.abc import Collection
+from math import nan
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -58,6 +60,11 @@ def rows_of(name: str) -> list[dict[str, str]]:
     """Return the rows of a study's CSV file."""
     with open(STUDIES / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def spread_over_seeds(values: Collection[float]) -> float:
+    """Return the standard deviation of a system's values; nan, which draws no bar, for a single seed."""
+    return stdev(values) if len(values) > 1 else nan
 
 
 def draw_differences(studies: list[str], column: str, output: str) -> None:
@@ -116,9 +123,10 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
     axes.plot(*zip(*single, strict=True), color="C0", linewidth=1)
     free: dict[int, float] = {}  # by length of the step, the lowest height at which a label fits to the right
     for name, length, evaluations in sorted(systems, key=lambda system: mean(values[system[0]])):
-        spread = stdev(values[name]) if len(values[name]) > 1 else None
         height = mean(values[name])
-        axes.errorbar(length, height, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
+        axes.errorbar(
+            length, height, yerr=spread_over_seeds(values[name]), fmt="o", color=colours[evaluations], capsize=3
+        )
         if evaluations == 1:
             axes.annotate(name, (length, height), (-7, -12), textcoords="offset points", fontsize=8, ha="right")
         else:
@@ -146,7 +154,7 @@ def draw_depths(output: str) -> None:
                     seeds[row["seed"]] = float(row["perplexity valid"])
             places = sorted(points)
             means = [mean(points[place].values()) for place in places]
-            spreads = [stdev(points[place].values()) if len(points[place]) > 1 else 0 for place in places]
+            spreads = [spread_over_seeds(points[place].values()) for place in places]
             axes.errorbar(places, means, yerr=spreads, fmt="o-", color=f"C{colour}", capsize=3, label=label)
         axes.grid(alpha=0.3)
     panels[0].set(xlabel="million operations for a sample", ylabel="validation perplexity; lower is better")
