@@ -58,6 +58,10 @@ COMMANDS = {
         "ode_transformer.analysis.depth.coefficients",
         "the stage weights of a trained model, layer by layer",
     ),
+    "stage-inputs": (
+        "ode_transformer.analysis.depth.stage_inputs",
+        "what the stages of a trained model's steps read and add, layer by layer",
+    ),
     "probe-linear": (
         "ode_transformer.analysis.linear_probe.probe_linear",
         "what a model loses when one of its layers becomes a linear map",

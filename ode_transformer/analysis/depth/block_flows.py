@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ from ode_transformer.numerics import (
     runge_kutta_steps,
     solve_to_tolerance,
 )
+from ode_transformer.support.errors import UserError
 
 TRAINED = "as trained"  # label of the model's own step beside the schemes
 
@@ -114,6 +116,17 @@ def refusal(stack: Any) -> str | None:
 def refusals(model: Any) -> dict[str, str | None]:
     """Return :func:`refusal` of each stack of a model."""
     return {name: refusal(stack) for name, stack in observable_stacks(model).items()}
+
+
+def check_flows(model: Any, path: Path) -> None:
+    """Check that a model has a stack whose blocks have flows.
+
+    :param path: the model's checkpoint, for the message
+    :raises UserError: it has none
+    """
+    reasons = refusals(model)
+    if None not in reasons.values():
+        raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
 
 
 class _FlowErrorsObserver(LayerObserver):

@@ -16,10 +16,11 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, open_input
 
 
-def add_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
+def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
     """Declare the options: checkpoints, data, and files to write.
 
     :param sentences: default of ``--sentences``
+    :param plot: the command can draw
     """
     parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
     parser.add_argument("--path", type=Path, required=True, nargs="+", metavar="FILE", help="checkpoints")
@@ -31,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser, sentences: int) -> None:
         default=sentences,
         help=f"number of sentences at most; of a language model, samples (default: {sentences})",
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="write a plot")
+    if plot:
+        parser.add_argument("--output", type=Path, metavar="FILE.png", help="write a plot")
+    else:
+        parser.set_defaults(output=None)
     parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="write the numbers")
 
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.analysis.depth import side_by_side
-from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
+from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, check_flows
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
 from ode_transformer.support.arguments import positive_float, positive_int
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -189,9 +188,7 @@ def run(args: argparse.Namespace) -> int:
     runs = {}
     for name, path in side_by_side.named_paths(args).items():
         model, samples, _ = side_by_side.load_model_and_samples(path, args)
-        reasons = refusals(model)
-        if None not in reasons.values():
-            raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
+        check_flows(model, path)
         runs[name] = block_errors(model.double(), samples, args.schemes, args.steps, args.tolerance, args.max_steps)
         for block in runs[name]:
             print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)

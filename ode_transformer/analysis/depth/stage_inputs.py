@@ -1,0 +1,140 @@
+"""``ode-transformer stage-inputs``: what the stages of a trained model's steps read, and what they add.
+
+A scheme with s stages evaluates the F of a block at s points (see :mod:`ode_transformer.numerics.runge_kutta`):
+
+    z_i = y + h Σ_{j<i} a_ij F_j,   F_i = F(z_i)
+
+h is 1 or --ode-step-size. With pre-norm, F reads the direction of z_i and not its length. If ‖z_i − y‖ is many times
+‖y‖, a stage sees what the stages before it added, and hardly y itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis.depth.block_flows import check_flows, refusal
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
+from ode_transformer.numerics import ButcherTableau, VectorField, stage_increments
+from ode_transformer.support.files import write_text
+from ode_transformer.support.tables import csv_text
+
+
+@dataclass(frozen=True)
+class StageInput:
+    """Means over the positions of a block for one stage i of its step, the first where a layer takes several.
+
+    :param block: such as ``decoder layer 1``
+    :param stage: i, from 1 on
+    :param moved: ‖z_i − y‖ / ‖y‖, 0 for the first stage
+    :param increment: h ‖F_i‖ / ‖y‖
+    :param cosine: of the angle between F_i and F_1
+    """
+
+    block: str
+    stage: int
+    moved: float
+    increment: float
+    cosine: float
+
+
+class _StageInputsObserver(LayerObserver):
+    """Evaluates the stages of each step again and sums the three numbers of :class:`StageInput` over positions.
+
+    :param steps: tableau of each block, and the part of its step that is one of several
+    """
+
+    def __init__(self, steps: Mapping[BlockId, tuple[ButcherTableau, float]]) -> None:
+        self.steps = steps
+        self.sums: dict[BlockId, Tensor] = {}
+        self.positions: dict[BlockId, int] = {}
+
+    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+        if block not in self.steps:
+            return
+        points: list[Tensor] = []
+
+        def evaluate(point: Tensor) -> Tensor:
+            points.append(point)
+            return field(point)
+
+        increments = stage_increments(evaluate, y, *self.steps[block])
+        real = torch.ones_like(y[..., 0], dtype=torch.bool) if padding is None else padding.logical_not()
+        start, first = y[real].float(), increments[0][real].float()
+        length = start.norm(dim=-1)
+        rows = []
+        for point, increment in zip(points, increments, strict=True):
+            moved, added = point[real].float() - start, increment[real].float()
+            numbers = moved.norm(dim=-1) / length, added.norm(dim=-1) / length, cosine_similarity(added, first, dim=-1)
+            rows.append(torch.stack([number.double().sum() for number in numbers]))
+        self.sums[block] = self.sums.get(block, 0) + torch.stack(rows)
+        self.positions[block] = self.positions.get(block, 0) + len(start)
+
+
+@torch.no_grad()
+def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
+    """Measure the stages of all blocks that have an F, in the order of their depth.
+
+    :param model: in evaluation mode; ``block_flows.check_flows`` accepts it
+    :param samples: fairseq's batches
+    """
+    observer = _StageInputsObserver(
+        {
+            block: (stack.choice.rule, 1 / stack.choice.steps)
+            for stack in observable_stacks(model).values()
+            if refusal(stack) is None
+            for block in stack.stepped_blocks
+        }
+    )
+    with observing(model, observer):
+        for sample in samples:
+            model(**sample["net_input"])
+    return [
+        StageInput(str(block), stage, *row)
+        for block, sums in observer.sums.items()
+        for stage, row in enumerate((sums / observer.positions[block]).tolist(), 1)
+    ]
+
+
+def table(stages: Sequence[StageInput]) -> list[str]:
+    """Return a line of titles, and one for each stage of each block."""
+    width = max(len(stage.block) for stage in stages)
+    lines = [f"{'block':{width}}  stage  |z-y|/|y|  |hF|/|y|  cosine of F and F_1"]
+    for stage in stages:
+        numbers = f"{stage.moved:9.3g}  {stage.increment:8.3g}  {stage.cosine:6.3f}"
+        lines.append(f"{stage.block:{width}}  {stage.stage:5}  {numbers}")
+    return lines
+
+
+def write_csv(runs: Mapping[str, Sequence[StageInput]], path: Path) -> None:
+    """Write one line for each model, block and stage."""
+    rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
+    for name, stages in runs.items():
+        rows += [[name, s.block, s.stage, s.moved, s.increment, s.cosine] for s in stages]
+    write_text(path, csv_text(rows))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer stage-inputs``."""
+    side_by_side.add_arguments(parser, sentences=64, plot=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the stages of each checkpoint read and add, block by block."""
+    runs = {}
+    for name, path in side_by_side.named_paths(args).items():
+        model, samples, _ = side_by_side.load_model_and_samples(path, args)
+        check_flows(model, path)
+        runs[name] = stage_inputs(model, samples)
+        print("\n".join([f"{name}:", *table(runs[name])]), flush=True)
+    if args.csv is not None:
+        write_csv(runs, args.csv)
+    return 0

@@ -1,0 +1,98 @@
+"""What the stages of a step read and add: by definition, without padding, and by the command."""
+
+import csv
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import binarise, make_language_model, make_model
+from models_for_tests import PAD, batch, small_model
+from observers_for_tests import FirstInputs
+from torch import Tensor
+
+from ode_transformer.analysis.depth.stage_inputs import stage_inputs
+from ode_transformer.cli.command import main
+from ode_transformer.nn import Layer, observing
+from ode_transformer.numerics import Block
+
+A = torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def means(y: Tensor, point: Tensor, increment: Tensor, first: Tensor) -> list[float]:
+    cosines = (increment * first).sum(dim=1) / (increment.norm(dim=1) * first.norm(dim=1))
+    ratios = [(point - y).norm(dim=1) / y.norm(dim=1), increment.norm(dim=1) / y.norm(dim=1), cosines]
+    return [float(ratio.mean()) for ratio in ratios]
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1.0, 1), (0.5, 1), (1.0, 2)])
+def test_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages of Heun's scheme over F(y) = A y, those of the first step, at the positions that are no padding."""
+    choice: dict[str, Any] = {"decoder_layers": 1, "decoder_layer_history": "none"}
+    model = small_model(
+        arch="ode_transformer_lm_rk2", ode_coefficients="tableau", ode_step_size=size, ode_steps=steps, **choice
+    )
+    tokens = batch([6, 3, 4])
+    inputs = FirstInputs("decoder")
+    with observing(model, inputs), torch.no_grad():
+        model(tokens)
+    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
+    y = inputs.tensors[0][tokens.ne(PAD)]
+    first = size * y @ A.T
+    second_point = y + first / steps
+    found = stage_inputs(model, [{"net_input": {"src_tokens": tokens}}])
+    assert [(stage.block, stage.stage) for stage in found] == [("decoder layer 1", 1), ("decoder layer 1", 2)]
+    for stage, point in zip(found, (y, second_point), strict=True):
+        expected = means(y, point, size * point @ A.T, first)
+        assert [stage.moved, stage.increment, stage.cosine] == pytest.approx(expected, rel=1e-5)
+
+
+def test_means_are_over_positions_and_not_over_batches() -> None:
+    model = small_model(arch="ode_transformer_lm_rk4")
+    rows = [batch([5], 1), batch([2], 2)]
+    together = torch.full((2, 5), PAD)
+    together[0], together[1, 3:] = rows[0][0], rows[1][0]
+    apart = stage_inputs(model, [{"net_input": {"src_tokens": row}} for row in rows])
+    at_once = stage_inputs(model, [{"net_input": {"src_tokens": together}}])
+    assert [stage.stage for stage in at_once] == [1, 2, 3, 4] * 2
+    for one, other in zip(apart, at_once, strict=True):
+        assert one.increment == pytest.approx(other.increment, rel=1e-5)
+
+
+def command(folder: Path, *options: object) -> int:
+    return main(["stage-inputs", str(folder), "--path", str(folder / "model.pt"), *map(str, options)])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_language_model(tmp_path)
+    numbers = tmp_path / "stages.csv"
+    assert command(tmp_path, "--names", "one", "--sentences", 3, "--csv", numbers) == 0
+    title, columns, *lines = capsys.readouterr().out.splitlines()
+    assert title == "one:"
+    assert columns.split() == ["block", "stage", "|z-y|/|y|", "|hF|/|y|", "cosine", "of", "F", "and", "F_1"]
+    rows = list(csv.DictReader(numbers.open()))
+    assert [line.split()[:4] for line in lines] == [[*row["block"].split(), row["stage"]] for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        written = f"{float(row['moved']):.3g} {float(row['increment']):.3g} {float(row['cosine']):.3f}"
+        assert line.split()[4:] == written.split()
+
+
+def test_a_translation_model(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "valid", [("▁The s", "▁D er"), ("s s s", "e e e")])
+    assert command(folder) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines[2:]} == {"encoder", "decoder"}
+
+
+def test_a_model_without_f_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_model(
+        tmp_path, "--encoder-ode-scheme", "dlstm", "--decoder-ode-scheme", "dlstm", "--ode-coefficients", "tableau"
+    )
+    binarise(tmp_path, "valid", [("▁The s", "▁D er")])
+    assert command(tmp_path, "--csv", tmp_path / "stages.csv") == 2
+    out, error = capsys.readouterr()
+    assert "model.pt: encoder: a depth-wise LSTM steps no F" in error
+    assert (out, error.count("\n")) == ("", 1)
+    assert not (tmp_path / "stages.csv").exists()
