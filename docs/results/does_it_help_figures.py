@@ -40,6 +40,8 @@ STEP_STUDIES = {
     "does_it_help_lm-short": "output shared with the embeddings",
     "does_it_help_lm-short_untied": "an output of its own",
 }
+# The same studies, as lm_stage_inputs.csv calls their outputs.
+STAGE_INPUT_STUDIES = {"shared": "does_it_help_lm-short", "own": "does_it_help_lm-short_untied"}
 LABEL_HEIGHT = 6.5  # of a label in that figure, in points of perplexity
 # Lines of the figure of depths, and the systems of the study size on each.
 DEPTH_LINES = {
@@ -141,6 +143,30 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
     axes.grid(alpha=0.3)
 
 
+def draw_stage_inputs(output: str) -> None:
+    """Draw perplexity against how far from y the stages of a step read; a point is a training with several stages."""
+    moved: dict[str, float] = {}  # of the stage that reads farthest from y
+    for row in rows_of("lm_stage_inputs"):
+        moved[row["model"]] = max(moved.get(row["model"], 0), float(row["moved"]))
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for axes, (place, study) in zip(panels, STAGE_INPUT_STUDIES.items(), strict=True):
+        points: dict[str, list[tuple[float, float]]] = {}
+        for row in rows_of(study):
+            distance = moved.get(f"{row['system']}; {place}; seed {row['seed']}")
+            if distance and row["Perplexity valid"]:
+                points.setdefault(row["system"], []).append((distance, float(row["Perplexity valid"])))
+        for system, pairs in points.items():
+            axes.plot(*zip(*pairs, strict=True), "o", label=system)
+        axes.set_xscale("log")
+        axes.set(title=STEP_STUDIES[study], xlabel="how far a stage reads from y, in lengths of y")
+        axes.set(xlim=(1, 50), xticks=[1, 2, 5, 10, 20, 50], xticklabels=["1", "2", "5", "10", "20", "50"])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("perplexity; lower is better")
+    panels[0].legend(fontsize=8)
+    save(figure, output)
+
+
 def draw_depths(output: str) -> None:
     """Draw validation perplexity on phonemes of encoders of 1 to 6 layers against operations and parameters."""
     figure, panels = plt.subplots(1, 2, figsize=(12, 4.4), sharey=True, layout="constrained")
@@ -218,6 +244,7 @@ def main() -> None:
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
     draw_cost("does_it_help_cost.png")
+    draw_stage_inputs("does_it_help_stages.png")
     draw_depths("does_it_help_depths.png")
     draw_errors("does_it_help_errors.png")
 
