@@ -36,6 +36,7 @@ do with `--dry-run`. A study answers the same question, most with controls of eq
 | state | means |
 |---|---|
 | reproduced | the published numbers come out |
+| run in part | some rows ran at the published size; the linked page says which, and with how many updates and seeds |
 | run small | run at a small size; the linked page has the numbers, which are not the paper's |
 | proven on a stand-in | all jobs ran on a small corpus like the published files: no proof of scores |
 | needs a GPU | the published size has not been run here, for want of GPUs |
@@ -45,7 +46,7 @@ SCORES = """## Every published score
 
 The systems of the papers' tables by recipe, each with its command."""
 
-State = Literal["reproduced", "drawing"]
+State = Literal["reproduced", "run in part", "drawing"]
 
 
 class PaperRow(YamlSection):
