@@ -4,8 +4,8 @@ A scheme with s stages evaluates the F of a block at s points (see :mod:`ode_tra
 
     z_i = y + h Σ_{j<i} a_ij F_j,   F_i = F(z_i)
 
-h is 1 or --ode-step-size. With pre-norm, F reads the direction of z_i and not its length. If ‖z_i − y‖ is many times
-‖y‖, a stage sees what the stages before it added, and hardly y itself.
+h is 1 or --ode-step-size; with --ode-steps n, z_i has h/n instead. With pre-norm, F reads the direction of z_i and not
+its length. If ‖z_i − y‖ is many times ‖y‖, a stage sees what the stages before it added, and hardly y itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StageInput:
     :param block: such as ``decoder layer 1``
     :param stage: i, from 1 on
     :param moved: ‖z_i − y‖ / ‖y‖, 0 for the first stage
-    :param increment: h ‖F_i‖ / ‖y‖
+    :param increment: h ‖F_i‖ / ‖y‖, with h of the whole layer where it takes several steps
     :param cosine: of the angle between F_i and F_1
     """
 
