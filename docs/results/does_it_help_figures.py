@@ -35,13 +35,11 @@ STEPS = {
     "layer repeated 4 times": (4, 4),
     "Residual, step size 8": (8, 1),
 }
-# Studies of the length of the step, and what their models put out words with.
+# Studies of the length of the step: what their models put out words with, and its name in lm_stage_inputs.csv.
 STEP_STUDIES = {
-    "does_it_help_lm-short": "output shared with the embeddings",
-    "does_it_help_lm-short_untied": "an output of its own",
+    "does_it_help_lm-short": ("output shared with the embeddings", "shared"),
+    "does_it_help_lm-short_untied": ("an output of its own", "own"),
 }
-# The same studies, as lm_stage_inputs.csv calls their outputs.
-STAGE_INPUT_STUDIES = {"shared": "does_it_help_lm-short", "own": "does_it_help_lm-short_untied"}
 LABEL_HEIGHT = 6.5  # of a label in that figure, in points of perplexity
 # Lines of the figure of depths, and the systems of the study size on each.
 DEPTH_LINES = {
@@ -106,7 +104,7 @@ def draw_cost(output: str) -> None:
 def draw_steps(output: str) -> None:
     """Draw validation perplexity on the Penn Treebank against the length of a step; a line joins single evaluations."""
     figure, panels = plt.subplots(1, 2, figsize=(14, 4.8), sharey=True, layout="constrained")
-    for axes, (study, title) in zip(panels, STEP_STUDIES.items(), strict=True):
+    for axes, (study, (title, _)) in zip(panels, STEP_STUDIES.items(), strict=True):
         draw_steps_of(axes, values_by_system(STUDIES / f"{study}.csv", "Perplexity valid"))
         axes.set(title=title, xlabel="how far a layer steps: the sum of its increments' weights")
     panels[0].set_ylabel("perplexity; lower is better")
@@ -149,7 +147,7 @@ def draw_stage_inputs(output: str) -> None:
     for row in rows_of("lm_stage_inputs"):
         moved[row["model"]] = max(moved.get(row["model"], 0), float(row["moved"]))
     figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axes, (place, study) in zip(panels, STAGE_INPUT_STUDIES.items(), strict=True):
+    for axes, (study, (title, place)) in zip(panels, STEP_STUDIES.items(), strict=True):
         points: dict[str, list[tuple[float, float]]] = {}
         for row in rows_of(study):
             distance = moved.get(f"{row['system']}; {place}; seed {row['seed']}")
@@ -158,7 +156,7 @@ def draw_stage_inputs(output: str) -> None:
         for system, pairs in points.items():
             axes.plot(*zip(*pairs, strict=True), "o", label=system)
         axes.set_xscale("log")
-        axes.set(title=STEP_STUDIES[study], xlabel="how far a stage reads from y, in lengths of y")
+        axes.set(title=title, xlabel="how far a stage reads from y, in lengths of y")
         axes.set(xlim=(1, 50), xticks=[1, 2, 5, 10, 20, 50], xticklabels=["1", "2", "5", "10", "20", "50"])
         axes.minorticks_off()
         axes.grid(alpha=0.3)

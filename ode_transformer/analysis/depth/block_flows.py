@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import (
     ButcherTableau,
@@ -118,6 +119,16 @@ def refusals(model: Any) -> dict[str, str | None]:
     return {name: refusal(stack) for name, stack in observable_stacks(model).items()}
 
 
+def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
+    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice."""
+    return {
+        block: stack.choice
+        for stack in observable_stacks(model).values()
+        if refusal(stack) is None
+        for block in stack.stepped_blocks
+    }
+
+
 def check_flows(model: Any, path: Path) -> None:
     """Check that a model has a stack whose blocks have flows.
 
@@ -187,12 +198,7 @@ def block_errors(
     :param tolerance: mean relative error of the solution at most
     :param max_steps: steps that the solution may take
     """
-    blocks = {
-        block: stack.choice.steps
-        for name, stack in observable_stacks(model).items()
-        if refusal(stack) is None
-        for block in stack.stepped_blocks
-    }
+    blocks = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
     observer = _FlowErrorsObserver(blocks, tableaus, steps, tolerance, max_steps)
     with observing(model, observer):
         for sample in samples:

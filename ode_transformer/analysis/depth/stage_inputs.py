@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ode_transformer.analysis.depth import side_by_side
-from ode_transformer.analysis.depth.block_flows import check_flows, refusal
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
-from ode_transformer.numerics import ButcherTableau, VectorField, stage_increments
+from ode_transformer.analysis.depth.block_flows import blocks_with_flows, check_flows
+from ode_transformer.nn.observers import BlockId, LayerObserver, observing
+from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -60,6 +60,7 @@ class _StageInputsObserver(LayerObserver):
     def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
         if block not in self.steps:
             return
+        assert padding is not None
         points: list[Tensor] = []
 
         def evaluate(point: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class _StageInputsObserver(LayerObserver):
             return field(point)
 
         increments = stage_increments(evaluate, y, *self.steps[block])
-        real = torch.ones_like(y[..., 0], dtype=torch.bool) if padding is None else padding.logical_not()
+        real = padding.logical_not()
         start, first = y[real].float(), increments[0][real].float()
         length = start.norm(dim=-1)
         rows = []
@@ -86,13 +87,9 @@ def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stage
     :param model: in evaluation mode; ``block_flows.check_flows`` accepts it
     :param samples: fairseq's batches
     """
+    choices = blocks_with_flows(model)
     observer = _StageInputsObserver(
-        {
-            block: (stack.choice.rule, 1 / stack.choice.steps)
-            for stack in observable_stacks(model).values()
-            if refusal(stack) is None
-            for block in stack.stepped_blocks
-        }
+        {b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices.items()}
     )
     with observing(model, observer):
         for sample in samples:
