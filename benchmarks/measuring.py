@@ -189,9 +189,11 @@ class MeasuredSystem:
         """
         self.model.train()
         begin = self.clocks()
-        self.optimizer.backward(self.loss())
+        # fairseq divides the gradients by the tokens, here it is the loss: with a loss scale of 1 gradients of a sum
+        # over thousands of tokens exceed what fp16 can hold. The pass over the gradients stays.
+        self.optimizer.backward(self.loss() / self.batch["ntokens"])
         middle = self.clocks()
-        self.optimizer.multiply_grads(1 / self.batch["ntokens"])
+        self.optimizer.multiply_grads(1.0)
         self.optimizer.clip_grad_norm(0.0)  # only measures the norm, which fairseq does in every step
         self.optimizer.step()
         self.optimizer.zero_grad()  # last, so that no gradients stay while other systems take their turn

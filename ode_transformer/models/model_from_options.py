@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import MISSING, fields
 from types import SimpleNamespace
 
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    ARCH_MODEL_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    BaseFairseqModel,
+)
 
 
 def build_from_options(args: argparse.Namespace, source_size: int, target_size: int | None = None) -> BaseFairseqModel:
@@ -21,8 +28,21 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     if target_size is not None and not getattr(args, "share_all_embeddings", False):
         target_dictionary = numbered_dictionary(target_size)
     ARCH_CONFIG_REGISTRY[args.arch](args)
+    _set_config_defaults(args)
     task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+
+
+def _set_config_defaults(args: argparse.Namespace) -> None:
+    """Set options that neither ``args`` nor the architecture has to the defaults of the model's configuration class.
+
+    fairseq's parser leaves them out for models that have such a class, among them its ``transformer_lm``.
+    """
+    config = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[args.arch])
+    for field in fields(config) if config is not None else ():
+        refers_elsewhere = isinstance(field.default, str) and field.default.startswith("${")
+        if field.default is not MISSING and not refers_elsewhere and not hasattr(args, field.name):
+            setattr(args, field.name, field.default)
 
 
 def numbered_dictionary(size: int) -> Dictionary:

@@ -17,6 +17,7 @@ from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names
 
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
 from ode_transformer.models.architectures import LANGUAGE_MODEL_OPTIONS, SCHEME_OPTIONS
+from ode_transformer.models.fairseq_parser import parse
 from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.supported_tasks import check_task
@@ -64,6 +65,13 @@ def test_architectures() -> None:
         history = "none" if method in ("pcformer", "iiet", "ones") else "dlcl"
         assert (args.decoder_layer_history, args.max_relative_positions) == (history, 8)
         assert model.max_positions() == 1024
+
+
+def test_fairseqs_own_model_is_built_from_the_words_of_a_training(tmp_path: Any) -> None:
+    """A study counts its parameters so; fairseq's parser leaves out options that its configuration class has."""
+    args = parse("fairseq-train", [str(tmp_path), "--task", "language_modeling", "--arch", "transformer_lm"])
+    assert not hasattr(args, "decoder_layers_to_keep")
+    assert len(build_from_options(args, 30).decoder.layers) == args.decoder_layers == 6
 
 
 def test_samples_limit_the_positions_unless_the_user_does() -> None:
