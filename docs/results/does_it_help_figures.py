@@ -8,6 +8,7 @@ from collections.abc import Collection
 from math import nan
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import matplotlib.pyplot as plt
 
@@ -48,11 +49,16 @@ DEPTH_LINES = {
     "RK2, learned weights": ("RK2, learnable",),
     "each layer applied twice": ("layer repeated 2 times",),
 }
-# Systems of Table 5 with published scores: their architecture, without flags.
-PUBLISHED = {
-    "Residual": "ode_transformer_lm_euler",
-    "RK2, gate": "ode_transformer_lm_rk2",
-    "RK4": "ode_transformer_lm_rk4",
+# Lines of the figure of Table 5, and the published system that each is: its architecture and flags.
+TABLE5: dict[str, tuple[Any, ...] | None] = {
+    "Residual": ("ode_transformer_lm_euler",),
+    "RK2": ("ode_transformer_lm_rk2", ("ode-coefficients", "tableau")),
+    "RK2, gate": ("ode_transformer_lm_rk2",),
+    "RK4": ("ode_transformer_lm_rk4",),
+    "Residual, step size 4": None,
+    "Residual of 2 times the layers": None,
+    "layer repeated 4 times": None,
+    "fairseq's transformer_lm": None,
 }
 
 
@@ -188,30 +194,35 @@ def draw_depths(output: str) -> None:
 
 
 def draw_table5(output: str) -> None:
-    """Draw validation perplexity by updates of Table 5's models at their own size, and the paper's numbers."""
+    """Draw validation perplexity by epochs of Table 5's models at their own size, and the paper's numbers."""
     published = {
-        result.arch: result.scores["Perplexity test"]
+        (result.arch, *result.flags.items()): result.scores["Perplexity test"]
         for result in read_recipe(CONFIGS / "ptb.yaml").expected
-        if result.variant is None and not result.flags
+        if result.variant is None
     }
-    figure, axes = plt.subplots(figsize=(11, 4.2), layout="constrained")
-    curves: dict[str, list[tuple[int, float]]] = {}
+    curves: dict[tuple[str, ...], list[tuple[int, float]]] = {}  # (system, output, seed) -> epochs and perplexities
     for row in rows_of("table5"):
-        if row["split"] == "valid":
-            curves.setdefault(row["run"], []).append((int(row["updates"]), float(row["perplexity"])))
-    for colour, (name, points) in enumerate(curves.items()):
-        updates, perplexities = zip(*points, strict=True)
-        axes.plot(updates, perplexities, color=f"C{colour}", label=f"{name}: {perplexities[-1]:.1f}")
-        if name in PUBLISHED:
-            perplexity = published[PUBLISHED[name]]
-            label = f"{name}, as published: {perplexity:.1f}"
-            axes.axhline(perplexity, color=f"C{colour}", linestyle=":", label=label)
-    axes.set_yscale("log")
-    axes.set(ylim=(100, 1000), yticks=[100, 200, 500, 1000], yticklabels=["100", "200", "500", "1,000"])
-    axes.set(xlabel="updates of 4,096 tokens", ylabel="validation perplexity; lower is better")
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper")
+        point = int(row["epoch"]), float(row["perplexity"])
+        curves.setdefault(tuple(row["run"].split("; ")), []).append(point)
+    figure, panels = plt.subplots(1, 2, figsize=(14, 5), sharey=True, layout="constrained")
+    titles = {place: title for title, place in STEP_STUDIES.values()}
+    for axes, place in zip(panels, ["own", "shared"], strict=True):
+        for colour, (system, key) in enumerate(TABLE5.items()):
+            for (name, output_of, seed), points in curves.items():
+                if (name, output_of) == (system, place):
+                    label = system if seed == "seed 1" else None
+                    axes.plot(*zip(*points, strict=True), color=f"C{colour}", linewidth=1.2, label=label)
+            if key is not None:
+                axes.axhline(published[key], color=f"C{colour}", linestyle=":", linewidth=1)
+        axes.set_yscale("log")
+        axes.set(xlim=(4, 20), ylim=(110, 260), yticks=[110, 120, 130, 140, 160, 180, 200, 250])
+        axes.set(yticklabels=["110", "120", "130", "140", "160", "180", "200", "250"])
+        axes.set(xlabel="epochs", title=titles[place], xticks=range(4, 21, 2))
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("validation perplexity; lower is better")
+    panels[1].plot([], [], color="gray", linestyle=":", label="as published, in the same colour")
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside right upper")
     save(figure, output)
 
 
