@@ -288,22 +288,22 @@ def in_turn() -> list[tuple[str, str]]:
     return [(next(turn), arch) for arch in suitable("translation")] + [("ptb", "transformer_lm")]
 
 
-def check(name: str, arch: str) -> None:
-    model = build(experiment(name, arch))
-    joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
+def check(name: str, arch: str, variant: str | None = None) -> None:
+    model = build(experiment(name, arch, variant=variant))
+    joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch, variant).train
+    all_shared, tied = train.get("share-all-embeddings", False), train.get("share-decoder-input-output-embed", False)
     if recipe_of(name).task == "masked_lm":
         head, encoder = model.encoder.lm_head, model.encoder.sentence_encoder
         assert head.weight is encoder.embed_tokens.weight
         return
     if not hasattr(model, "encoder"):  # a language model
-        assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied
         return
     source, target, output = (
         model.encoder.embed_tokens.weight,
         model.decoder.embed_tokens.weight,
         model.decoder.output_projection.weight,
     )
-    all_shared, tied = train.get("share-all-embeddings", False), train.get("share-decoder-input-output-embed", False)
     assert (source is target) == all_shared
     assert (target is output) == (all_shared or tied)
     assert target.shape[0] == (40 if joined else 50)
@@ -312,6 +312,12 @@ def check(name: str, arch: str) -> None:
 @pytest.mark.parametrize(("name", "arch"), in_turn())
 def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, arch: str) -> None:
     check(name, arch)
+
+
+@pytest.mark.parametrize("arch", ["transformer_lm", "ode_transformer_lm_rk4"])
+def test_a_language_model_shares_its_output_if_the_variant_says_so(arch: str) -> None:
+    assert recipe_of("ptb").for_arch(arch, "shared").train["share-decoder-input-output-embed"]
+    check("ptb", arch, "shared")
 
 
 @pytest.mark.slow
