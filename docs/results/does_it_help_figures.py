@@ -49,6 +49,8 @@ DEPTH_LINES = {
     "RK2, learned weights": ("RK2, learnable",),
     "each layer applied twice": ("layer repeated 2 times",),
 }
+# Models of Table 5 that are no step of the same layer; the figure of cost leaves them out.
+NOT_IN_COST = ("fairseq's transformer_lm", "RK2, gate, released F", "RK4, released F")
 # Lines of the figure of Table 5, and the published system that each is: its architecture and flags.
 TABLE5: dict[str, tuple[Any, ...] | None] = {
     "Residual": ("ode_transformer_lm_euler",),
@@ -92,18 +94,36 @@ def draw_differences(studies: list[str], column: str, output: str) -> None:
 
 
 def draw_cost(output: str) -> None:
-    """Draw validation perplexity on the Penn Treebank against operations, after 2,000 and 6,000 updates."""
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
-    for axes, (study, updates) in zip(panels, [("truncation-cpu", 2000), ("truncation-longer", 6000)], strict=True):
-        for row in rows_of(study):
-            if row["layers"] != "1" or not row["Perplexity valid"]:
-                continue
-            point = float(row["operations"]) / 1e6, float(row["Perplexity valid"])
-            axes.plot(*point, "s" if row["control"] else "o", color="C1" if row["control"] else "C0")
-            axes.annotate(row["system"], point, xytext=(4, 4), textcoords="offset points", fontsize=7)
-        axes.set(xlabel="million operations for a sample", ylabel="perplexity", title=f"{updates:,} updates")
-        axes.margins(x=0.35, y=0.15)
+    """Draw validation perplexity on the Penn Treebank against operations: small models, and those of Table 5's size."""
+    studies = {
+        "truncation-cpu": "d 128, 2,000 updates",
+        "truncation-longer": "d 128, 6,000 updates",
+        "does_it_help_lm-ptb": "Table 5's size, an output of its own",
+    }
+    figure, panels = plt.subplots(1, len(studies), figsize=(15, 4.2), layout="constrained")
+    for axes, (study, title) in zip(panels, studies.items(), strict=True):
+        rows = [row for row in rows_of(study) if row["layers"] == "1" and row["Perplexity valid"]]
+        rows = [row for row in rows if row["system"] not in NOT_IN_COST]
+        controls = {row["system"] for row in rows if row["control"]}
+        points: dict[tuple[str, float], list[float]] = {}
+        for row in rows:
+            key = row["system"], float(row["operations"]) / 1e6
+            points.setdefault(key, []).append(float(row["Perplexity valid"]))
+        heights = {key: mean(values) for key, values in points.items()}
+        label_height = (max(heights.values()) - min(heights.values())) / 20
+        free: dict[float, float] = {}  # by about equal operations, the lowest height at which a label fits to the right
+        for (system, operations), height in sorted(heights.items(), key=lambda item: item[1]):
+            marker, colour = ("s", "C1") if system in controls else ("o", "C0")
+            spread = spread_over_seeds(points[system, operations])
+            axes.errorbar(operations, height, yerr=spread, fmt=marker, color=colour, capsize=3)
+            label = max(height, free.get(round(operations, -1), height))
+            axes.annotate(system, (operations, label), (7, 0), textcoords="offset points", fontsize=7, va="center")
+            free[round(operations, -1)] = label + label_height
+        axes.set(xlabel="million operations for a sample", title=title)
+        least, most = min(key[1] for key in points), max(key[1] for key in points)
+        axes.set_xlim(least - 0.1 * (most - least), most + 0.6 * (most - least))
         axes.grid(alpha=0.3)
+    panels[0].set_ylabel("validation perplexity; lower is better")
     save(figure, output)
 
 
