@@ -4,7 +4,7 @@ Command: python docs/results/does_it_help_figures.py
 """
 
 import csv
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import nan
 from pathlib import Path
 from statistics import mean, stdev
@@ -75,6 +75,19 @@ def spread_over_seeds(values: Collection[float]) -> float:
     return stdev(values) if len(values) > 1 else nan
 
 
+def label_heights(points: Sequence[tuple[float, float]], gap: float) -> list[float]:
+    """Return heights of labels to the right of points, each no lower than its point, so that none covers another.
+
+    :param points: places and heights, from the lowest to the highest; labels of one place are ``gap`` apart
+    """
+    free: dict[float, float] = {}  # by place, the lowest height that is left
+    heights = []
+    for place, height in points:
+        heights.append(max(height, free.get(place, height)))
+        free[place] = heights[-1] + gap
+    return heights
+
+
 def draw_differences(studies: list[str], column: str, output: str) -> None:
     """Draw the mean difference of each system to the residual model, with its 95% interval over seeds."""
     figure, panels = plt.subplots(1, len(studies), figsize=(6 * len(studies), 4.2), sharex=True, layout="constrained")
@@ -102,25 +115,24 @@ def draw_cost(output: str) -> None:
     }
     figure, panels = plt.subplots(1, len(studies), figsize=(15, 4.2), layout="constrained")
     for axes, (study, title) in zip(panels, studies.items(), strict=True):
-        rows = [row for row in rows_of(study) if row["layers"] == "1" and row["Perplexity valid"]]
-        rows = [row for row in rows if row["system"] not in NOT_IN_COST]
-        controls = {row["system"] for row in rows if row["control"]}
-        points: dict[tuple[str, float], list[float]] = {}
-        for row in rows:
-            key = row["system"], float(row["operations"]) / 1e6
-            points.setdefault(key, []).append(float(row["Perplexity valid"]))
-        heights = {key: mean(values) for key, values in points.items()}
-        label_height = (max(heights.values()) - min(heights.values())) / 20
-        free: dict[float, float] = {}  # by about equal operations, the lowest height at which a label fits to the right
-        for (system, operations), height in sorted(heights.items(), key=lambda item: item[1]):
-            marker, colour = ("s", "C1") if system in controls else ("o", "C0")
-            spread = spread_over_seeds(points[system, operations])
-            axes.errorbar(operations, height, yerr=spread, fmt=marker, color=colour, capsize=3)
-            label = max(height, free.get(round(operations, -1), height))
-            axes.annotate(system, (operations, label), (7, 0), textcoords="offset points", fontsize=7, va="center")
-            free[round(operations, -1)] = label + label_height
+        values: dict[tuple[str, float, str], list[float]] = {}
+        for row in rows_of(study):
+            if row["layers"] == "1" and row["Perplexity valid"] and row["system"] not in NOT_IN_COST:
+                key = row["system"], float(row["operations"]) / 1e6, row["control"]
+                values.setdefault(key, []).append(float(row["Perplexity valid"]))
+        systems = sorted(values, key=lambda system: mean(values[system]))
+        heights = [mean(values[system]) for system in systems]
+        operations = [system[1] for system in systems]
+        # About equal operations are one place.
+        points = [(round(place, -1), height) for place, height in zip(operations, heights, strict=True)]
+        labels = label_heights(points, (heights[-1] - heights[0]) / 20)
+        for (name, place, control), height, label in zip(systems, heights, labels, strict=True):
+            marker, colour = ("s", "C1") if control else ("o", "C0")
+            spread = spread_over_seeds(values[name, place, control])
+            axes.errorbar(place, height, yerr=spread, fmt=marker, color=colour, capsize=3)
+            axes.annotate(name, (place, label), (7, 0), textcoords="offset points", fontsize=7, va="center")
         axes.set(xlabel="million operations for a sample", title=title)
-        least, most = min(key[1] for key in points), max(key[1] for key in points)
+        least, most = min(operations), max(operations)
         axes.set_xlim(least - 0.1 * (most - least), most + 0.6 * (most - least))
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("validation perplexity; lower is better")
@@ -147,18 +159,16 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
     systems = [(name, *steps) for name, steps in STEPS.items() if values.get(name)]
     single = [(length, mean(values[name])) for name, length, evaluations in systems if evaluations == 1]
     axes.plot(*zip(*single, strict=True), color="C0", linewidth=1)
-    free: dict[int, float] = {}  # by length of the step, the lowest height at which a label fits to the right
-    for name, length, evaluations in sorted(systems, key=lambda system: mean(values[system[0]])):
-        height = mean(values[name])
-        axes.errorbar(
-            length, height, yerr=spread_over_seeds(values[name]), fmt="o", color=colours[evaluations], capsize=3
-        )
+    systems.sort(key=lambda system: mean(values[system[0]]))
+    for name, length, evaluations in systems:
+        height, spread = mean(values[name]), spread_over_seeds(values[name])
+        axes.errorbar(length, height, yerr=spread, fmt="o", color=colours[evaluations], capsize=3)
         if evaluations == 1:
             axes.annotate(name, (length, height), (-7, -12), textcoords="offset points", fontsize=8, ha="right")
-        else:
-            label_height = max(height + LABEL_HEIGHT, free.get(length, 0))
-            axes.text(1.08 * length, label_height, name, fontsize=7, va="center")
-            free[length] = label_height + LABEL_HEIGHT
+    several = [(name, length) for name, length, evaluations in systems if evaluations > 1]
+    points = [(length, mean(values[name]) + LABEL_HEIGHT) for name, length in several]
+    for (name, length), label in zip(several, label_heights(points, LABEL_HEIGHT), strict=True):
+        axes.text(1.08 * length, label, name, fontsize=7, va="center")
     for evaluations, colour in colours.items():
         label = f"{evaluations} evaluation{'s' if evaluations > 1 else ''} of a layer"
         axes.plot([], [], "o", color=colour, label=label)

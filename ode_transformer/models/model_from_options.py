@@ -40,6 +40,7 @@ def _set_config_defaults(args: argparse.Namespace) -> None:
     """
     config = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[args.arch])
     for field in fields(config) if config is not None else ():
+        # from_namespace of the class would set such a reference, "${task.max_target_positions}", as a text.
         refers_elsewhere = isinstance(field.default, str) and field.default.startswith("${")
         if field.default is not MISSING and not refers_elsewhere and not hasattr(args, field.name):
             setattr(args, field.name, field.default)
