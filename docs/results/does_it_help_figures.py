@@ -113,12 +113,15 @@ def draw_cost(output: str) -> None:
         "truncation-longer": "d 128, 6,000 updates",
         "does_it_help_lm-ptb": "Table 5's size, an output of its own",
     }
-    figure, panels = plt.subplots(1, len(studies), figsize=(15, 4.2), layout="constrained")
+    figure, panels = plt.subplots(1, len(studies), figsize=(18, 4.6), layout="constrained")
     for axes, (study, title) in zip(panels, studies.items(), strict=True):
         values: dict[tuple[str, float, str], list[float]] = {}
         for row in rows_of(study):
-            if row["layers"] == "1" and row["Perplexity valid"] and row["system"] not in NOT_IN_COST:
-                key = row["system"], float(row["operations"]) / 1e6, row["control"]
+            # Residual layers of the second half of a table are controls of its first half.
+            is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
+            if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
+                name = row["system"] if row["layers"] == "1" else f"{row['system']}, {row['layers']} layers"
+                key = name, float(row["operations"]) / 1e6, row["control"]
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
         systems = sorted(values, key=lambda system: mean(values[system]))
         heights = [mean(values[system]) for system in systems]
