@@ -12,7 +12,7 @@ The schedule of the learning rate is that of the whole training, which favours t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -20,6 +20,7 @@ from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.support.tables import csv_text
 
+EARLY = 0.25  # the part of a training whose perplexities are so high that no other difference could be seen beside them
 NOTE = (
     "Validation perplexity, mean ± standard deviation over seeds. Equal updates: after the whole training. Equal "
     "compute: at the last validation within the compute of the cheapest system, and the updates until there. "
@@ -72,7 +73,10 @@ def equal_footing_rows(results: StudyResults) -> list[list[str]]:
 
 
 def draw_validations(results: StudyResults, path: Path) -> None:
-    """Draw validation perplexity by updates, by compute and, at the end, by parameters: a PNG of three panels."""
+    """Draw validation perplexity by updates, by compute and, at the end, by parameters: a PNG of three panels.
+
+    The heights are those after the first quarter of each training.
+    """
     by_cell = {
         str(cell): (results.runs_of(cell), list(_mean_curve(results.runs_of(cell))))
         for cell in results.cells
@@ -88,12 +92,21 @@ def draw_validations(results: StudyResults, path: Path) -> None:
         panels[2].plot(runs[0].parameters, perplexities[-1], "o", color=line.get_color())
     for axes, label in zip(panels, ("updates", "compute [updates of the first system]", "parameters"), strict=True):
         axes.set_xlabel(label)
-        axes.set_yscale("log")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("validation perplexity")
+    panels[0].set_ylim(late_perplexities([curve for _, curve in by_cell.values()]))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize="small")
     save_figure(figure, path)
+
+
+def late_perplexities(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[float, float]:
+    """Return the range of perplexities, with a margin, after the first quarter of each training.
+
+    :param curves: each with updates and perplexities
+    """
+    late = [perplexity for curve in curves for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
+    return 0.97 * min(late), 1.03 * max(late)
 
 
 def _cost(results: StudyResults, run: StudyRun) -> float:

@@ -7,7 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ode_transformer.studies.equal_footing import draw_validations, equal_footing_rows, validation_csv
+from ode_transformer.studies.equal_footing import (
+    draw_validations,
+    equal_footing_rows,
+    late_perplexities,
+    validation_csv,
+)
 from ode_transformer.studies.paired_test import paired_table, paired_test, score_of, sentence_statistics
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.studies.study import Cell, Place, Study, StudySystem
@@ -51,6 +56,12 @@ def test_every_validation_has_its_compute(tmp_path: Path) -> None:
     ]
     draw_validations(results(), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_the_first_validations_do_not_stretch_the_figure() -> None:
+    slow, fast = [(10, 4000.0), (100, 60.0), (200, 50.0)], [(10, 3000.0), (50, 40.0), (100, 30.0)]
+    assert late_perplexities([slow, fast]) == pytest.approx((0.97 * 30, 1.03 * 60))
+    assert late_perplexities([[(10, 8.0)]]) == pytest.approx((0.97 * 8, 1.03 * 8))
 
 
 def test_statistics_give_the_scores_of_the_metrics() -> None:
