@@ -11,9 +11,9 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.studies.run_study import StudyRuns
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_files import find_study, study_names
+from ode_transformer.studies.study_runs import StudyRuns
 from ode_transformer.support.errors import UserError
 
 SMALL = {
