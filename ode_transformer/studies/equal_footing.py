@@ -11,10 +11,11 @@ The schedule of the learning rate is that of the whole training, which favours t
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
+
+import numpy as np
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.studies.results import StudyResults, StudyRun
@@ -78,7 +79,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     The heights are those after the first quarter of each training.
     """
     by_cell = {
-        str(cell): (results.runs_of(cell), list(_mean_curve(results.runs_of(cell))))
+        str(cell): (results.runs_of(cell), list(mean_curve(results.runs_of(cell))))
         for cell in results.cells
         if any(run.validations for run in results.runs_of(cell))
     }
@@ -113,16 +114,17 @@ def _cost(results: StudyResults, run: StudyRun) -> float:
     return run.operations / results.runs[0].operations
 
 
-def _mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:
-    """Yield the mean over seeds at each update at which all runs were validated."""
-    at: dict[int, list[float]] = defaultdict(list)
-    complete = [run for run in runs if run.validations]
-    for run in complete:
-        for updates, perplexity in run.validations:
-            at[updates].append(perplexity)
-    for updates in sorted(at):
-        if len(at[updates]) == len(complete):
-            yield updates, mean(at[updates])
+def mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:
+    """Yield the mean over seeds after each validation, up to the end of the shortest run.
+
+    A run's perplexity between two of its validations is interpolated: where a validation follows each epoch, the
+    updates that FP16 skips move those of one seed against those of another.
+    """
+    curves = [tuple(zip(*sorted(dict(run.validations).items()), strict=True)) for run in runs if run.validations]
+    start = max(updates[0] for updates, _ in curves)
+    end = max(start, min(updates[-1] for updates, _ in curves))
+    for at in sorted({at for updates, _ in curves for at in updates if start <= at <= end}):
+        yield at, mean(float(np.interp(at, updates, perplexities)) for updates, perplexities in curves)
 
 
 def _spread(values: list[float]) -> str:

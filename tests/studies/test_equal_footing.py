@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from ode_transformer.studies.equal_footing import (
     draw_validations,
     equal_footing_rows,
     late_perplexities,
+    mean_curve,
     validation_csv,
 )
 from ode_transformer.studies.paired_test import paired_table, paired_test, score_of, sentence_statistics
@@ -55,6 +57,16 @@ def test_every_validation_has_its_compute(tmp_path: Path) -> None:
         *(("100", "200.0"), ("200", "400.0"), ("400", "800.0")),
     ]
     draw_validations(results(), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_seeds_need_no_validation_after_the_same_update(tmp_path: Path) -> None:
+    """The mean over seeds is that of their curves: FP16 skips other updates with each seed."""
+    first, second = [(100, 40.0), (200, 30.0)], [(110, 44.0), (210, 20.0)]
+    runs = [replace(run, validations=v) for run, v in zip(results().runs, [first, second] * 2, strict=True)]
+    assert list(mean_curve(runs[:2])) == [(110, pytest.approx((39 + 44) / 2)), (200, pytest.approx((30 + 22.4) / 2))]
+    assert list(mean_curve([replace(runs[0], validations=[(u, 5.0)]) for u in (100, 101)])) == [(101, 5.0)]
+    draw_validations(replace(results(), runs=runs), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
