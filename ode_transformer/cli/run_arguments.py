@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.recipe_files import recipe_names
-from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int
+from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
 
 RESUMES = "Stopped at any point, the same command continues from there."
 
@@ -80,7 +80,7 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
 
 def add_seeds(parser: argparse.ArgumentParser, help_text: str, default: tuple[int | None, ...] = ()) -> None:
     """Declare the seeds of several trainings."""
-    parser.add_argument("--seeds", type=seed_list, default=default, metavar="S,S,...", help=help_text)
+    parser.add_argument("--seeds", type=whole_numbers, default=default, metavar="S,S,...", help=help_text)
 
 
 def add_averaging(parser: argparse.ArgumentParser) -> None:
@@ -132,14 +132,3 @@ def add_minutes(parser: argparse.ArgumentParser) -> None:
 def one_seed(text: str) -> tuple[int]:
     """Parse a seed."""
     return (non_negative_int(text),)
-
-
-def seed_list(text: str) -> tuple[int, ...]:
-    """Parse seeds such as ``1,2,3``."""
-    try:
-        seeds = tuple(non_negative_int(seed) for seed in text.split(","))
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{text}: expected whole numbers divided by commas") from error
-    if len(set(seeds)) < len(seeds):
-        raise argparse.ArgumentTypeError(f"{text}: a seed stands twice")
-    return seeds

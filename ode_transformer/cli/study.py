@@ -1,10 +1,12 @@
 """``ode-transformer study``: the systems of a study, trained, evaluated and compared."""
 
 import argparse
+import re
 
 from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
 from ode_transformer.studies.study_files import study_names
+from ode_transformer.support.arguments import whole_numbers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +20,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)",
     )
     run_arguments.add_seeds(parser, "some of the study's seeds (default: all)")
-    parser.add_argument("--systems", metavar="PATTERN,...", help="only the systems whose names match, such as 'RK2*'")
+    parser.add_argument(
+        "--systems",
+        type=name_patterns,
+        default=["*"],
+        metavar="PATTERN,...",
+        help="only the systems whose names match, such as 'RK2*'; a comma with a space behind it belongs to the name",
+    )
+    parser.add_argument(
+        "--values",
+        type=whole_numbers,
+        metavar="N,...",
+        help="only these values of the quantity that the study varies, such as encoder layers",
+    )
     parser.add_argument("--table", action="store_true", help="train nothing: write the results of the existing runs")
     run_arguments.add_preparation(parser)
     run_arguments.add_machine(parser)
@@ -36,6 +50,11 @@ def run(args: argparse.Namespace) -> int:
     """Run a study and write its results."""
     from ode_transformer.studies.run_study import run_study
 
-    patterns = args.systems.split(",") if args.systems else ["*"]
-    run_study(args.study, args.at, patterns, run_options(args), args.table, ["ode-transformer", *args.words])
+    command = ["ode-transformer", *args.words]
+    run_study(args.study, args.at, args.systems, args.values, run_options(args), args.table, command)
     return 0
+
+
+def name_patterns(text: str) -> list[str]:
+    """Divide patterns of names, such as ``Residual,RK2, gate,RK4``, at the commas without a space behind them."""
+    return re.split(r",(?!\s)", text)

@@ -32,7 +32,7 @@ from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.quickstart import QuickstartOptions
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import add_train_flags, positive_int
+from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
@@ -199,17 +199,6 @@ def training_flags(options: ScalingOptions, data: TrainingData, size: ModelSize,
     return [*commands.flags(flags), *options.train_flags, *commands.flags({**size.options(), "seed": seed})]
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse seeds such as ``1,2``.
-
-    :raises UserError: the seeds are not different whole numbers
-    """
-    seeds = text.split(",")
-    if not all(seed.isdecimal() for seed in seeds) or len({int(seed) for seed in seeds}) < len(seeds):
-        raise UserError(f"--seeds {text}: expected different whole numbers separated by commas")
-    return tuple(int(seed) for seed in seeds)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer measure-scaling``."""
     parser.epilog = "After an interruption the same command resumes where it stopped. Every fairseq command is printed."
@@ -241,7 +230,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--beta", type=float, default=2.0, help="how many times as many parameters (default: 2)")
     parser.add_argument(
-        "--seeds", default="1", metavar="S,S,...", help="three trainings for each; gradients are averaged (default: 1)"
+        "--seeds",
+        type=whole_numbers,
+        default=(1,),
+        metavar="S,S,...",
+        help="three trainings for each; gradients are averaged (default: 1)",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("scaling"), metavar="DIR", help="folder for everything (default: scaling)"
@@ -258,7 +251,7 @@ def run(args: argparse.Namespace) -> int:
         args.updates,
         args.epsilon,
         args.beta,
-        parse_seeds(args.seeds),
+        args.seeds,
         args.output,
         args.train_flags,
     )

@@ -28,16 +28,25 @@ from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
 
-def selected_cells(runs: StudyRuns, patterns: Sequence[str]) -> list[Cell]:
-    """Return the systems whose names match, at every value of the axis.
+def selected_cells(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Cell]:
+    """Return the systems whose names match, at some values of the axis.
 
-    :raises UserError: none matches
+    :param values: None for all
+    :raises UserError: a pattern matches none, or there is no such value
     """
-    cells = [cell for cell in runs.cells if any(fnmatch.fnmatchcase(cell.system.name, pattern) for pattern in patterns)]
-    if not cells:
-        names = ", ".join(system.name for system in runs.study.systems)
-        raise UserError(f"--systems {','.join(patterns)}: no name of a system matches; there are {names}")
-    return cells
+    names = list(dict.fromkeys(cell.system.name for cell in runs.cells))
+    chosen: set[str] = set()
+    for pattern in patterns:
+        matching = fnmatch.filter(names, pattern)
+        if not matching:
+            raise UserError(f"--systems {pattern}: no name of a system matches; there are {' | '.join(names)}")
+        chosen.update(matching)
+    existing = list(dict.fromkeys(cell.value for cell in runs.cells))
+    for value in values or ():
+        if value not in existing:
+            allowed = "it varies none" if runs.study.axis is None else f"there are {', '.join(map(str, existing))}"
+            raise UserError(f"--values {value}: no such value in the study at {runs.place_name}; {allowed}")
+    return [cell for cell in runs.cells if cell.system.name in chosen and (values is None or cell.value in values)]
 
 
 def planned_runs(runs: StudyRuns, cells: Sequence[Cell]) -> list[tuple[Cell, Experiment]]:
@@ -137,6 +146,7 @@ def run_study(
     name: str,
     place_name: str | None,
     patterns: Sequence[str],
+    values: Sequence[int] | None,
     options: RunOptions,
     table_only: bool,
     command: Sequence[str],
@@ -146,6 +156,7 @@ def run_study(
     :param name: of the study, or the path of its file
     :param place_name: one of its places; None for the first
     :param patterns: of the names of the systems to train
+    :param values: of the axis, to train these only
     :param table_only: train nothing
     :param command: recorded in the results
     :raises UserError: an option is wrong, or a run failed
@@ -157,7 +168,7 @@ def run_study(
     runs = StudyRuns(study, place_name, options)
     failures, planned = [], []
     if not table_only:
-        cells = selected_cells(runs, patterns)
+        cells = selected_cells(runs, patterns, values)
         failures = tune(runs, cells)
         planned = planned_runs(runs, [cell for cell in cells if options.dry_run or runs.is_tuned(cell)])
         failures += train_and_evaluate(runs, planned)

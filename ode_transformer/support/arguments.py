@@ -35,6 +35,17 @@ def non_negative_int(text: str, zero: str = "") -> int:
     return _whole_number(text, 0, zero and f"; {zero}")
 
 
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Parse different whole numbers from 0 on, such as ``1,2,3``."""
+    try:
+        numbers = tuple(non_negative_int(number) for number in text.split(","))
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{_shorten(text)}: expected whole numbers divided by commas") from error
+    if len(set(numbers)) < len(numbers):
+        raise argparse.ArgumentTypeError(f"{_shorten(text)}: a number stands twice")
+    return numbers
+
+
 def clip_distance(text: str) -> int:
     """Parse the largest relative position, 0 for none."""
     return non_negative_int(text, "0 switches relative positions off")

@@ -74,7 +74,7 @@ def value(command: list[str], flag: str) -> str:
             "x: for ode_transformer_rk2_wmt_en_de there is bea, open, released",
         ),
         (["reproduce", "ptb", "--seeds", "1,x"], "--seeds: 1,x: expected whole numbers divided by commas"),
-        (["reproduce", "ptb", "--seeds", "1,2,1"], "argument --seeds: 1,2,1: a seed stands twice"),
+        (["reproduce", "ptb", "--seeds", "1,2,1"], "argument --seeds: 1,2,1: a number stands twice"),
         (["train", "ptb", "--seed", "-1"], "argument --seed: -1 is not a whole number from 0 on"),
         (["train", "ptb", "--minutes", "0"], "argument --minutes: 0 is not a positive number"),
         (["evaluate", "ptb", "--average", "0"], "argument --average: 0 is not a whole number from 1 on"),

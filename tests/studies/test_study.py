@@ -7,10 +7,12 @@ import yaml
 from models_for_tests import count_parameters
 
 from ode_transformer.cli import main
+from ode_transformer.cli.study import name_patterns
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.recipes.options import RunOptions
+from ode_transformer.studies.run_study import selected_cells
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_files import find_study, study_names
 from ode_transformer.studies.study_runs import StudyRuns
@@ -38,6 +40,8 @@ SMALL = {
         {"name": "RK4", "arch": "ode_transformer_rk4", "only": ["here"]},
     ],
 }
+
+SMALL_WITHOUT_VALUES = {"paper": SMALL["places"]["paper"], "here": {"recipe": "multi30k_en_de"}}
 
 
 def written(folder: Path, **changes: object) -> Path:
@@ -75,6 +79,15 @@ def test_what_is_trained(tmp_path: Path) -> None:
         "RK2, 2": "ode_transformer_rk2_tiny --dropout 0.3 --lr 0.1 --encoder-layers 2",
         "RK4, 2": "ode_transformer_rk4 --lr 0.1 --dropout 0.2 --encoder-layers 2",
     }
+
+
+def test_some_systems_and_values(tmp_path: Path) -> None:
+    """A comma with a space behind it belongs to a name, so that names can be copied from a table."""
+    systems = [*SMALL["systems"][:2], {"name": "RK2, gate", "arch": "ode_transformer_rk2_{size}"}]
+    made = study_runs(written(tmp_path, systems=systems), "paper", tmp_path)
+    chosen = selected_cells(made, name_patterns("plain,RK2, gate"), (12,))
+    assert [str(cell) for cell in chosen] == ["plain, 12", "RK2, gate, 12"]
+    assert selected_cells(made, name_patterns("*"), None) == made.cells
 
 
 def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:
@@ -156,7 +169,20 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
     [
         (["none"], {}, "none: no such study; there are coefficients, "),
         ([None, "--at", "nowhere"], {}, "--at nowhere: the places of "),
-        ([None, "--systems", "LSTM*"], {}, "--systems LSTM*: no name of a system matches; there are plain, deep, RK2"),
+        (
+            [None, "--systems", "LSTM*"],
+            {},
+            "--systems LSTM*: no name of a system matches; there are plain | deep | RK2",
+        ),
+        (
+            [None, "--systems", "RK2,RK3"],
+            {},
+            "--systems RK3: no name of a system matches; there are plain | deep | RK2",
+        ),
+        ([None, "--systems", "RK4"], {}, "--systems RK4: no name of a system matches; there are plain | deep | RK2"),
+        ([None, "--values", "7"], {}, "--values 7: no such value in the study at paper; there are 6, 12"),
+        ([None, "--values", "7"], {"axis": None, "places": SMALL_WITHOUT_VALUES}, "at paper; it varies none"),
+        ([None, "--values", "6,"], {}, "argument --values: 6,: expected whole numbers divided by commas"),
         ([None, "--seeds", "1,x"], {}, "1,x: expected whole numbers divided by commas"),
         (
             [None],

@@ -19,6 +19,15 @@ def test_whole_numbers() -> None:
         arguments.positive_int("0")
 
 
+def test_several_whole_numbers() -> None:
+    assert arguments.whole_numbers("3,0,12") == (3, 0, 12)
+    for text in ("1,x", "1,", "", "1, 2", "1;2"):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"^{text}: expected whole numbers divided by commas"):
+            arguments.whole_numbers(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="^1,2,01: a number stands twice"):
+        arguments.whole_numbers("1,2,01")
+
+
 @pytest.mark.parametrize("text", [str(2**31), "1" + 21 * "0", 5000 * "9"])
 def test_a_whole_number_that_is_too_large(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=" is too large: at most 2147483647 is allowed") as raised:
