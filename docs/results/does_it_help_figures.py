@@ -58,10 +58,13 @@ TABLE5: dict[str, tuple[Any, ...] | None] = {
     "RK2, gate": ("ode_transformer_lm_rk2",),
     "RK4": ("ode_transformer_lm_rk4",),
     "Residual, step size 4": None,
-    "Residual of 2 times the layers": None,
+    "Residual of 2 times the layers": ("ode_transformer_lm_euler", ("decoder-layers", 2)),
     "layer repeated 4 times": None,
     "fairseq's transformer_lm": None,
 }
+
+# Data sets of the figure of gates.
+GATE_DATA = {"g2p": "phonemes", "short_untied": "language model"}
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -115,13 +118,15 @@ def draw_cost(output: str) -> None:
     }
     figure, panels = plt.subplots(1, len(studies), figsize=(18, 4.6), layout="constrained")
     for axes, (study, title) in zip(panels, studies.items(), strict=True):
-        values: dict[tuple[str, float, str], list[float]] = {}
+        values: dict[tuple[str, float, bool], list[float]] = {}
         for row in rows_of(study):
             # Residual layers of the second half of a table are controls of its first half.
             is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
             if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
-                name = row["system"] if row["layers"] == "1" else f"{row['system']}, {row['layers']} layers"
-                key = name, float(row["operations"]) / 1e6, row["control"]
+                name = row["system"].replace("learnable", "gate")
+                is_control = bool(row["control"]) and not name.startswith("RK2")
+                name += "" if row["layers"] == "1" else f", {row['layers']} layers"
+                key = name, float(row["operations"]) / 1e6, is_control
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
         systems = sorted(values, key=lambda system: mean(values[system]))
         heights = [mean(values[system]) for system in systems]
@@ -259,6 +264,34 @@ def draw_table5(output: str) -> None:
     save(figure, output)
 
 
+def draw_gates(output: str) -> None:
+    """Draw the first stage's share of a step by updates: a panel for each gate, a line for each layer and seed."""
+    shares: dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, float]]]] = {}
+    for row in rows_of("gates"):
+        first, second = float(row["weight_1"]), float(row["weight_2"])
+        lines = shares.setdefault((row["data"], row["system"]), {})
+        lines.setdefault((row["layer"], row["seed"]), []).append((int(row["updates"]), first / (first + second)))
+    columns = 5
+    figure, panels = plt.subplots(
+        -(-len(shares) // columns), columns, figsize=(14, 6), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, ((data, system), lines) in zip(panels.flat, shares.items(), strict=False):
+        for (layer, _), points in sorted(lines.items()):
+            axes.plot(*zip(*points, strict=True), color=f"C{int(layer) - 1}", linewidth=1, label=f"layer {layer}")
+        axes.axhline(0.5, color="gray", linestyle=":", linewidth=1)
+        axes.set_title(f"{GATE_DATA[data]}:\n{system}", fontsize=9)
+        axes.set(xlabel="updates", ylim=(-0.03, 1.03))
+        axes.grid(alpha=0.3)
+    for axes in panels.flat[len(shares) :]:
+        axes.remove()
+    for axes in panels[:, 0]:
+        axes.set_ylabel("share of the first evaluation")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    panels[0, 1].legend(unique.values(), unique.keys(), fontsize=8, loc="lower left")
+    save(figure, output)
+
+
 def draw_errors(output: str) -> None:
     """Draw perplexity against the truncation error of each model's own step."""
     perplexities = {r["system"]: float(r["Perplexity valid"]) for r in rows_of("truncation-cpu") if r["layers"] == "1"}
@@ -288,6 +321,7 @@ def main() -> None:
     draw_cost("does_it_help_cost.png")
     draw_stage_inputs("does_it_help_stages.png")
     draw_depths("does_it_help_depths.png")
+    draw_gates("does_it_help_gates.png")
     draw_errors("does_it_help_errors.png")
 
 
