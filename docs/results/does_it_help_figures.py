@@ -124,9 +124,9 @@ def draw_cost(output: str) -> None:
             is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
             if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
                 name = row["system"].replace("learnable", "gate")
+                label = name if row["layers"] == "1" else f"{name}, {row['layers']} layers"
                 is_control = bool(row["control"]) and not name.startswith("RK2")
-                name += "" if row["layers"] == "1" else f", {row['layers']} layers"
-                key = name, float(row["operations"]) / 1e6, is_control
+                key = label, float(row["operations"]) / 1e6, is_control
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
         systems = sorted(values, key=lambda system: mean(values[system]))
         heights = [mean(values[system]) for system in systems]

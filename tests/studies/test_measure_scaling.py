@@ -61,6 +61,18 @@ def test_bad_input_ends_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [("1,x", "--seeds: 1,x: expected whole numbers divided by commas"), ("1,1", "--seeds: 1,1: a number stands twice")],
+)
+def test_wrong_seeds(seeds: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["measure-scaling", "--arch", "macaron_tiny", "--output", str(tmp_path / "out"), "--seeds", seeds])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]  # behind the usage
+    assert not (tmp_path / "out").exists()
+
+
 def arguments(text: Text, output: Path) -> list[str]:
     options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 60, "--seeds", 3, "--output", output]
     flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 5, *SMALL, "--dropout", 0.3]
