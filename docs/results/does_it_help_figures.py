@@ -1,9 +1,11 @@
 """Draw the figures of does_it_help.md from the CSV files of the studies.
 
-Command: python docs/results/does_it_help_figures.py
+Command: python docs/results/does_it_help_figures.py [--gates DATA=CSV …]
 """
 
+import argparse
 import csv
+import re
 from collections.abc import Collection, Sequence
 from math import nan
 from pathlib import Path
@@ -264,6 +266,30 @@ def draw_table5(output: str) -> None:
     save(figure, output)
 
 
+def write_gates(sources: Sequence[str]) -> None:
+    """Write gates.csv: the weights of both stages by data set, system, seed, updates and layer.
+
+    :param sources: a data set and the CSV file of a study's analysis gates each, such as ``g2p=gates.csv``
+    """
+    rows = []
+    for source in sources:
+        data, path = source.split("=", 1)
+        with open(path, newline="", encoding="utf-8") as file:
+            updates = [row for row in csv.DictReader(file) if row["split"] == "train"]  # without means over epochs
+        for row in updates:
+            system = re.sub(r", \d+$", "", row["run"])  # without its layers
+            seed = row["log"].split("-seed-")[1].split("-")[0]
+            for column in row:
+                found = re.fullmatch(r"(depth/\w+/(\d+)/weight)_1", column)
+                if found and row[column]:
+                    weights = [f"{float(row[f'{found[1]}_{stage}']):.4f}" for stage in (1, 2)]
+                    rows.append((data, system, seed, row["updates"], found[2], *weights))
+    with open(STUDIES / "gates.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["data", "system", "seed", "updates", "layer", "weight_1", "weight_2"])
+        writer.writerows(rows)
+
+
 def draw_gates(output: str) -> None:
     """Draw the first stage's share of a step by updates: a panel for each gate, a line for each layer and seed."""
     shares: dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, float]]]] = {}
@@ -315,6 +341,16 @@ def save(figure: plt.Figure, name: str) -> None:
 
 def main() -> None:
     """Write all figures."""
+    parser = argparse.ArgumentParser(description="Draws the figures of does_it_help.md.")
+    parser.add_argument(
+        "--gates",
+        nargs="+",
+        metavar="DATA=CSV",
+        help="write gates.csv anew first, from the files gates.csv of the studies gate and gate_lm",
+    )
+    args = parser.parse_args()
+    if args.gates:
+        write_gates(args.gates)
     draw_differences(["coefficients-g2p", "later_schemes-g2p"], "PER", "does_it_help_phonemes.png")
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
