@@ -1,4 +1,4 @@
-"""An experiment: a recipe with one architecture, and the commands that train, decode and score it.
+"""An experiment: a recipe with one architecture, and its commands that train, decode and score.
 
 DATA/                       of preparation.RecipeData
 RUN = DATA/ARCH-FLAGS/
@@ -10,29 +10,21 @@ RUN = DATA/ARCH-FLAGS/
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ode_transformer import __version__
 from ode_transformer.checkpoints.averaging import numbered_checkpoints
-from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import Recipe, Scoring
-from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.provenance import provenance
 from ode_transformer.training import COUNTERPARTS
 
 Command = list[str | Path]
@@ -159,35 +151,6 @@ class Experiment:
             flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
         return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.train_flags])
 
-    def train(self, progress: Callable[[str], None] | None = None) -> None:
-        """Train, or resume a stopped training.
-
-        :param progress: called with every line that fairseq-train prints
-        :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training
-        """
-        data, command = self.data.prepared_jobs(), self.train_command()
-        print(f"{self.batch_description}; {self.machine}", flush=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if self.machine.rank > 0:  # only the first machine writes checkpoints and records
-            commands.run(command, self.folder / f"train.node{self.machine.rank}.log", progress)
-            return
-        self.write_record()
-        digest = self.digest(data)
-        if training.has_checkpoints(self.checkpoints):
-            TrainingRecord(self.folder).require(digest)  # before the job's record is deleted
-
-        def run_training() -> None:
-            threads, last = self.recipe.threads, self.last_update()
-            training.train(command, self.folder, self.checkpoints, digest, progress, last, threads)
-            origin = provenance(list(map(str, command)), self.machine.gpus > 0 and machine.on_gpu())
-            write_text(self.provenance_path, json.dumps(origin, indent=1) + "\n")
-
-        with lock_directory(self.folder, "training"):
-            Jobs(self.folder, data.digest).run("train", self._train_request(data), self.checkpoints, run_training)
-
-    def _train_request(self, data: Jobs) -> list[Any]:
-        return [self.digest(data), self.train_options()["stop-time-hours"]]
-
     def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
         command = self.train_words()
@@ -198,31 +161,6 @@ class Experiment:
     def provenance_path(self) -> Path:
         """File with the software, machine and command of the training, see ``provenance``."""
         return self.folder / "trained.json"
-
-    def write_record(self) -> None:
-        """Write ``experiment.json``: the recipe with its commands and published results."""
-        recipe = self.recipe
-        record = {
-            **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
-            **{"variant": self.variant, "train_flags": self.train_flags},
-            "commands": {
-                "train": self.train_command(),
-                **{f"decode {name}": self.decode_command(split) for split, name in recipe.sets.items()},
-            },
-            "scores": [
-                {
-                    **{"split": split, "titles": [recipe.score_title(name, split) for name in scoring.names]},
-                    "command": self.score_command(scoring, split),
-                }
-                for split in recipe.sets
-                for scoring in recipe.score
-            ],
-            "published": [
-                {"table": result.table, "system": result.system, "scores": result.scores}
-                for result in published_results(recipe, self.variant, self.train_flags)
-            ],
-        }
-        write_text(self.folder / "experiment.json", json.dumps(record, indent=1, default=str) + "\n")
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
@@ -300,106 +238,7 @@ class Experiment:
         score = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
         return [self.average_command(), *decode, *score]
 
-    def evaluate(self, until: int | None = None) -> dict[str, Score]:
-        """Average, decode and score; return the scores by title. Completed jobs are skipped.
-
-        :param until: see ``average_command``
-        :raises UserError: there are no checkpoints, or they belong to other data or flags
-        """
-        if not self.checkpoints.is_dir():
-            raise UserError(f"{self.checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
-        data = self.data.prepared_jobs()
-        TrainingRecord(self.folder).require(self.digest(data))
-        self.write_record()
-        self.model_path.parent.mkdir(parents=True, exist_ok=True)
-        for file in self.data.model_files:
-            shutil.copy(file, self.model_path.parent)
-        for split, name in self.recipe.sets.items():
-            if split not in self.data.splits():
-                print(f"{name}: left out, the data have no {split} split")
-        jobs = Jobs(self.folder, data.digest)
-        for job in self._evaluation_jobs(until):
-            jobs.run(*job)
-        scores = self._read_scores()
-        for score in scores.values():
-            print(score)
-        return scores
-
-    def is_trained(self) -> bool:
-        """Return whether the training is complete.
-
-        :raises UserError: the data are not prepared, or for another recipe
-        """
-        data = self.data.prepared_jobs()
-        return Jobs(self.folder, data.digest).is_done("train", self._train_request(data), self.checkpoints)
-
-    def existing_scores(self) -> dict[str, Score] | None:
-        """Return the scores by title if training and evaluation are complete; None otherwise. Nothing is run.
-
-        :raises UserError: the data are not prepared, or for another recipe
-        """
-        data = self.data.prepared_jobs()
-        if not self.is_trained():
-            if self.checkpoints.exists():
-                print(f"{self.folder}: left out, the training has not ended, or not with these data and flags")
-            return None
-        jobs = Jobs(self.folder, data.digest)
-        for name, request, result, _ in self._evaluation_jobs():
-            if not jobs.is_done(name, request, result):
-                print(f"{self.folder}: left out, trained but not evaluated as it is now ({name})")
-                return None
-            jobs.skip(name, request)
-        return self._read_scores()
-
-    def _evaluation_jobs(self, until: int | None = None) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
-        """Yield the name, request, result and work of each job of the evaluation."""
-        average = self.average_command(until)
-        files = [[path.name, path.stat().st_mtime_ns] for path in sorted(self.checkpoints.iterdir())]
-        average_log, run = self.folder / "average.log", self.run_command
-        yield "average", [self._portable(average), files], self.model_path, partial(run, average, average_log)
-        splits = [split for split in self.recipe.sets if split in self.data.splits()]
-        for split in splits:
-            decode, log = self.decode_command(split), self.decode_log(split)
-            yield f"decode {split}", self._portable(decode), log, partial(run, decode, log)
-        score_commands = {
-            split: [self._portable(self.score_command(scoring, split)) for scoring in self.recipe.score]
-            for split in splits
-        }
-        request = [__version__, score_commands, self.recipe.sets]
-        yield "score", request, self.scores_path, partial(self._write_scores, splits)
-
-    def _portable(self, command: Command) -> list[str]:
-        """Return a command without the words that depend on the machine or on the folder of the data."""
-        relative = [str(word).replace(str(self.data.folder), "") for word in command]
-        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
-
     @property
     def scores_path(self) -> Path:
         """File of the scores."""
         return self.folder / "scores.json"
-
-    def _read_scores(self) -> dict[str, Score]:
-        return {title: Score(**entry) for title, entry in json.loads(self.scores_path.read_text()).items()}
-
-    def _write_scores(self, splits: Sequence[str]) -> None:
-        scores = {title: asdict(score) for split in splits for title, score in self.score(split).items()}
-        write_text(self.scores_path, json.dumps(scores, indent=1) + "\n")
-
-    def score(self, split: str) -> dict[str, Score]:
-        """Score a decoded set; return the recipe's scores by title.
-
-        :raises UserError: a measure gives another number of scores than the recipe has names for
-        """
-        scores: dict[str, Score] = {}
-        log = self.folder / f"score-{split}.log"
-        for number, scoring in enumerate(self.recipe.score):
-            lines: list[str] = []
-            commands.run(self.score_command(scoring, split), log, lines.append, append=number > 0)
-            measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
-            if len(measured) != len(scoring.names):
-                metrics = ", ".join(score.metric for score in measured)
-                raise UserError(f"the recipe's names {', '.join(scoring.names)}: {scoring.metric} gives {metrics}")
-            for name, score in zip(scoring.names, measured, strict=True):
-                title = self.recipe.score_title(name, split)
-                scores[title] = replace(score, metric=title)
-        return scores

@@ -18,7 +18,7 @@ from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu
 from ode_transformer.nn import depth_schemes
-from ode_transformer.recipes import machine
+from ode_transformer.recipes import machine, run_experiment
 from ode_transformer.recipes.architectures import architectures, check_architecture
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.preparation import RecipeData
@@ -200,7 +200,7 @@ def run_quickstart(options: QuickstartOptions) -> None:
             until = None if minutes is None else last_update(experiment.folder / "train.log", minutes)
             if minutes is not None:
                 print(f"== after {minutes:g} minutes")
-            scores = experiment.evaluate(until)
+            scores = run_experiment.evaluate(experiment, until)
             rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
         if experiment.recipe.vocabulary.model_file:
             data = experiment.data

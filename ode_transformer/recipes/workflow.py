@@ -10,7 +10,7 @@ from pathlib import Path
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
-from ode_transformer.recipes import machine
+from ode_transformer.recipes import machine, run_experiment
 from ode_transformer.recipes.architectures import check_architecture
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.flag_checks import fairseq_problems
@@ -130,7 +130,7 @@ def train_with_progress(experiment: Experiment) -> None:
         minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
     progress = TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update())
     try:
-        experiment.train(progress)
+        run_experiment.train(experiment, progress)
     finally:
         progress.end()
 
@@ -141,7 +141,7 @@ def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
         for command in experiment.evaluation_commands():
             commands.print_command(command)
         return {}
-    return experiment.evaluate()
+    return run_experiment.evaluate(experiment)
 
 
 def reproduce(

@@ -3,7 +3,7 @@
 A run's folder is one of ``ode-transformer train`` and its relatives, or any folder with the log of fairseq-train:
 
     train.log, tensorboard/    reports of the training
-    experiment.json            the recipe, its commands and published results, see ``recipes.experiment``
+    experiment.json            the recipe, its commands and published results, see ``recipes.run_experiment``
     trained.json               software, machine and commit of the training
     scores.json                scores of the test sets
     generate.SPLIT.log         decoded test sets

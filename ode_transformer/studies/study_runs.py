@@ -22,6 +22,7 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.run_experiment import existing_scores, is_trained
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study
 from ode_transformer.support import commands
@@ -117,7 +118,7 @@ class StudyRuns:
 
     def trial_losses(self, cell: Cell) -> dict[float, float]:
         """Return the lowest validation loss of each complete trial."""
-        return {value: lowest_loss(trial) for value, trial in self.trials(cell).items() if trial.is_trained()}
+        return {value: lowest_loss(trial) for value, trial in self.trials(cell).items() if is_trained(trial)}
 
     @cached_property
     def _chosen(self) -> dict[tuple[str, int], dict[str, float]]:
@@ -178,7 +179,7 @@ class StudyRuns:
             for cell in self.cells
             if self.is_tuned(cell)
             for experiment in self.experiments(cell, seeds)
-            if (scores := experiment.existing_scores()) is not None
+            if (scores := existing_scores(experiment)) is not None
         ]
 
     def run_results(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ode_transformer.metrics.metric import Score
-from ode_transformer.recipes import experiment as experiments
+from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.preparation import RecipeData
@@ -180,14 +180,14 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
             checkpoints.mkdir(exist_ok=True)
             (checkpoints / "checkpoint1.pt").touch()
 
-    monkeypatch.setattr(experiments.commands, "run", run)
+    monkeypatch.setattr(run_experiment.commands, "run", run)
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
 
     def start(**more: Any) -> Words:
         experiment = made("multi30k_en_de", tmp_path, **more)
         assert experiment.checkpoints == checkpoints
         calls.clear()
-        experiment.train()
+        run_experiment.train(experiment)
         return calls[0] if calls else []
 
     return start
@@ -245,12 +245,12 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
 
 def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    monkeypatch.setattr(experiments.commands, "run", lambda *_, **options: threads.append(options["threads"]))
+    monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: threads.append(options["threads"]))
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
     for recipe in ("quickstart_g2p", "multi30k_en_de"):
         experiment = made(recipe, tmp_path / recipe)
         experiment.checkpoints.mkdir(parents=True)
-        experiment.train()
+        run_experiment.train(experiment)
     assert threads == [1, None]
 
 
@@ -272,14 +272,14 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
             score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
             progress(json.dumps(score))
 
-    monkeypatch.setattr(experiments.commands, "run", stand_in)
+    monkeypatch.setattr(run_experiment.commands, "run", stand_in)
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
     TrainingRecord(run.folder).write(run.digest(run.data.prepared_jobs()))
-    scores = run.evaluate()
+    scores = run_experiment.evaluate(run)
     assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}
     written = json.loads((run.folder / "scores.json").read_text())
     assert {title: Score(**entry) for title, entry in written.items()} == scores
     assert (run.model_path.parent / "bpecodes").is_file()  # beside the model, for translation
     assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
-    assert run.evaluate() == scores
+    assert run_experiment.evaluate(run) == scores
     assert len(ran) == 5  # nothing is done twice

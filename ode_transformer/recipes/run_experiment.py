@@ -1,0 +1,194 @@
+"""Training and evaluation of an experiment: resumed where they stopped, and not repeated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ode_transformer import __version__
+from ode_transformer.metrics.metric import Score
+from ode_transformer.recipes import machine, training
+from ode_transformer.recipes.experiment import Command, Experiment
+from ode_transformer.recipes.published import published_results
+from ode_transformer.recipes.training import TrainingRecord
+from ode_transformer.support import commands
+from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory, write_text
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.provenance import provenance
+
+
+def train(experiment: Experiment, progress: Callable[[str], None] | None = None) -> None:
+    """Train, or resume a stopped training.
+
+    :param progress: called with every line that fairseq-train prints
+    :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training
+    """
+    data, command = experiment.data.prepared_jobs(), experiment.train_command()
+    print(f"{experiment.batch_description}; {experiment.machine}", flush=True)
+    folder, rank = experiment.folder, experiment.machine.rank
+    folder.mkdir(parents=True, exist_ok=True)
+    if rank > 0:  # only the first machine writes checkpoints and records
+        commands.run(command, folder / f"train.node{rank}.log", progress)
+        return
+    write_record(experiment)
+    digest = experiment.digest(data)
+    if training.has_checkpoints(experiment.checkpoints):
+        TrainingRecord(folder).require(digest)  # before the job's record is deleted
+
+    def run_training() -> None:
+        threads, last = experiment.recipe.threads, experiment.last_update()
+        training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
+        origin = provenance(list(map(str, command)), experiment.machine.gpus > 0 and machine.on_gpu())
+        write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
+
+    with lock_directory(folder, "training"):
+        request = _train_request(experiment, data)
+        Jobs(folder, data.digest).run("train", request, experiment.checkpoints, run_training)
+
+
+def is_trained(experiment: Experiment) -> bool:
+    """Return whether the training is complete.
+
+    :raises UserError: the data are not prepared, or for another recipe
+    """
+    data = experiment.data.prepared_jobs()
+    request = _train_request(experiment, data)
+    return Jobs(experiment.folder, data.digest).is_done("train", request, experiment.checkpoints)
+
+
+def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
+    return [experiment.digest(data), experiment.train_options()["stop-time-hours"]]
+
+
+def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Score]:
+    """Average, decode and score; return the scores by title. Completed jobs are skipped.
+
+    :param until: see ``Experiment.average_command``
+    :raises UserError: there are no checkpoints, or they belong to other data or flags
+    """
+    checkpoints = experiment.checkpoints
+    if not checkpoints.is_dir():
+        raise UserError(f"{checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+    data = experiment.data.prepared_jobs()
+    TrainingRecord(experiment.folder).require(experiment.digest(data))
+    write_record(experiment)
+    experiment.model_path.parent.mkdir(parents=True, exist_ok=True)
+    for file in experiment.data.model_files:
+        shutil.copy(file, experiment.model_path.parent)
+    for split, name in experiment.recipe.sets.items():
+        if split not in experiment.data.splits():
+            print(f"{name}: left out, the data have no {split} split")
+    jobs = Jobs(experiment.folder, data.digest)
+    for job in _evaluation_jobs(experiment, until):
+        jobs.run(*job)
+    scores = _read_scores(experiment)
+    for score in scores.values():
+        print(score)
+    return scores
+
+
+def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
+    """Return the scores by title if training and evaluation are complete; None otherwise. Nothing is run.
+
+    :raises UserError: the data are not prepared, or for another recipe
+    """
+    data = experiment.data.prepared_jobs()
+    if not is_trained(experiment):
+        if experiment.checkpoints.exists():
+            print(f"{experiment.folder}: left out, the training has not ended, or not with these data and flags")
+        return None
+    jobs = Jobs(experiment.folder, data.digest)
+    for name, request, result, _ in _evaluation_jobs(experiment):
+        if not jobs.is_done(name, request, result):
+            print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
+            return None
+        jobs.skip(name, request)
+    return _read_scores(experiment)
+
+
+def _evaluation_jobs(
+    experiment: Experiment, until: int | None = None
+) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
+    """Yield the name, request, result and work of each job of the evaluation."""
+    recipe, run = experiment.recipe, experiment.run_command
+
+    def portable(command: Command) -> list[str]:
+        """Return a command without the words that depend on the machine or on the folder of the data."""
+        relative = [str(word).replace(str(experiment.data.folder), "") for word in command]
+        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
+
+    average = experiment.average_command(until)
+    files = [[path.name, path.stat().st_mtime_ns] for path in sorted(experiment.checkpoints.iterdir())]
+    average_log = experiment.folder / "average.log"
+    yield "average", [portable(average), files], experiment.model_path, partial(run, average, average_log)
+    splits = [split for split in recipe.sets if split in experiment.data.splits()]
+    for split in splits:
+        decode, log = experiment.decode_command(split), experiment.decode_log(split)
+        yield f"decode {split}", portable(decode), log, partial(run, decode, log)
+    score_commands = {
+        split: [portable(experiment.score_command(scoring, split)) for scoring in recipe.score] for split in splits
+    }
+    request = [__version__, score_commands, recipe.sets]
+    yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
+
+
+def _read_scores(experiment: Experiment) -> dict[str, Score]:
+    return {title: Score(**entry) for title, entry in json.loads(experiment.scores_path.read_text()).items()}
+
+
+def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
+    scores = {title: asdict(score) for split in splits for title, score in score_split(experiment, split).items()}
+    write_text(experiment.scores_path, json.dumps(scores, indent=1) + "\n")
+
+
+def score_split(experiment: Experiment, split: str) -> dict[str, Score]:
+    """Score a decoded set; return the recipe's scores by title.
+
+    :raises UserError: a measure gives another number of scores than the recipe has names for
+    """
+    scores: dict[str, Score] = {}
+    recipe, log = experiment.recipe, experiment.folder / f"score-{split}.log"
+    for number, scoring in enumerate(recipe.score):
+        lines: list[str] = []
+        commands.run(experiment.score_command(scoring, split), log, lines.append, append=number > 0)
+        measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
+        if len(measured) != len(scoring.names):
+            metrics = ", ".join(score.metric for score in measured)
+            raise UserError(f"the recipe's names {', '.join(scoring.names)}: {scoring.metric} gives {metrics}")
+        for name, score in zip(scoring.names, measured, strict=True):
+            title = recipe.score_title(name, split)
+            scores[title] = replace(score, metric=title)
+    return scores
+
+
+def write_record(experiment: Experiment) -> None:
+    """Write ``experiment.json``: the recipe with its commands and published results."""
+    recipe = experiment.recipe
+    record = {
+        **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
+        **{"variant": experiment.variant, "train_flags": experiment.train_flags},
+        "commands": {
+            "train": experiment.train_command(),
+            **{f"decode {name}": experiment.decode_command(split) for split, name in recipe.sets.items()},
+        },
+        "scores": [
+            {
+                **{"split": split, "titles": [recipe.score_title(name, split) for name in scoring.names]},
+                "command": experiment.score_command(scoring, split),
+            }
+            for split in recipe.sets
+            for scoring in recipe.score
+        ],
+        "published": [
+            {"table": result.table, "system": result.system, "scores": result.scores}
+            for result in published_results(recipe, experiment.variant, experiment.train_flags)
+        ],
+    }
+    write_text(experiment.folder / "experiment.json", json.dumps(record, indent=1, default=str) + "\n")
