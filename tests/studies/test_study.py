@@ -212,7 +212,7 @@ PLACES = [(name, place) for name in study_names() for place in read_study(find_s
 
 def test_those_that_are_there() -> None:
     wanted = {"truncation", "schemes", "coefficients", "depth", "size", "function_scope", "function"}
-    assert set(study_names()) >= wanted | {"dlstm_parts", "dlstm_depth", "reformer"}
+    assert set(study_names()) >= wanted | {"dlstm_parts", "dlstm_depth", "macaron", "reformer"}
 
 
 @pytest.mark.slow
