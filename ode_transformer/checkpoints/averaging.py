@@ -192,6 +192,8 @@ def select_checkpoints(args: argparse.Namespace) -> list[Path]:
         if repeated := [str(path) for path in args.inputs if targets.count(os.path.realpath(path)) > 1]:
             raise UserError(f"{repeated[0]} is named twice")
         return list(args.inputs)
+    if missing := [path for path in args.inputs if not path.exists()]:
+        raise UserError(f"{missing[0]}: not there")
     if len(args.inputs) > 1 or not directories:
         raise UserError(f"--last and --best take one directory, not {', '.join(map(str, args.inputs))}")
     if args.best is not None:

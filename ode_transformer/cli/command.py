@@ -11,6 +11,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from ode_transformer.support.console import quiet_interrupts
 from ode_transformer.support.errors import UserError
@@ -196,12 +197,20 @@ def parse(
     :param subparser: of the subcommand
     """
     namespace = argparse.Namespace(words=list(argv))
-    if subparser is None or subparser.get_default("train_flags") is None:
-        return parser.parse_args(argv, namespace)
+    takes_train_flags = subparser is not None and subparser.get_default("train_flags") is not None
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
-    end = argv.index("--") if "--" in argv else len(argv)
-    args = parser.parse_args(argv[:end], namespace)
-    if args.train_flags:
-        subparser.error(f"unrecognized arguments: {' '.join(args.train_flags)}")
-    args.train_flags = tuple(argv[end + 1 :])
+    end = argv.index("--") if takes_train_flags and "--" in argv else len(argv)
+    args, unknown = parser.parse_known_args(argv[:end], namespace)
+    if takes_train_flags:
+        unknown += args.train_flags
+        args.train_flags = tuple(argv[end + 1 :])
+    if unknown:
+        (subparser or parser).error(f"unrecognized arguments: {' '.join(unknown)}{_similar_flag(subparser, unknown)}")
     return args
+
+
+def _similar_flag(subparser: argparse.ArgumentParser | None, unknown: Sequence[str]) -> str:
+    """Return the subcommand's flag that resembles the first unknown word, as a question; "" if none does."""
+    flags = [] if subparser is None else [flag for action in subparser._actions for flag in action.option_strings]
+    similar = get_close_matches(unknown[0].partition("=")[0], flags, n=1, cutoff=0.75)
+    return f" (did you mean {similar[0]}?)" if similar else ""

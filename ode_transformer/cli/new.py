@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")
     print(
-        f"{recipe.architecture(plan)}, {plan.pieces:,} pieces, {plan.updates:,} updates of {plan.tokens_per_update:,} "
-        f"tokens\nnext: ode-transformer reproduce {shlex.quote(str(path))}"
+        f"{recipe.architecture(plan)}, at most {plan.pieces:,} pieces, {plan.updates:,} updates of "
+        f"{plan.tokens_per_update:,} tokens\nnext: ode-transformer reproduce {shlex.quote(str(path))}"
     )
     return 0
 

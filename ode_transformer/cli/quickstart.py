@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheme",
         metavar="NAME",
-        help="scheme of the encoder, in the size of the default: euler, rk2 (with the learned gate, the default), rk4, "
-        "or with its tableau's weights heun, midpoint, kutta3, ...",
+        help="scheme of the encoder, with its tableau's weights and in the size of the default: rk2 (default), euler, "
+        "rk4, heun, midpoint, kutta3, ...",
     )
     parser.add_argument(
         "--minutes", type=positive_float, metavar="M", help="minutes of training, without preparation and decoding"

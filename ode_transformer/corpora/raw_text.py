@@ -141,7 +141,8 @@ def _read(path: Path, member: str | None, parse: Callable[[IO[bytes], str], Iter
             empty = False
             yield item
     if empty:
-        raise UserError(f"{_text_name(path, member)}: contains no text in this format")
+        problem = "is empty" if path.is_file() and not path.stat().st_size else "contains no text in this format"
+        raise UserError(f"{_text_name(path, member)}: {problem}")
 
 
 def _segments(text: IO[bytes], name: str) -> Iterator[str]:

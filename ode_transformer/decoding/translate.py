@@ -54,7 +54,7 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
 def encode_with_warning(
     hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None
 ) -> tuple[dict[int, Any], str]:
-    """Return what :func:`encode` returns, and a warning if most tokens are unknown to the model, else ""."""
+    """Return what :func:`encode` returns, and a warning if at least half of the tokens are unknown, else ""."""
     limit = hub.max_positions[0]
     sources = {}
     read = unknown = 0
@@ -69,7 +69,8 @@ def encode_with_warning(
             sources[position] = tokens
             read += len(tokens) - 1
             unknown += int((tokens == hub.src_dict.unk()).sum())
-    if 2 * unknown <= read:
+    # Half: a word whose letters are all unknown is the mark of its beginning, which is known, and one unknown piece.
+    if 2 * unknown < max(read, 1):
         return sources, ""
     cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
     return sources, f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from ode_transformer.support.errors import UserError
 
 
@@ -36,5 +38,6 @@ def check_architecture(arch: str, task: str, source: str) -> None:
     :raises UserError: it lists this package's architectures for the task
     """
     if arch not in architectures(task):
+        similar = "".join(f"; did you mean {name}?" for name in get_close_matches(arch, architectures(task), n=1))
         names = ", ".join(package_architectures(task))
-        raise UserError(f"{source}: no architecture for {task}; ours are {names}")
+        raise UserError(f"{source}: no architecture for {task}{similar or ';'} ours are {names}")

@@ -48,6 +48,7 @@ class Experiment:
     :param minutes: limit of the training time instead of the recipe's
     :param max_tokens: that one process takes at a time, instead of the recipe's; tokens of an update stay
     :param train_flags: words for fairseq-train, which override everything else
+    :param own_size: the model has its architecture's size, and another run has the same flags but the recipe's size
     """
 
     recipe: Recipe
@@ -58,11 +59,14 @@ class Experiment:
     minutes: float | None = None
     max_tokens: int | None = None
     train_flags: tuple[str, ...] = ()
+    own_size: bool = False
 
     @cached_property
     def folder(self) -> Path:
         """Folder of the run; its name tells the run from runs with other flags."""
-        return self.data.folder / self._run_name({"variant": self.variant, "seed": self.seed})
+        return self.data.folder / self._run_name(
+            {"own-size": self.own_size, "variant": self.variant, "seed": self.seed}
+        )
 
     @property
     def table_path(self) -> Path:

@@ -89,11 +89,13 @@ def plan(options: QuickstartOptions) -> Experiment:
     if architectures(recipe.task)[arch]:  # for the report; fairseq's own models cannot log by layer
         flags = {"log-depth-interval": recipe.train["log-interval"]} | flags
     recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
+    # Without --arch, this architecture is trained in the recipe's size.
+    own_size = options.arch in {recipe.arch, *(f"ode_transformer_{scheme}_tiny" for scheme in depth_schemes())}
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))
     available = machine.detect(tokens=recipe.tokens_per_update)
     minutes = _training_minutes(options, recipe.minutes)
-    experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags)
+    experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags, own_size=own_size)
     check_train_command(experiment)
     return experiment
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -45,7 +46,10 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     def run_training() -> None:
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
-        origin = provenance(list(map(str, command)), experiment.machine.gpus > 0 and machine.on_gpu())
+        on_gpu = experiment.machine.gpus > 0 and machine.on_gpu()
+        # The user's OMP_NUM_THREADS holds for this process, too.
+        counted = None if "OMP_NUM_THREADS" in os.environ else threads
+        origin = provenance(list(map(str, command)), on_gpu, counted)
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
 
     with lock_directory(folder, "training"):

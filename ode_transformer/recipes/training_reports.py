@@ -61,6 +61,7 @@ class TrainingProgress:
         if report is None:
             return
         self.values |= report
+        self.values["num_updates"] = report.get("valid_num_updates", self.values.get("num_updates", 0.0))
         if self.output.isatty():
             self.output.write(f"\r\033[K  {self}")
         elif "wall" in report and time.monotonic() - self.last_line >= self.interval:

@@ -16,11 +16,12 @@ import torch
 from ode_transformer.support.commands import PACKAGE
 
 
-def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
+def provenance(command: Sequence[str], on_gpu: bool, threads: int | None = None) -> dict[str, str]:
     """Collect versions, hardware, commit, date and command.
 
     :param command: the command line that repeats the measurement
     :param on_gpu: the measurement ran on a GPU, not on the processor
+    :param threads: of the measured process; by default as many as this one has
     """
     git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--exclude=*"]
     try:
@@ -31,7 +32,7 @@ def provenance(command: Sequence[str], on_gpu: bool) -> dict[str, str]:
         "torch": torch.__version__,
         "fairseq": importlib.metadata.version("ve-fairseq"),
         "device": torch.cuda.get_device_name() if on_gpu else f"{os.cpu_count()} cores of {_processor_name()}",
-        "threads": str(torch.get_num_threads()),
+        "threads": str(threads or torch.get_num_threads()),
         "commit": commit,
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "command": shlex.join(command),

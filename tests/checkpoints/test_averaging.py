@@ -248,6 +248,7 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["{dir}"], "is a directory: give --last N or --best N"),
         (["{dir}/a.pt", "--last", "1"], "take one directory"),
+        (["{dir}/nope", "--last", "1"], "nope: not there"),
         (["{dir}", "{dir}", "--last", "1"], "take one directory"),
         (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),
         (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),

@@ -270,7 +270,7 @@ def test_a_subword_model_of_another_name_is_found_and_named(
 
 
 def test_unknown_words_are_warned_of(untrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    for text, warns in (("The quick ▁dog\n", True), ("▁The s t quick\n", False)):
+    for text, warns in (("The quick ▁dog\n", True), ("▁The quick\n", True), ("▁The s t quick\n", False)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert main(["translate", "--path", str(untrained), "--cpu", *map(str, SHORT), "--bpe", "none"]) == 0
         assert ("tokens of standard input are unknown to the model" in capsys.readouterr().err) == warns

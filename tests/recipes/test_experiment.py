@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import run_experiment
@@ -245,12 +246,15 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
 
 def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: threads.append(options["threads"]))
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
     for recipe in ("quickstart_g2p", "multi30k_en_de"):
         experiment = made(recipe, tmp_path / recipe)
         experiment.checkpoints.mkdir(parents=True)
         run_experiment.train(experiment)
+        recorded = json.loads(experiment.provenance_path.read_text())["threads"]
+        assert recorded == str(threads[-1] or torch.get_num_threads())
     assert threads == [1, None]
 
 

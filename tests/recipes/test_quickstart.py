@@ -34,6 +34,13 @@ def test_an_architecture_keeps_its_own_size() -> None:
     assert experiment.data.languages == ("en", "fr")
 
 
+@pytest.mark.parametrize(("arch", "scheme"), [("ode_transformer_rk2_tiny", None), ("ode_transformer_rk4_tiny", "rk4")])
+def test_both_sizes_of_an_architecture_have_a_folder(arch: str, scheme: str | None) -> None:
+    folders = [plan(QuickstartOptions(**options)).folder.name for options in ({"arch": arch}, {"scheme": scheme})]
+    assert folders == [f"{arch}-own-size", arch]
+    assert plan(QuickstartOptions(arch="macaron_tiny")).folder.name == "macaron_tiny"
+
+
 @pytest.mark.parametrize(
     ("options", "arch", "flags"),
     [

@@ -51,3 +51,11 @@ def test_progress_is_one_line_on_a_terminal_and_few_lines_elsewhere() -> None:
         written = output.getvalue()
         assert written.endswith(f"  {last}")
         assert written.count("\n") == (1 if output.isatty() else 2)
+
+
+def test_the_validation_at_the_end_says_at_which_update() -> None:
+    progress = TrainingProgress(last_update=163, output=io.StringIO())
+    inner = {"loss": "8.25", "num_updates": "100", "wall": "60", "ups": "2"}
+    progress(f"2026 | INFO | train_inner | {json.dumps(inner)}")
+    progress(f"2026 | INFO | valid | {json.dumps({'valid_loss': '7.5', 'valid_num_updates': '163'})}")
+    assert str(progress) == "0.0 minutes left  update 163 of 163  loss 8.25  validation loss 7.50"
