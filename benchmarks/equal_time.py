@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
 from ode_transformer.recipes.workflow import train_with_progress
@@ -86,7 +87,7 @@ def validation_loss(experiment: Experiment) -> float:
 def record(experiment: Experiment, names: Sequence[object]) -> list[list[object]]:
     """Score a training on the test set; return a row for each score."""
     with compact_output(experiment.data.folder / "commands.log"):
-        scores = experiment.evaluate()
+        scores = run_experiment.evaluate(experiment)
     points = read_log(experiment.folder / "train.log")
     numbers = [
         max(p.updates for p in points),

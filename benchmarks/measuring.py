@@ -224,7 +224,7 @@ class MeasuredSystem:
         """Beam search, fairseq's for its model, whose hypotheses all have ``target_length`` tokens with the end."""
         length = self.setting.target_length - 1
         dictionary = self.task.target_dictionary
-        lengths = {"min_len": length, "max_len_a": 0, "max_len_b": length}
+        lengths: dict[str, Any] = {"min_len": length, "max_len_a": 0, "max_len_b": length}
         search = SequenceGenerator if self.arch == "transformer" else BeamSearch
         return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 

@@ -136,11 +136,11 @@ def draw_cost(output: str) -> None:
         # About equal operations are one place.
         points = [(round(place, -1), height) for place, height in zip(operations, heights, strict=True)]
         labels = label_heights(points, (heights[-1] - heights[0]) / 20)
-        for (name, place, control), height, label in zip(systems, heights, labels, strict=True):
+        for (name, place, control), height, label_height in zip(systems, heights, labels, strict=True):
             marker, colour = ("s", "C1") if control else ("o", "C0")
             spread = spread_over_seeds(values[name, place, control])
             axes.errorbar(place, height, yerr=spread, fmt=marker, color=colour, capsize=3)
-            axes.annotate(name, (place, label), (7, 0), textcoords="offset points", fontsize=7, va="center")
+            axes.annotate(name, (place, label_height), (7, 0), textcoords="offset points", fontsize=7, va="center")
         axes.set(xlabel="million operations for a sample", title=title)
         least, most = min(operations), max(operations)
         axes.set_xlim(least - 0.1 * (most - least), most + 0.6 * (most - least))
@@ -177,8 +177,8 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
             axes.annotate(name, (length, height), (-7, -12), textcoords="offset points", fontsize=8, ha="right")
     several = [(name, length) for name, length, evaluations in systems if evaluations > 1]
     points = [(length, mean(values[name]) + LABEL_HEIGHT) for name, length in several]
-    for (name, length), label in zip(several, label_heights(points, LABEL_HEIGHT), strict=True):
-        axes.text(1.08 * length, label, name, fontsize=7, va="center")
+    for (name, length), label_height in zip(several, label_heights(points, LABEL_HEIGHT), strict=True):
+        axes.text(1.08 * length, label_height, name, fontsize=7, va="center")
     for evaluations, colour in colours.items():
         label = f"{evaluations} evaluation{'s' if evaluations > 1 else ''} of a layer"
         axes.plot([], [], "o", color=colour, label=label)

@@ -222,8 +222,12 @@ class StudyRuns:
         for cell in self.cells:
             recipe, train_flags = self.cell_recipe(cell), self.train_flags(cell)
             results = published_results(recipe, self.place.variant, train_flags)
-            # Architectures that a variant does not change have their results without it.
-            results = results or published_results(recipe, None, train_flags)
+            if not results and self.recipe.for_arch(recipe.arch) == self.recipe.for_arch(
+                recipe.arch, self.place.variant
+            ):
+                results = published_results(
+                    recipe, None, train_flags
+                )  # the variant changes nothing of this architecture
             if results:
                 result = min(results, key=rank)
                 yield cell.key, PublishedScores(self.place.recipe, result.scores, cell.value)

@@ -38,10 +38,11 @@ def test_settings_are_chosen_by_validation(
             folder=log.parent,
             data=SimpleNamespace(folder=tmp_path),
             train_command=lambda: ["fairseq-train"],
-            evaluate=lambda: {"BLEU": score},
+            scores={"BLEU": score},
         )
 
     monkeypatch.setattr(equal_time, "train_system", train_system)
+    monkeypatch.setattr(equal_time.run_experiment, "evaluate", lambda experiment: experiment.scores)
     words = ["--tasks", "text", "--systems", RK2, FAIRSEQ, "--seeds", "1", "2", "--settings", "", "--lr 0.005"]
     assert equal_time.main([*words, "--output", str(tmp_path)]) == 0
     with open(tmp_path / "equal_time.csv", newline="") as file:
