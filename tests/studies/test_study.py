@@ -114,6 +114,12 @@ def test_published_scores_of_the_studys_tables_come_first(tmp_path: Path) -> Non
     assert study_runs(path, "here", tmp_path).published_scores()["RK2", 0].scores == {"BLEU": 28.86}
 
 
+def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> None:
+    """The paper of another system has a score of the same model, but not with Macaron's training."""
+    published = study_runs(find_study("macaron"), "wmt14_en_de", tmp_path).published_scores()
+    assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
+
+
 def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Path) -> None:
     for place, score in (("wmt14_en_de", 27.55), ("wmt15_cs_en", 28.40), ("g2p", 27.55)):
         entry = study_runs(find_study("dlstm_depth"), place, tmp_path).published_scores()["Transformer", 0]
