@@ -16,7 +16,8 @@ import matplotlib.pyplot as plt
 
 from ode_transformer.metrics.significance import difference
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.support.tables import values_by_system
+from ode_transformer.support.files import write_text
+from ode_transformer.support.tables import csv_text, values_by_system
 from ode_transformer.support.yaml_file import CONFIGS
 
 FOLDER = Path(__file__).parent
@@ -271,7 +272,7 @@ def write_gates(sources: Sequence[str]) -> None:
 
     :param sources: a data set and the CSV file of a study's analysis gates each, such as ``g2p=gates.csv``
     """
-    rows = []
+    rows: list[tuple[str, ...]] = [("data", "system", "seed", "updates", "layer", "weight_1", "weight_2")]
     for source in sources:
         data, path = source.split("=", 1)
         with open(path, newline="", encoding="utf-8") as file:
@@ -284,10 +285,7 @@ def write_gates(sources: Sequence[str]) -> None:
                 if found and row[column]:
                     weights = [f"{float(row[f'{found[1]}_{stage}']):.4f}" for stage in (1, 2)]
                     rows.append((data, system, seed, row["updates"], found[2], *weights))
-    with open(STUDIES / "gates.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["data", "system", "seed", "updates", "layer", "weight_1", "weight_2"])
-        writer.writerows(rows)
+    write_text(STUDIES / "gates.csv", csv_text(rows))
 
 
 def draw_gates(output: str) -> None:

@@ -11,10 +11,9 @@ import importlib
 import logging
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from ode_transformer.support.console import quiet_interrupts
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, did_you_mean
 
 # name: (module, what it does)
 COMMANDS = {
@@ -205,12 +204,8 @@ def parse(
         unknown += args.train_flags
         args.train_flags = tuple(argv[end + 1 :])
     if unknown:
-        (subparser or parser).error(f"unrecognized arguments: {' '.join(unknown)}{_similar_flag(subparser, unknown)}")
+        refusing = subparser or parser
+        flags = [flag for action in refusing._actions for flag in action.option_strings]
+        similar = did_you_mean(unknown[0].partition("=")[0], flags, likeness=0.75)
+        refusing.error(f"unrecognized arguments: {' '.join(unknown)}{similar}")
     return args
-
-
-def _similar_flag(subparser: argparse.ArgumentParser | None, unknown: Sequence[str]) -> str:
-    """Return the subcommand's flag that resembles the first unknown word, as a question; "" if none does."""
-    flags = [] if subparser is None else [flag for action in subparser._actions for flag in action.option_strings]
-    similar = get_close_matches(unknown[0].partition("=")[0], flags, n=1, cutoff=0.75)
-    return f" (did you mean {similar[0]}?)" if similar else ""

@@ -70,7 +70,7 @@ def encode_with_warning(
             read += len(tokens) - 1
             unknown += int((tokens == hub.src_dict.unk()).sum())
     # Half: a word whose letters are all unknown is the mark of its beginning, which is known, and one unknown piece.
-    if 2 * unknown < max(read, 1):
+    if not unknown or 2 * unknown < read:
         return sources, ""
     cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
     return sources, f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, did_you_mean
 
 
 def architectures(task: str) -> dict[str, bool]:
@@ -38,6 +36,6 @@ def check_architecture(arch: str, task: str, source: str) -> None:
     :raises UserError: it lists this package's architectures for the task
     """
     if arch not in architectures(task):
-        similar = "".join(f"; did you mean {name}?" for name in get_close_matches(arch, architectures(task), n=1))
         names = ", ".join(package_architectures(task))
-        raise UserError(f"{source}: no architecture for {task}{similar or ';'} ours are {names}")
+        similar = did_you_mean(arch, architectures(task))
+        raise UserError(f"{source}: no architecture for {task}{similar}; ours are {names}")

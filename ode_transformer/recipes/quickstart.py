@@ -79,7 +79,7 @@ def plan(options: QuickstartOptions) -> Experiment:
     arch, train_flags = options.arch or recipe.arch, options.train_flags
     if options.scheme and not options.arch:
         # The papers' methods are architectures; any other scheme is a flag with its tableau's coefficients.
-        arch = f"ode_transformer_{options.scheme}_tiny"
+        arch = _architecture_of(options.scheme)
         if arch not in architectures(recipe.task):
             arch = "ode_transformer_euler_tiny"
     if options.scheme and not arch.endswith(f"_{options.scheme}_tiny"):
@@ -90,7 +90,7 @@ def plan(options: QuickstartOptions) -> Experiment:
         flags = {"log-depth-interval": recipe.train["log-interval"]} | flags
     recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
     # Without --arch, this architecture is trained in the recipe's size.
-    own_size = options.arch in {recipe.arch, *(f"ode_transformer_{scheme}_tiny" for scheme in depth_schemes())}
+    own_size = options.arch in {recipe.arch, *map(_architecture_of, depth_schemes())}
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))
     available = machine.detect(tokens=recipe.tokens_per_update)
@@ -98,6 +98,10 @@ def plan(options: QuickstartOptions) -> Experiment:
     experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags, own_size=own_size)
     check_train_command(experiment)
     return experiment
+
+
+def _architecture_of(scheme: str) -> str:
+    return f"ode_transformer_{scheme}_tiny"
 
 
 def _with_target(recipe: Recipe, options: QuickstartOptions) -> Recipe:

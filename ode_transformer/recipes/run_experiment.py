@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -47,9 +46,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
         on_gpu = experiment.machine.gpus > 0 and machine.on_gpu()
-        # The user's OMP_NUM_THREADS holds for this process, too.
-        counted = None if "OMP_NUM_THREADS" in os.environ else threads
-        origin = provenance(list(map(str, command)), on_gpu, counted)
+        origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
 
     with lock_directory(folder, "training"):

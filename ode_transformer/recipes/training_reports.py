@@ -12,15 +12,16 @@ from typing import TextIO
 def parse_report(line: str) -> dict[str, float] | None:
     """Parse a line of fairseq-train's log; None if it is no report of a training or validation loss.
 
-    :return: fairseq's numbers by name, such as ``loss``, ``valid_loss``, ``num_updates``, ``wall``, ``wps``
+    :return: fairseq's numbers by name, such as ``loss``, ``valid_loss``, ``wall``, ``wps``, and always ``num_updates``
     """
     for kind in ("train_inner", "valid"):
         _, mark, report = line.partition(f"| {kind} | ")
         if mark:
             try:
-                return {name: float(value) for name, value in json.loads(report).items()}
+                values = {name: float(value) for name, value in json.loads(report).items()}
             except (ValueError, TypeError):  # another process wrote into the same line
                 return None
+            return {"num_updates": values.get("valid_num_updates", 0.0)} | values
     return None
 
 
@@ -29,9 +30,10 @@ def print_report(line: str) -> None:
     if (values := parse_report(line)) is None:
         return
     name = "valid_loss" if "valid_loss" in values else "loss"
-    updates = values.get("num_updates") or values.get("valid_num_updates") or 0
     minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
-    print(f"  {minutes}update {updates:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True)
+    print(
+        f"  {minutes}update {values['num_updates']:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True
+    )
 
 
 class TrainingProgress:
@@ -61,7 +63,6 @@ class TrainingProgress:
         if report is None:
             return
         self.values |= report
-        self.values["num_updates"] = report.get("valid_num_updates", self.values.get("num_updates", 0.0))
         if self.output.isatty():
             self.output.write(f"\r\033[K  {self}")
         elif "wall" in report and time.monotonic() - self.last_line >= self.interval:

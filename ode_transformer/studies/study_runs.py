@@ -222,12 +222,9 @@ class StudyRuns:
         for cell in self.cells:
             recipe, train_flags = self.cell_recipe(cell), self.train_flags(cell)
             results = published_results(recipe, self.place.variant, train_flags)
-            if not results and self.recipe.for_arch(recipe.arch) == self.recipe.for_arch(
-                recipe.arch, self.place.variant
-            ):
-                results = published_results(
-                    recipe, None, train_flags
-                )  # the variant changes nothing of this architecture
+            if not results and self._recipe_for(cell) == self.recipe.for_arch(recipe.arch):
+                # The variant changes nothing for this architecture.
+                results = published_results(recipe, None, train_flags)
             if results:
                 result = min(results, key=rank)
                 yield cell.key, PublishedScores(self.place.recipe, result.scores, cell.value)

@@ -73,8 +73,8 @@ def run(
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}
-    if threads is not None:
-        environment.setdefault("OMP_NUM_THREADS", str(threads))
+    if (count := threads_to_set(threads)) is not None:
+        environment["OMP_NUM_THREADS"] = str(count)
     # The command itself writes the log, so that no line is lost if this process is killed.
     with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)
@@ -89,6 +89,11 @@ def run(
         text = log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")
+
+
+def threads_to_set(threads: int | None) -> int | None:
+    """Return the threads that ``run`` gives a command; None if the command has as many as this process."""
+    return None if "OMP_NUM_THREADS" in os.environ else threads
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,8 @@
 """Errors caused by the user's input."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """A file or option of the user is wrong.
@@ -24,3 +27,12 @@ class OptionError(SystemExit, ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.code = f"error: {message}"  # what the interpreter prints as it exits
+
+
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the known name that resembles an unknown one, as a question for the end of an error; "" if none does.
+
+    :param likeness: the least, from 0 to 1
+    """
+    similar = get_close_matches(name, list(known), n=1, cutoff=likeness)
+    return f" (did you mean {similar[0]}?)" if similar else ""

@@ -257,3 +257,11 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, members: dict[str, by
 def test_a_location_that_makes_no_sense(location: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PairLocation.model_validate(location)
+
+
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    files = {side: tmp_path / f"text.{side}" for side in ("en", "de")}
+    for file in files.values():
+        file.touch()
+    with pytest.raises(UserError, match="text.en: is empty"):
+        list(read_pairs(files, PairLocation(source_file="en", target_file="de")))
