@@ -52,6 +52,19 @@ DEPTH_LINES = {
     "RK2, learned weights": ("RK2, learnable",),
     "each layer applied twice": ("layer repeated 2 times",),
 }
+# Figures of gains, and their panels: title, study, the rows of it (a column and its value, or all), score and the sign
+# of a better score.
+GAINS: dict[str, list[tuple[str, str, tuple[str, str] | None, str, int]]] = {
+    "does_it_help_answer.png": [
+        ("language models, Table 5's size: perplexity", "does_it_help_lm-ptb", ("layers", "1"), "Perplexity valid", -1),
+        ("translation, Multi30k: BLEU", "does_it_help-multi30k_full", None, "BLEU", 1),
+        ("phonemes, 800 updates: errors", "depth-g2p", ("encoder layers", "3"), "PER", -1),
+    ],
+    "does_it_help_phonemes.png": [
+        ("Table 10: phoneme errors", "coefficients-g2p", None, "PER", -1),
+        ("schemes of later papers: phoneme errors", "later_schemes-g2p", None, "PER", -1),
+    ],
+}
 # Models of Table 5 that are no step of the same layer; the figure of cost leaves them out.
 NOT_IN_COST = ("fairseq's transformer_lm", "RK2, gate, released F", "RK4, released F")
 # Lines of the figure of Table 5, and the published system that each is: its architecture and flags.
@@ -94,20 +107,43 @@ def label_heights(points: Sequence[tuple[float, float]], gap: float) -> list[flo
     return heights
 
 
-def draw_differences(studies: list[str], column: str, output: str) -> None:
-    """Draw the mean difference of each system to the residual model, with its 95% interval over seeds."""
-    figure, panels = plt.subplots(1, len(studies), figsize=(6 * len(studies), 4.2), sharex=True, layout="constrained")
-    for axes, study in zip(panels, studies, strict=True):
-        values = values_by_system(STUDIES / f"{study}.csv", column)
-        baseline = values.pop(BASELINE)
-        systems = [system for system in values if len(values[system]) > 1][::-1]
-        for height, system in enumerate(systems):
-            mean, interval = difference(values[system], baseline)
-            low, high = interval or (mean, mean)
-            axes.errorbar(mean, height, xerr=[[mean - low], [high - mean]], fmt="o", color="C0", capsize=3)
+def draw_gains(output: str) -> None:
+    """Draw the gain of each system over the residual model, in percent, with its 95% interval over seeds.
+
+    Systems stand in groups of about equal operations; squares are residual layers, also more of them or repeated ones.
+    """
+    figure, panels = plt.subplots(1, len(GAINS[output]), figsize=(16, 4.8), layout="constrained")
+    for axes, (title, study, layers, score, sign) in zip(panels, GAINS[output], strict=True):
+        rows = [row for row in rows_of(study) if row[score] and (layers is None or row[layers[0]] == layers[1])]
+        scores: dict[str, list[float]] = {}
+        for row in rows:
+            scores.setdefault(row["system"], []).append(float(row[score]))
+        baseline = scores.pop(BASELINE)
+        operations = {row["system"]: float(row["operations"]) for row in rows}
+        costs = {system: round(operations[system] / operations[BASELINE], 2) for system in scores}
+        controls = {row["system"] for row in rows if row["control"] or row["system"].startswith(BASELINE)}
+        systems = [system for system in scores if len(scores[system]) > 1]
+        systems.sort(key=lambda system: (costs[system], system in controls))
+        height = 0.0
+        heights = []
+        for i, system in enumerate(systems):
+            if i == 0 or costs[system] != costs[systems[i - 1]]:
+                height -= 0.5
+                label = "at equal operations" if costs[system] == 1 else f"at {costs[system]:.2f} times the operations"
+                axes.text(0.01, height, label, transform=axes.get_yaxis_transform(), fontsize=8, color="gray")
+                height -= 0.8
+            gain, interval = difference(scores[system], baseline)
+            scale = sign * 100 / mean(baseline)
+            low, high = sorted(scale * bound for bound in interval or (gain, gain))
+            marker, colour = ("s", "C0") if system in controls else ("o", "C1")
+            bar = [[scale * gain - low], [high - scale * gain]]
+            axes.errorbar(scale * gain, height, xerr=bar, fmt=marker, color=colour, capsize=3)
+            heights.append(height)
+            height -= 1
         axes.axvline(0, color="gray", linewidth=1)
-        axes.set(yticks=range(len(systems)), yticklabels=systems, xlim=(-12, 12), title=study)
-        axes.set_xlabel(f"difference of {column} to the residual model; left: better")
+        axes.set(ylim=(height + 0.4, 0.2), xlabel="gain over the residual model [%] →")
+        axes.set_title(title, fontsize=11)
+        axes.set_yticks(heights, [system.replace("learnable", "gate") for system in systems], fontsize=9)
         axes.grid(alpha=0.3, axis="x")
     save(figure, output)
 
@@ -349,7 +385,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.gates:
         write_gates(args.gates)
-    draw_differences(["coefficients-g2p", "later_schemes-g2p"], "PER", "does_it_help_phonemes.png")
+    for output in GAINS:
+        draw_gains(output)
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
     draw_cost("does_it_help_cost.png")
