@@ -145,6 +145,9 @@ def draw_gains(output: str) -> None:
         axes.set_title(title, fontsize=11)
         axes.set_yticks(heights, [system.replace("learnable", "gate") for system in systems], fontsize=9)
         axes.grid(alpha=0.3, axis="x")
+    panels[-1].plot([], [], "C1o", label="schemes, fairseq's model")
+    panels[-1].plot([], [], "C0s", label="residual layers, also more, repeated, longer steps")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     save(figure, output)
 
 
