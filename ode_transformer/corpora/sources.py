@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, did_you_mean
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
@@ -123,11 +122,9 @@ def select_sources(names: Iterable[str], sources: Mapping[str, AnySource]) -> di
 
 def missing_source_help(name: str, sources: Iterable[str]) -> str:
     """Return what to do about the name of a source that does not exist, for an error."""
-    similar = difflib.get_close_matches(name, list(sources), n=1)
-    suggestion = f" (is it {similar[0]}?)" if similar else ""
     return (
-        f"no such source{suggestion}; for a file of your own write 'sources: {{{name}: FILE}}' into the recipe, "
-        "with FILE relative to it; published files are listed in docs/data.md"
+        f"no such source{did_you_mean(name, sources)}; for a file of your own write 'sources: {{{name}: FILE}}' "
+        "into the recipe, with FILE relative to it; published files are listed in docs/data.md"
     )
 
 

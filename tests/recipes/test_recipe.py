@@ -118,7 +118,11 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
             "{a: 3, b",
             "28: sources.a: 3: input should be a valid string, or input should be a valid dict",
         ),
-        ("{a: texts/a.en, b", "{aa: a.en, b", "2: corpus: a: no such source .is it aa..; .* 'sources: {a: FILE}' into"),
+        (
+            "{a: texts/a.en, b",
+            "{aa: a.en, b",
+            "2: corpus: a: no such source .did you mean aa..; .* 'sources: {a: FILE}'",
+        ),
         ("title: Captions", "title: [", "cannot be read as YAML"),
     ],
 )

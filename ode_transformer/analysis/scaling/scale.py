@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         required=True,
         metavar=("L'_l", "L'_w"),
-        help="gradients of the performance by depth and by width; scripts/scale.sh measures them",
+        help="gradients of the performance by depth and by width; scripts/measure_scaling.sh measures them",
     )
     parser.add_argument("--beta", type=float, default=2.0, help="how many times as many parameters (default: 2)")
     parser.add_argument(
