@@ -23,6 +23,8 @@ from ode_transformer.support.yaml_file import CONFIGS
 FOLDER = Path(__file__).parent
 STUDIES = FOLDER / "studies"
 BASELINE = "Residual"
+# Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
+RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, (coefficients 1|1 and 1)$|^middle layer")
 # Systems of does_it_help_lm: how far one layer steps, the sum of its increments' weights, and its evaluations.
 STEPS = {
     "Residual": (1, 1),
@@ -110,7 +112,7 @@ def label_heights(points: Sequence[tuple[float, float]], gap: float) -> list[flo
 def draw_gains(output: str) -> None:
     """Draw the gain of each system over the residual model, in percent, with its 95% interval over seeds.
 
-    Systems stand in groups of about equal operations; squares are residual layers, also more of them or repeated ones.
+    Systems stand in groups of equal operations; squares are residual layers, also more of them, or repeated ones.
     """
     figure, panels = plt.subplots(1, len(GAINS[output]), figsize=(16, 4.8), layout="constrained")
     for axes, (title, study, layers, score, sign) in zip(panels, GAINS[output], strict=True):
@@ -121,7 +123,7 @@ def draw_gains(output: str) -> None:
         baseline = scores.pop(BASELINE)
         operations = {row["system"]: float(row["operations"]) for row in rows}
         costs = {system: round(operations[system] / operations[BASELINE], 2) for system in scores}
-        controls = {row["system"] for row in rows if row["control"] or row["system"].startswith(BASELINE)}
+        controls = {row["system"] for row in rows if row["control"] or RESIDUAL.search(row["system"])}
         systems = [system for system in scores if len(scores[system]) > 1]
         systems.sort(key=lambda system: (costs[system], system in controls))
         height = 0.0
@@ -135,7 +137,9 @@ def draw_gains(output: str) -> None:
             gain, interval = difference(scores[system], baseline)
             scale = sign * 100 / mean(baseline)
             low, high = sorted(scale * bound for bound in interval or (gain, gain))
-            marker, colour = ("s", "C0") if system in controls else ("o", "C1")
+            marker, colour = (
+                ("D", "gray") if "fairseq" in system else ("s", "C0") if system in controls else ("o", "C1")
+            )
             bar = [[scale * gain - low], [high - scale * gain]]
             axes.errorbar(scale * gain, height, xerr=bar, fmt=marker, color=colour, capsize=3)
             heights.append(height)
@@ -145,8 +149,8 @@ def draw_gains(output: str) -> None:
         axes.set_title(title, fontsize=11)
         axes.set_yticks(heights, [system.replace("learnable", "gate") for system in systems], fontsize=9)
         axes.grid(alpha=0.3, axis="x")
-    panels[-1].plot([], [], "C1o", label="schemes, fairseq's model")
-    panels[-1].plot([], [], "C0s", label="residual layers, also more, repeated, longer steps")
+    panels[-1].plot([], [], "C1o", label="Runge–Kutta and other schemes")
+    panels[-1].plot([], [], "C0s", label="residual layers: more of them, repeated (also: coefficients 1), longer steps")
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     save(figure, output)
 
