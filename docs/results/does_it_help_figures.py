@@ -1,4 +1,4 @@
-"""Draw the figures of does_it_help.md from the CSV files of the studies.
+"""Draw the figures of does_it_help.md and of the pages behind it from the CSV files of the studies.
 
 Command: python docs/results/does_it_help_figures.py [--gates DATA=CSV …]
 """
