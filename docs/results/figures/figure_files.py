@@ -1,7 +1,8 @@
 """Rows of the studies' CSV files, spreads over seeds, and where a figure is written."""
 
 import csv
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from math import nan
 from pathlib import Path
 from statistics import stdev
@@ -11,12 +12,19 @@ import matplotlib.pyplot as plt
 FOLDER = Path(__file__).parents[1]
 STUDIES = FOLDER / "studies"
 BASELINE = "Residual"
+# Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
+RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, (coefficients 1|1 and 1)$|^middle layer")
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
     """Return the rows of a study's CSV file."""
     with open(STUDIES / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def is_residual(row: Mapping[str, str]) -> bool:
+    """Return whether the system of a row is residual layers: with longer steps, more of them, or repeated."""
+    return bool(row["control"] or RESIDUAL.search(row["system"]))
 
 
 def spread_over_seeds(values: Collection[float]) -> float:

@@ -1,15 +1,12 @@
 """Figures of gains over the residual model, at equal operations."""
 
-import re
 from statistics import mean
 
 import matplotlib.pyplot as plt
-from figure_files import BASELINE, rows_of, save
+from figure_files import BASELINE, is_residual, rows_of, save
 
 from ode_transformer.metrics.significance import difference
 
-# Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
-RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, (coefficients 1|1 and 1)$|^middle layer")
 # Figures of gains, and their panels: title, study, the rows of it (a column and its value, or all), score and the sign
 # of a better score.
 GAINS: dict[str, list[tuple[str, str, tuple[str, str] | None, str, int]]] = {
@@ -39,7 +36,7 @@ def draw_gains(output: str) -> None:
         baseline = scores.pop(BASELINE)
         operations = {row["system"]: float(row["operations"]) for row in rows}
         costs = {system: round(operations[system] / operations[BASELINE], 2) for system in scores}
-        controls = {row["system"] for row in rows if row["control"] or RESIDUAL.search(row["system"])}
+        controls = {row["system"] for row in rows if is_residual(row)}
         systems = [system for system in scores if len(scores[system]) > 1]
         systems.sort(key=lambda system: (costs[system], system in controls))
         height = 0.0

@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
-from figure_files import STUDIES, rows_of, save, spread_over_seeds
+from figure_files import STUDIES, is_residual, rows_of, save, spread_over_seeds
 
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.tables import values_by_system
@@ -110,8 +110,7 @@ def draw_cost(output: str) -> None:
             if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
                 name = row["system"].replace("learnable", "gate")
                 label = name if row["layers"] == "1" else f"{name}, {row['layers']} layers"
-                is_control = bool(row["control"]) and not name.startswith("RK2")
-                key = label, float(row["operations"]) / 1e6, is_control
+                key = label, float(row["operations"]) / 1e6, is_residual(row)
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
         systems = sorted(values, key=lambda system: mean(values[system]))
         heights = [mean(values[system]) for system in systems]
@@ -119,9 +118,9 @@ def draw_cost(output: str) -> None:
         # About equal operations are one place.
         points = [(round(place, -1), height) for place, height in zip(operations, heights, strict=True)]
         labels = label_heights(points, (heights[-1] - heights[0]) / 20)
-        for (name, place, control), height, label_height in zip(systems, heights, labels, strict=True):
-            marker, colour = ("s", "C1") if control else ("o", "C0")
-            spread = spread_over_seeds(values[name, place, control])
+        for (name, place, is_square), height, label_height in zip(systems, heights, labels, strict=True):
+            marker, colour = ("s", "C0") if is_square else ("o", "C1")
+            spread = spread_over_seeds(values[name, place, is_square])
             axes.errorbar(place, height, yerr=spread, fmt=marker, color=colour, capsize=3)
             axes.annotate(name, (place, label_height), (7, 0), textcoords="offset points", fontsize=7, va="center")
         axes.set(xlabel="million operations for a sample", title=title)
