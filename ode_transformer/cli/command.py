@@ -167,7 +167,7 @@ def _run(argv: list[str]) -> int:
         status: int = module.run(args)
         return status
     except UserError as error:
-        message = str(error)
+        message = str(error) + misplaced_option(subparsers.choices.get(name), argv, str(error))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise
@@ -209,3 +209,13 @@ def parse(
         similar = did_you_mean(unknown[0].partition("=")[0], flags, likeness=0.75)
         refusing.error(f"unrecognized arguments: {' '.join(unknown)}{similar}")
     return args
+
+
+def misplaced_option(subparser: argparse.ArgumentParser | None, argv: Sequence[str], message: str) -> str:
+    """Return what to do if fairseq-train refuses a subcommand's own option, which stands behind ``--``; "" otherwise."""
+    if subparser is None or "--" not in argv or "unrecognized" not in message:
+        return ""
+    options = {flag for action in subparser._actions for flag in action.option_strings}
+    refused = [word.partition("=")[0] for word in argv[argv.index("--") + 1 :] if word in message]
+    own = [flag for flag in refused if flag in options]
+    return f" ({own[0]} is an option of {subparser.prog}: write it before --)" if own else ""

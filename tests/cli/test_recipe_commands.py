@@ -83,6 +83,7 @@ def value(command: list[str], flag: str) -> str:
         (["prepare", "ptb", "--", "--lr", "1"], "prepare: error: unrecognized arguments: --lr 1"),
         (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets 2 (did you mean --minutes?)"),
         (["train", "ptb", "--", "--no-such-flag"], "train: error: unrecognized arguments: --no-such-flag"),
+        (["train", "ptb", "--", "--gpus=0"], "--gpus=0 (--gpus is an option of ode-transformer train: write it before"),
         (["train", "ptb", "--", "--lr-scheduler", "x"], "train: error: argument --lr-scheduler: invalid choice: 'x'"),
         (["train", "ptb", "--", "--save-dir", "x"], "train: error: -- --save-dir x: cannot be overridden"),
         (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; scripts/prepare.sh makes it"),
