@@ -212,7 +212,7 @@ def parse(
 
 
 def misplaced_option(subparser: argparse.ArgumentParser | None, argv: Sequence[str], message: str) -> str:
-    """Return what to do if fairseq-train refuses a subcommand's own option, which stands behind ``--``; "" otherwise."""
+    """Return what to do if fairseq-train refuses an option of the subcommand, behind ``--``; "" otherwise."""
     if subparser is None or "--" not in argv or "unrecognized" not in message:
         return ""
     options = {flag for action in subparser._actions for flag in action.option_strings}
