@@ -205,8 +205,7 @@ def parse(
         args.train_flags = tuple(argv[end + 1 :])
     if unknown:
         refusing = subparser or parser
-        flags = [flag for action in refusing._actions for flag in action.option_strings]
-        similar = did_you_mean(unknown[0].partition("=")[0], flags, likeness=0.75)
+        similar = did_you_mean(unknown[0].partition("=")[0], option_names(refusing), likeness=0.75)
         refusing.error(f"unrecognized arguments: {' '.join(unknown)}{similar}")
     return args
 
@@ -215,7 +214,11 @@ def misplaced_option(subparser: argparse.ArgumentParser | None, argv: Sequence[s
     """Return what to do if fairseq-train refuses an option of the subcommand, behind ``--``; "" otherwise."""
     if subparser is None or "--" not in argv or "unrecognized" not in message:
         return ""
-    options = {flag for action in subparser._actions for flag in action.option_strings}
     refused = [word.partition("=")[0] for word in argv[argv.index("--") + 1 :] if word in message]
-    own = [flag for flag in refused if flag in options]
+    own = [name for name in refused if name in option_names(subparser)]
     return f" ({own[0]} is an option of {subparser.prog}: write it before --)" if own else ""
+
+
+def option_names(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the names of a parser's options, such as ``-a`` and ``--arch``."""
+    return [name for action in parser._actions for name in action.option_strings]

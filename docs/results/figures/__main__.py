@@ -23,8 +23,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.gates:
         write_gates(args.gates)
-    for output in GAINS:
-        draw_gains(output)
+    for output, panels in GAINS.items():
+        draw_gains(output, panels)
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
     draw_cost("does_it_help_cost.png")

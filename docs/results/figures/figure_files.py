@@ -14,6 +14,7 @@ STUDIES = FOLDER / "studies"
 BASELINE = "Residual"
 # Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
 RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, (coefficients 1|1 and 1)$|^middle layer")
+SQUARE, CIRCLE, DIAMOND = ("s", "C0"), ("o", "C1"), ("D", "gray")
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -22,9 +23,14 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def is_residual(row: Mapping[str, str]) -> bool:
-    """Return whether the system of a row is residual layers: with longer steps, more of them, or repeated."""
-    return bool(row["control"] or RESIDUAL.search(row["system"]))
+def mark_of(row: Mapping[str, str]) -> tuple[str, str]:
+    """Return marker and colour of a row's system.
+
+    Residual layers, also with longer steps, more of them or repeated ones, are ``SQUARE``, other schemes ``CIRCLE``.
+    """
+    if "fairseq" in row["system"]:
+        return DIAMOND
+    return SQUARE if row["control"] or RESIDUAL.search(row["system"]) else CIRCLE
 
 
 def spread_over_seeds(values: Collection[float]) -> float:

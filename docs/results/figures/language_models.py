@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
-from figure_files import STUDIES, is_residual, rows_of, save, spread_over_seeds
+from figure_files import STUDIES, mark_of, rows_of, save, spread_over_seeds
 
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.tables import values_by_system
@@ -103,14 +103,14 @@ def draw_cost(output: str) -> None:
     }
     figure, panels = plt.subplots(1, len(studies), figsize=(18, 4.6), layout="constrained")
     for axes, (study, title) in zip(panels, studies.items(), strict=True):
-        values: dict[tuple[str, float, bool], list[float]] = {}
+        values: dict[tuple[str, float, tuple[str, str]], list[float]] = {}
         for row in rows_of(study):
             # Residual layers of the second half of a table are controls of its first half.
             is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
             if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
                 name = row["system"].replace("learnable", "gate")
                 label = name if row["layers"] == "1" else f"{name}, {row['layers']} layers"
-                key = label, float(row["operations"]) / 1e6, is_residual(row)
+                key = label, float(row["operations"]) / 1e6, mark_of(row)
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
         systems = sorted(values, key=lambda system: mean(values[system]))
         heights = [mean(values[system]) for system in systems]
@@ -118,9 +118,9 @@ def draw_cost(output: str) -> None:
         # About equal operations are one place.
         points = [(round(place, -1), height) for place, height in zip(operations, heights, strict=True)]
         labels = label_heights(points, (heights[-1] - heights[0]) / 20)
-        for (name, place, is_square), height, label_height in zip(systems, heights, labels, strict=True):
-            marker, colour = ("s", "C0") if is_square else ("o", "C1")
-            spread = spread_over_seeds(values[name, place, is_square])
+        for (name, place, mark), height, label_height in zip(systems, heights, labels, strict=True):
+            marker, colour = mark
+            spread = spread_over_seeds(values[name, place, mark])
             axes.errorbar(place, height, yerr=spread, fmt=marker, color=colour, capsize=3)
             axes.annotate(name, (place, label_height), (7, 0), textcoords="offset points", fontsize=7, va="center")
         axes.set(xlabel="million operations for a sample", title=title)
