@@ -45,8 +45,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(DIGITS, DIM)
         self.positions = nn.Parameter(torch.randn(LENGTH, DIM))
-        self.layers = nn.ModuleList(build_layer() for _ in range(LAYERS))
-        self.scheme = build_scheme(choice, LAYERS, self.layers[0].kinds, DIM)
+        layers = [build_layer() for _ in range(LAYERS)]
+        self.layers = nn.ModuleList(layers)
+        self.scheme = build_scheme(choice, LAYERS, layers[0].kinds, DIM)
         self.output = nn.Sequential(nn.LayerNorm(DIM), nn.Linear(DIM, DIGITS))
 
     def forward(self, digits: Tensor) -> Tensor:
@@ -55,6 +56,7 @@ class Encoder(nn.Module):
         context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
         depth_state = self.scheme.start(self.embed(digits) + self.positions)
         for layer in self.layers:
+            assert isinstance(layer, Layer)
             depth_state = self.scheme.step(layer.blocks(context), depth_state)
         return self.output(self.scheme.finish(depth_state))
 

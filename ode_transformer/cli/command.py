@@ -8,12 +8,15 @@ A subcommand that passes the words after ``--`` to fairseq-train declares it wit
 
 import argparse
 import importlib
+import itertools
 import logging
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import quiet_interrupts
-from ode_transformer.support.errors import UserError, did_you_mean
+from ode_transformer.support.errors import UnknownArguments, UserError
 
 # name: (module, what it does)
 COMMANDS = {
@@ -167,7 +170,7 @@ def _run(argv: list[str]) -> int:
         status: int = module.run(args)
         return status
     except UserError as error:
-        message = str(error) + misplaced_option(subparsers.choices.get(name), argv, str(error))
+        message = str(error) + (misplaced_option(subparsers.choices[name], error) if name else "")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
             raise
@@ -197,28 +200,37 @@ def parse(
     """
     namespace = argparse.Namespace(words=list(argv))
     takes_train_flags = subparser is not None and subparser.get_default("train_flags") is not None
+    before_dashes = list(itertools.takewhile(lambda word: word != "--", argv))
+    # argparse itself would first ask for the required option that a misspelt one was meant to be.
+    if subparser is not None and (unknown := unknown_options(subparser, before_dashes)):
+        refuse(subparser, unknown)
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
-    end = argv.index("--") if takes_train_flags and "--" in argv else len(argv)
-    args, unknown = parser.parse_known_args(argv[:end], namespace)
+    args, unknown = parser.parse_known_args(before_dashes if takes_train_flags else argv, namespace)
     if takes_train_flags:
         unknown += args.train_flags
-        args.train_flags = tuple(argv[end + 1 :])
+        args.train_flags = tuple(argv[len(before_dashes) + 1 :])
     if unknown:
-        refusing = subparser or parser
-        similar = did_you_mean(unknown[0].partition("=")[0], option_names(refusing), likeness=0.75)
-        refusing.error(f"unrecognized arguments: {' '.join(unknown)}{similar}")
+        refuse(subparser or parser, unknown)
     return args
 
 
-def misplaced_option(subparser: argparse.ArgumentParser | None, argv: Sequence[str], message: str) -> str:
+def refuse(parser: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:
+    """End the command, because its parser does not know these words."""
+    parser.error(str(UnknownArguments(words, option_names(parser))))
+
+
+def unknown_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """Return the words that look like a long option of which a parser has neither the name nor one that begins so."""
+    names = option_names(parser)
+    return [
+        word
+        for word in words
+        if word.startswith("--") and not any(name.startswith(word.partition("=")[0]) for name in names)
+    ]
+
+
+def misplaced_option(subparser: argparse.ArgumentParser, error: UserError) -> str:
     """Return what to do if fairseq-train refuses an option of the subcommand, behind ``--``; "" otherwise."""
-    if subparser is None or "--" not in argv or "unrecognized" not in message:
-        return ""
-    refused = [word.partition("=")[0] for word in argv[argv.index("--") + 1 :] if word in message]
+    refused = [word.partition("=")[0] for word in error.words] if isinstance(error, UnknownArguments) else []
     own = [name for name in refused if name in option_names(subparser)]
     return f" ({own[0]} is an option of {subparser.prog}: write it before --)" if own else ""
-
-
-def option_names(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the names of a parser's options, such as ``-a`` and ``--arch``."""
-    return [name for action in parser._actions for name in action.option_strings]

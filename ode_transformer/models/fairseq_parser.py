@@ -7,11 +7,12 @@ import contextlib
 import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from fairseq import options
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.arguments import option_names
+from ode_transformer.support.errors import UnknownArguments, UserError
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "fairseq-train": options.get_training_parser,
@@ -36,9 +37,14 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line of fairseq.
 
     :param arguments: the command line without the program's name
-    :raises UserError: fairseq rejects it; the message is fairseq's
+    :raises UnknownArguments: fairseq does not know some of them
+    :raises UserError: fairseq rejects it otherwise; the message is fairseq's
     """
-    return _catch_exit(lambda: options.parse_args_and_arch(_new_parser(program), list(arguments)))
+    parser = _new_parser(program)
+    args, unknown = _catch_exit(lambda: options.parse_args_and_arch(parser, list(arguments), parse_known=True))
+    if unknown:
+        raise UnknownArguments(unknown, option_names(parser))
+    return cast(argparse.Namespace, args)
 
 
 def _new_parser(program: str) -> argparse.ArgumentParser:

@@ -15,6 +15,15 @@ def flag_name(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
+def option_names(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the names of a parser's options and of those of its subcommands, such as ``-a`` and ``--arch``."""
+    names = [name for action in parser._actions for name in action.option_strings]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            names += [name for subcommand in action.choices.values() for name in option_names(subcommand)]
+    return names
+
+
 def positive_int(text: str) -> int:
     """Parse a whole number from 1 on."""
     return _whole_number(text, 1)

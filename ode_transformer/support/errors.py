@@ -1,6 +1,6 @@
 """Errors caused by the user's input."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -9,6 +9,19 @@ class UserError(Exception):
 
     The message names the file or option and fits on one line; commands print it without a traceback.
     """
+
+
+class UnknownArguments(UserError):
+    """A command does not know words of its command line, given in ``words``."""
+
+    def __init__(self, words: Sequence[str], options: Iterable[str]) -> None:
+        """Name the words, and the option of the command that the first one resembles.
+
+        :param options: all that the command has, such as ``--arch``
+        """
+        self.words = tuple(words)
+        similar = did_you_mean(words[0].partition("=")[0], options, likeness=0.75)
+        super().__init__(f"unrecognized arguments: {' '.join(words)}{similar}")
 
 
 def one_line(text: object, length: int = 200) -> str:

@@ -41,7 +41,10 @@ def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
             ["--data", "{data}", "--arch", "no-such-architecture"],
             "--arch no-such-architecture: no architecture of this name",
         ),
-        (["--data", "{data}", "--", "--no-such-flag"], "flags of fairseq-train after --: unrecognized arguments"),
+        (
+            ["--data", "{data}", "--", "--no-such-flag"],
+            "measure-scaling: error: unrecognized arguments: --no-such-flag",
+        ),
         (["--data", "{data}", "--", "--encoder-embed-dim", "64"], "equally wide"),
         (["--wheels", "none", "--quickstart", "{data}"], "none"),
     ],

@@ -23,10 +23,7 @@ def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace
     if arch not in ARCH_MODEL_REGISTRY:
         examples = ", ".join(sorted(name for name in ARCH_MODEL_REGISTRY if name.endswith("_tiny")))
         raise UserError(f"--arch {arch}: no architecture of this name; there are, for example, {examples}")
-    try:
-        return fairseq_parser.parse("fairseq-train", ["DATA", "--arch", arch, *flags])
-    except UserError as error:
-        raise UserError(f"flags of fairseq-train after --: {error}") from error
+    return fairseq_parser.parse("fairseq-train", ["DATA", "--arch", arch, *flags])
 
 
 def meta_model(
