@@ -52,7 +52,9 @@ def recorded_ratios(
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        then, rows = record["setting"], record["comparisons"]
+        # Files of before had no_onednn in the command alone.
+        then = {"no_onednn": "--no-onednn" in record["ran"]["command"].split()} | record["setting"]
+        rows = record["comparisons"]
         ratios = {(row["measure"], row["name"]): [float(ratio) for ratio in row["ratios"]] for row in rows}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: not a file of --json: {error!r}") from error

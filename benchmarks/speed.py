@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"--check {error}")
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    if args.no_onednn:
+    if setting.no_onednn:
         torch.backends.mkldnn.set_flags(False)
     origin = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
     measures = _measures(args)

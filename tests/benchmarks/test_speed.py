@@ -16,6 +16,8 @@ import systems
 import torch
 from torch import Tensor, nn
 
+from ode_transformer.support.errors import UserError
+
 SMALL = ["--dim", "16", "--ffn", "24", "--heads", "2", "--decoder-layers", "1", "--vocabulary", "40"]
 SMALL += ["--sentences", "3", "--source-length", "7", "--target-length", "6"]
 
@@ -307,7 +309,8 @@ def test_published_values_stand_beside_the_measured(capsys) -> None:
 
 def recorded(path: Path, ratios: dict[tuple[str, str], list[float]], **setting: object) -> Path:
     rows = [{"measure": measure, "name": name, "ratios": values} for (measure, name), values in ratios.items()]
-    path.write_text(json.dumps({"setting": setting, "comparisons": rows}), encoding="utf-8")
+    record = {"ran": {"command": "python benchmarks/speed.py"}, "setting": setting, "comparisons": rows}
+    path.write_text(json.dumps(record), encoding="utf-8")
     return path
 
 
@@ -347,6 +350,14 @@ def test_check_fails_where_a_ratio_has_worsened(tmp_path: Path, capsys: pytest.C
         with pytest.raises(SystemExit, match="2"):
             speed.main([*options, "--check", str(path)])
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "no_onednn"), [("speed_tiny", False), ("speed_tiny_mkl", True)])
+def test_the_published_files_tell_onednn_from_mkl(name: str, no_onednn: bool) -> None:
+    path = Path(__file__).parents[2] / "docs" / "results" / f"{name}.json"
+    assert regressions.recorded_ratios(path, {"no_onednn": no_onednn}, systems.COMPARISONS)
+    with pytest.raises(UserError, match=f"measured with no onednn {no_onednn}, not {not no_onednn}"):
+        regressions.recorded_ratios(path, {"no_onednn": not no_onednn}, systems.COMPARISONS)
 
 
 def test_a_table_has_the_columns_that_were_measured() -> None:
