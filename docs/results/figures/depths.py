@@ -9,7 +9,7 @@ from figure_files import rows_of, save, spread_over_seeds
 DEPTH_LINES = {
     "residual layers": ("Residual", "Residual of 2 times the layers"),
     "the same, step size 2": ("Residual, step size 2",),
-    "RK2, learned weights": ("RK2, learnable",),
+    "RK2, learned weights": ("RK2, gate",),
     "each layer applied twice": ("layer repeated 2 times",),
 }
 

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1]
 STUDIES = FOLDER / "studies"
 BASELINE = "Residual"
 # Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
-RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, (coefficients 1|1 and 1)$|^middle layer")
+RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, coefficients 1$|^middle layer")
 SQUARE, CIRCLE, DIAMOND = ("s", "C0"), ("o", "C1"), ("D", "gray")
 
 

@@ -70,5 +70,5 @@ def draw_gains_of(axes: plt.Axes, rows: Sequence[Mapping[str, str]], score: str,
             height -= 1
     axes.axvline(0, color="gray", linewidth=1)
     axes.set(ylim=(height + 0.4, 0.2), xlabel="gain over the residual model [%] →")
-    axes.set_yticks(heights, [system.replace("learnable", "gate") for system in systems], fontsize=9)
+    axes.set_yticks(heights, systems, fontsize=9)
     axes.grid(alpha=0.3, axis="x")

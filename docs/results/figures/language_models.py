@@ -108,7 +108,7 @@ def draw_cost(output: str) -> None:
             # Residual layers of the second half of a table are controls of its first half.
             is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
             if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
-                name = row["system"].replace("learnable", "gate")
+                name = row["system"]
                 label = name if row["layers"] == "1" else f"{name}, {row['layers']} layers"
                 key = label, float(row["operations"]) / 1e6, mark_of(row)
                 values.setdefault(key, []).append(float(row["Perplexity valid"]))
