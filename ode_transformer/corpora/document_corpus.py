@@ -105,6 +105,6 @@ def divide(paths: Sequence[Path], valid_share: float, output: Path, suffix: str 
     print(", ".join(f"{count:,} documents to {name}" for name, count in counts.items()))
     for split, count in counts.items():
         if not count:
-            hint = f" with --valid-share {valid_share:g}" if split == "valid" else ""
+            hint = f" with a share of {valid_share:g} for validation" if split == "valid" else ""
             raise UserError(f"{', '.join(map(str, paths))}: no document for the {split} split{hint}")
     return lines

@@ -91,6 +91,14 @@ class GecCorpus(TwoSidedCorpus):
             raise ValueError("train names a part twice")
         return self
 
+    @model_validator(mode="after")
+    def _check_no_leak(self) -> GecCorpus:
+        if self.unedited and self.valid == "nucle" and "nucle" in self.train:
+            raise ValueError(
+                "unedited with valid: nucle would train on sentences of validation; valid: nucle_3_2 or another set"
+            )
+        return self
+
     @property
     def sources(self) -> list[str]:
         """Names of the raw files in the source list."""

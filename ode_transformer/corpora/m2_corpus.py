@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, test_split_name
 from ode_transformer.corpora.gec_corpus import annotated_pairs, copy_annotations, edited_sentences
 from ode_transformer.support.errors import UserError
@@ -44,16 +45,15 @@ class M2Corpus(TwoSidedCorpus):
         return list(self.test)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        keep = Keep(unit="words", max=self.max_tokens)
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             for split, name in {"train": self.train, "valid": self.valid}.items():
                 for tokens, correction in edited_sentences(files[name], None, name):
-                    if (
-                        split == "train"
-                        and not 1 <= len(correction) <= max(len(tokens), len(correction)) <= self.max_tokens
-                    ):
+                    pair = " ".join(tokens), " ".join(correction)
+                    if split == "train" and not keep(*pair):
                         splits.counts["left out"] += 1
                     elif correction:
-                        splits.add(split, (" ".join(tokens), " ".join(correction)))
+                        splits.add(split, pair)
                 if not splits.counts[split]:
                     raise UserError(f"{files[name]}: no corrected sentence for the {split} split")
             for number, name in enumerate(self.test.values()):

@@ -66,6 +66,8 @@ def refusal(model: Any, options: Any) -> str | None:
         problem = stack_refusal(getattr(model, stack).choice, stack)
         if problem is not None:
             return problem
+    if model.decoder.layer_norm is None:
+        return "--no-decoder-final-norm, only a decoder that ends with a normalisation"
     return None
 
 
@@ -93,9 +95,10 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
 
 
 def stage_weights(choice: DepthChoice) -> tuple[float, ...]:
-    """Return the weights of a scheme's increments; 0 for those that are learned."""
+    """Return the weights of a scheme's increments, 0 for those that are learned; none of a scheme without weights."""
     tableau = choice.weighed_stages
-    assert tableau is not None
+    if tableau is None:
+        return ()
     weights = {"tableau": tableau.b, "ones": (1.0,) * tableau.stages}
     return weights.get(choice.coefficients, (0.0,) * tableau.stages)
 

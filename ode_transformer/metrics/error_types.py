@@ -137,29 +137,35 @@ class TypeCounts:
     sentences: int
 
 
-def system_counts(hypotheses: Lines, gold_file: Path) -> TypeCounts:
-    """Count a system's edits by type, against an M2 file.
+def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str, TypeCounts]:
+    """Count the edits of each system by type, against an M2 file.
 
+    :param hypotheses: of each system, by its name
     :raises UserError: the numbers of lines and sentences differ, or ERRANT is not installed
     """
     gold = read_m2(gold_file)
-    check_sentence_count(hypotheses, gold)
+    for lines in hypotheses.values():
+        check_sentence_count(lines, gold)
     annotator, versions = load_errant()
     meter = ProgressMeter("sentences with typed edits", len(gold))
-    system, references = [], []
-    for number, (line, sentence) in enumerate(zip(hypotheses, gold, strict=True), start=1):
+    references: list[list[list[TypedEdit]]] = []
+    edits: dict[str, list[list[TypedEdit]]] = {name: [] for name in hypotheses}
+    for number, sentence in enumerate(gold):
         source = annotator.parse(" ".join(sentence.tokens))
-        system.append(find_edits(annotator, source, line.split()))
         references.append([find_edits(annotator, source, text) for text in _corrected_texts(sentence)])
-        meter.update(number)
+        for name, lines in hypotheses.items():
+            edits[name].append(find_edits(annotator, source, lines[number].split()))
+        meter.update(number + 1)
     signature = f"{versions}|annotators:{max_annotators(gold)}"
-    return TypeCounts(count_types(system, references), signature, len(gold))
+    return {
+        name: TypeCounts(count_types(of_system, references), signature, len(gold)) for name, of_system in edits.items()
+    }
 
 
 def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
     assert settings.gold is not None
-    counted = system_counts(hypotheses, settings.gold)
+    counted = system_counts({"": hypotheses}, settings.gold)[""]
     scores = prf_scores(sum_types(counted.by_type), counted.signature, counted.sentences)
     for kind, counts in sorted(counted.by_type.items(), key=lambda item: (-item[1].gold, item[0])):
         *_, score = prf_scores(counts, counted.signature, counted.sentences)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.checkpoints.averaging import numbered_checkpoints
+from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import RecipeData
@@ -157,9 +158,8 @@ class Experiment:
 
     def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
-        command = self.train_words()
-        values = [value for word, value in zip(command, command[1:], strict=False) if word == "--max-update"]
-        return int(values[-1]) if values else None
+        last: int = fairseq_parser.parse("fairseq-train", self.train_words()).max_update
+        return last or None
 
     @property
     def provenance_path(self) -> Path:

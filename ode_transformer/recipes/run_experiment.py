@@ -87,9 +87,10 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
     jobs = Jobs(experiment.folder, data.digest)
-    for job in _evaluation_jobs(experiment, until):
-        jobs.run(*job)
-    scores = _read_scores(experiment)
+    with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
+        for job in _evaluation_jobs(experiment, until):
+            jobs.run(*job)
+        scores = _read_scores(experiment)
     for score in scores.values():
         print(score)
     return scores

@@ -31,6 +31,7 @@ from ode_transformer.support.errors import UserError
 SCHEMES = ("euler", "rk2", "rk4")
 MAX_TOKENS = 2048  # of a batch
 # The solutions of truncation errors are found in double precision, so that few sentences have to do.
+CHOSEN = 3  # sentences for attention and depth, unless the user names some
 FLOW_SENTENCES, FLOW_TOLERANCE, FLOW_STEPS = 4, 1e-3, 64
 VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
 LONGEST_MAP = 80  # tokens; the map of a longer sentence could not be read
@@ -83,7 +84,10 @@ class MeasuredSentence:
 
 @dataclass
 class Measurements:
-    """Everything measured on one model; what could not be is missing, and a note says why."""
+    """Everything measured on one model; what could not be is missing, and a note says why.
+
+    :param paths_of: stack and number of the sentence whose paths were measured
+    """
 
     parameters: int
     operations: int
@@ -92,29 +96,31 @@ class Measurements:
     gradient_norms: dict[str, list[float]] = field(default_factory=dict)
     activation_norms: dict[str, list[float]] = field(default_factory=dict)
     errors: list[BlockErrors] = field(default_factory=list)
-    path_stack: str = ""
+    paths_of: tuple[str, int] | None = None
     paths: dict[str, DepthPath] = field(default_factory=dict)
     sentences: list[MeasuredSentence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]) -> Measurements | None:
-    """Measure the model of a run; None if it has no checkpoint or no data.
+def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int] | None) -> Measurements:
+    """Measure the model of a run that has a checkpoint and data.
 
     :param split: split of the data, of which the first ``count`` sentences are measured
-    :param numbers: chosen sentences, from 1 on
+    :param numbers: chosen sentences, from 1 on; None for the first ``CHOSEN``
     :raises UserError: the checkpoint or the data cannot be read, or a chosen sentence is not there
     """
     checkpoint, data = run.checkpoint, run.data
-    if checkpoint is None or data is None:
-        return None
+    assert checkpoint is not None
+    assert data is not None
     model, _, task = load_trained_model(checkpoint, data, language_model=True)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     sentences = Split(model, task, data, split, checkpoint)
     result = Measurements(parameters, count_forward_operations(model))
-    for number in numbers:
+    for number in numbers or ():
         if number > len(sentences.lengths):
             raise UserError(f"--lines {number}: the sentences of {split} are 1 to {len(sentences.lengths)}")
+    if numbers is None:
+        numbers = range(1, min(CHOSEN, len(sentences.lengths)) + 1)
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
     if not observable_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")
@@ -140,7 +146,7 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
         if reasons[name] is None and not result.paths and chosen:
             sample = split.sample([chosen[0] - 1])
             tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
-            result.path_stack = name
+            result.paths_of = name, chosen[0]
             result.paths = depth_paths.depth_paths(model, name, sample, tableaus)
     result.notes += [
         f"no paths and truncation errors of the {name}: {reason}" for name, reason in reasons.items() if reason

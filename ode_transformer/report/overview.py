@@ -7,7 +7,7 @@ import contextlib
 import io
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -110,7 +110,8 @@ def _score_text(values: Sequence[float], bootstrap: BootstrapResult | None) -> s
 def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tuple[str, str], BootstrapResult]:
     """Resample the test sentences of the systems with a single run, score by score.
 
-    :return: system and title -> its scores over the samples, with p of the difference to the first such system
+    :return: system and title -> its scores over the samples, with p of the difference to the first of all systems, if
+        that has a single run, too
     """
     results: dict[tuple[str, str], BootstrapResult] = {}
     outputs: dict[str, dict[str, tuple[Sequence[str], Settings]]] = {}  # title -> system -> output and settings
@@ -128,6 +129,8 @@ def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tupl
         lines = [of_systems[name][0] for name in names]
         padded = lines if len(lines) > 1 else lines * 2  # the test takes two systems at least
         tests = metric.compare(padded, metric.select_settings(first), SAMPLES, SEED)
+        if names[0] != next(iter(systems)):
+            tests = [replace(test, p_value=None) for test in tests]
         results |= {(name, title): test for name, test in zip(names, tests, strict=False)}
     return results
 

@@ -20,7 +20,7 @@ from ode_transformer.analysis.plots import new_figure
 from ode_transformer.report import sentences
 from ode_transformer.report.curve_figures import logged_depth_figures, training_figures
 from ode_transformer.report.depth_figures import error_figures, norm_figures, path_figures
-from ode_transformer.report.measurements import FLOW_SENTENCES, Measurements, measure_run, readable_tokens
+from ode_transformer.report.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run, readable_tokens
 from ode_transformer.report.overview import SAMPLES, corpus_file, overview_rows, run_origin, score_titles
 from ode_transformer.report.page import environment, render_page
 from ode_transformer.report.runs import ReportedRun, read_runs, systems_of
@@ -30,7 +30,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
 METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
-CHOSEN = 3  # sentences for attention and depth, unless the user names some
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,23 +78,21 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     :param command: that writes the page
     """
     systems = systems_of(runs)
-    split = sentences.decoded_split(systems)
+    decoded = sentences.decoded_split(systems)
     notes, outputs = [], None
     try:
-        outputs = sentences.read_system_outputs(systems, split) if split else None
+        outputs = sentences.read_system_outputs(systems, decoded) if decoded else None
     except UserError as error:  # a log that was cut off, or of other sentences
         notes.append(f"No outputs side by side: {error}.")
     metric = "per" if "PER" in score_titles(runs) else "chrf"
-    split = args.split or (split if outputs is not None else None) or "valid"
-    numbers = args.lines or (
-        sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN))
-        if outputs is not None and split in runs[0].decode_logs
-        else list(range(1, CHOSEN + 1))
-    )
+    split = args.split or (decoded if outputs is not None else None) or "valid"
+    numbers = args.lines
+    if numbers is None and outputs is not None and split == decoded:
+        numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN))
     measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
     compared, edits = [], {}
     if outputs is not None:
-        gold = corpus_file(runs[0], f"{sentences.decoded_split(systems)}.m2")
+        gold = corpus_file(runs[0], f"{decoded}.m2")
         edits = sentences.read_edits(outputs, gold)
         shown = sentences.chosen_numbers(outputs, metric, args.examples)
         compared = sentences.compared_sentences(outputs, shown, metric, edits)
@@ -122,7 +119,7 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         training=training_figures(logged),
         training_note="Continuous lines are training, dashed ones validation. Of several seeds the line is the mean, "
         "within a band from the least to the greatest.",
-        depth=depth_sections(systems, logged, measured, numbers),
+        depth=depth_sections(systems, logged, measured),
         split_note=f"the first {args.sentences} sentences of {split}",
         error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",
         attention=attention_section(measured),
@@ -145,17 +142,17 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
 
 
 def measure_systems(
-    systems: Mapping[str, Sequence[ReportedRun]], split: str, count: int, numbers: Sequence[int]
+    systems: Mapping[str, Sequence[ReportedRun]], split: str, count: int, numbers: Sequence[int] | None
 ) -> dict[str, Measurements]:
     """Measure the model of the first run of each system that has one."""
     measured = {}
     for name, runs in systems.items():
-        print_progress(f"{name}: measuring {runs[0].checkpoint}")
-        measurements = measure_run(runs[0], split, count, numbers)
-        if measurements is None:
+        run = next((run for run in runs if run.checkpoint and run.data), None)
+        if run is None:
             print_progress(f"{name}: left out, {runs[0].folder} has no checkpoint, or no data-bin beside it: --data")
-        else:
-            measured[name] = measurements
+            continue
+        print_progress(f"{name}: measuring {run.checkpoint}")
+        measured[name] = measure_run(run, split, count, numbers)
     return measured
 
 
@@ -163,7 +160,6 @@ def depth_sections(
     systems: Mapping[str, Sequence[ReportedRun]],
     logged: Mapping[str, Any],
     measured: Mapping[str, Measurements],
-    numbers: Sequence[int],
 ) -> dict[str, Any] | None:
     """Return the parts of the section on depth; None if there is nothing to show."""
     parts = {
@@ -174,8 +170,7 @@ def depth_sections(
         "histories": [table for name, m in measured.items() for table in history_tables(name, m)],
         "norms": norm_figures(measured) if measured else [],
         "paths": [drawing for name, m in measured.items() for drawing in path_figures(name, m.paths)],
-        "path_stack": next((m.path_stack for m in measured.values() if m.path_stack), ""),
-        "path_number": numbers[0] if numbers else 1,
+        "paths_of": next((m.paths_of for m in measured.values() if m.paths_of), None),
         "errors": error_figures(measured),
         "notes": [f"{name}: {note}." for name, m in measured.items() for note in m.notes],
     }

@@ -18,6 +18,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -211,7 +212,8 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
         return re.sub(r"-seed-\d+", "", folder.resolve().name)
     named, skip = [], False
     for word in map(str, experiment.get("train_flags", ())):
-        skip = word in _UNNAMED_FLAGS or (skip and not word.startswith("--"))
+        if word.startswith("--"):
+            skip = word.partition("=")[0] in _UNNAMED_FLAGS
         if not skip:
             named.append(word)
     variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
@@ -220,7 +222,9 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
 
 def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
     command = train_command(experiment, origin) or [str(word) for word in experiment.get("train_flags", ())]
-    seeds = [value for word, value in zip(command, command[1:], strict=False) if word == "--seed"]
+    # "--seed 3" or "--seed=3"
+    words = [part for word in command for part in (word.split("=", 1) if word.startswith("--seed=") else [word])]
+    seeds = [value for word, value in zip(words, words[1:], strict=False) if word == "--seed"]
     match = re.search(r"-seed-(\d+)", folder.resolve().name)
     text = seeds[-1] if seeds else match[1] if match else ""
     return int(text) if re.fullmatch(r"\d{1,10}", text) else None
@@ -228,12 +232,11 @@ def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
     """Return the words of the command that trained a run; none if they are not known."""
-    if command := experiment.get("commands", {}).get("train"):
-        return [str(word) for word in command]
-    try:
-        return shlex.split(str(origin.get("command", "")))
-    except ValueError:
-        return []
+    # That of experiment.json is the last one that was planned, and evaluate plans one, too.
+    with suppress(ValueError):
+        if command := shlex.split(str(origin.get("command", ""))):
+            return command
+    return [str(word) for word in experiment.get("commands", {}).get("train") or ()]
 
 
 def systems_of(runs: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:

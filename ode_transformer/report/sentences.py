@@ -62,9 +62,9 @@ class ComparedSentence:
 
 def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
     """Return the first split that all systems with logs have decoded; None if there is none."""
-    logs = [runs[0].decode_logs for runs in systems.values() if runs[0].decode_logs]
-    splits = [split for split in logs[0] if all(split in of_system for of_system in logs)] if logs else []
-    return splits[0] if splits else None
+    decoded = [[split for run in runs for split in run.decode_logs] for runs in systems.values()]
+    first, *others = [splits for splits in decoded if splits] or [[]]
+    return next((split for split in first if all(split in splits for splits in others)), None)
 
 
 def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
@@ -72,9 +72,12 @@ def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str
 
     :raises UserError: systems decoded different sentences, or a log was cut off
     """
-    logs = {name: runs[0].decode_logs[split] for name, runs in systems.items() if split in runs[0].decode_logs}
-    logs = {name: log for name, log in logs.items() if not systems[name][0].is_language_model}
-    return read_outputs(logs, None, None) if logs else None
+    logs = {
+        name: [run.decode_logs[split] for run in runs if split in run.decode_logs and not run.is_language_model]
+        for name, runs in systems.items()
+    }
+    first_logs = {name: of_system[0] for name, of_system in logs.items() if of_system}
+    return read_outputs(first_logs, None, None) if first_logs else None
 
 
 def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int | None = None) -> list[int]:

@@ -21,6 +21,7 @@ from typing import Any
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.recipe import Problem, Recipe
 from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
 
 COMMANDS = ("compare", "curves", "error-types", "examples", "probe-linear")
 FIELDS = ("runs", "names", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
@@ -44,7 +45,11 @@ def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: 
     :param folder: for the results
     """
     first_runs = {name: experiment for name, experiment in reversed(runs)}
-    systems = {_file_name(name): first_runs[name] for name in dict.fromkeys(name for name, _ in runs)}
+    systems: dict[str, Experiment] = {}
+    for name in dict.fromkeys(name for name, _ in runs):
+        if (file_name := _file_name(name)) in systems:
+            raise UserError(f"systems {name}: its files would have the name {file_name}, as those of another system")
+        systems[file_name] = first_runs[name]
     shared = _shared_values(runs, systems)
     for name, text in analyses.items():
         if "{model}" not in text.split():

@@ -41,18 +41,15 @@ def validation_csv(results: StudyResults) -> str:
     return csv_text(rows)
 
 
-def equal_footing_rows(results: StudyResults) -> list[list[str]]:
-    """Return the rows of a table, the heads first; empty if no run has validations."""
+def table_rows(results: StudyResults) -> list[list[str]]:
+    """Return the rows of a table, the heads first."""
+    assert results.first_system is not None
     axis = [results.study.axis.name] if results.study.axis else []
-    budget = min(
-        (run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations), default=None
-    )
-    if budget is None:
-        return []
+    budget = min(run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations)
     rows = [
         ["system", *axis, "parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
     ]
-    first = results.runs[0].parameters
+    first = results.first_system.parameters
     for cell in results.cells:
         runs = [run for run in results.runs_of(cell) if run.validations]
         if not runs:
@@ -110,8 +107,14 @@ def late_perplexities(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[fl
     return 0.97 * min(late), 1.03 * max(late)
 
 
+def can_be_compared(results: StudyResults) -> bool:
+    """Return whether there are validations, and a run of the first system, whose compute is the unit."""
+    return results.first_system is not None and any(run.validations for run in results.runs)
+
+
 def _cost(results: StudyResults, run: StudyRun) -> float:
-    return run.operations / results.runs[0].operations
+    assert results.first_system is not None
+    return run.operations / results.first_system.operations
 
 
 def mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:

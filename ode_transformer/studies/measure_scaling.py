@@ -35,7 +35,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_files
+from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -127,7 +127,8 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
-    jobs.run(run_folder.name, flags, result, train_and_evaluate)
+    with lock_directory(run_folder, "training"):
+        jobs.run(run_folder.name, flags, result, train_and_evaluate)
     return float(json.loads(result.read_text(encoding="utf-8"))["validation_loss"])
 
 

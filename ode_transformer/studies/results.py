@@ -117,6 +117,11 @@ class StudyResults:
         """Return the cell that a cell is compared with."""
         return Cell(self.study.systems[0], cell.value, cell.position)
 
+    @property
+    def first_system(self) -> StudyRun | None:
+        """A run of the first cell, whose parameters and operations are 1 in all tables; None if there is none yet."""
+        return next(iter(self.runs_of(self.cells[0])), None)
+
     def csv(self) -> str:
         """Return a line for each run."""
         axis = [self.study.axis.name] if self.study.axis else []
@@ -150,14 +155,14 @@ class StudyResults:
         for title in self.titles:
             columns += [title, "difference [95%]"]
         columns += [f"{title}, published for {recipes}" for title in titles]
-        first = self.runs_of(self.cells[0])
+        first = self.first_system
         rows = []
         for cell in self.cells:
             runs, control = self.runs_of(cell), cell.system.control
             row = [cell.system.name + (f" (control: equal {control})" if control else "")]
             row += [str(cell.value)] if axis else []
             row.append(f"{runs[0].parameters:,}" if runs else "")
-            row.append(f"{runs[0].operations / first[0].operations:.2f}" if runs and first else "")
+            row.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
             row.append(str(len(runs)))
             for title in self.titles:
                 values = self.scores(cell, title)

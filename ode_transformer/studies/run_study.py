@@ -16,7 +16,6 @@ from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.report_page import write_report
 from ode_transformer.studies import equal_footing, paired_test
 from ode_transformer.studies.analyses import analysis_commands
-from ode_transformer.studies.equal_footing import draw_validations, equal_footing_rows, validation_csv
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Cell, Study, read_study
 from ode_transformer.studies.study_files import find_study
@@ -133,7 +132,8 @@ def further_tables(runs: StudyRuns, results: StudyResults) -> Iterator[StudyTabl
             rows.append([str(cell), *values, str(chosen.get(tuning.flag, ""))])
         note = f"Lowest validation perplexity of seed {tuning.seed}; the other runs take the best value of each system."
         yield StudyTable(f"Choice of {tuning.flag}, before the comparison", rows, note)
-    if rows := equal_footing_rows(results):
+    if equal_footing.can_be_compared(results):
+        rows = equal_footing.table_rows(results)
         yield StudyTable("Equal updates, equal compute, equal parameters", rows, equal_footing.NOTE)
     scoring = runs.recipe.score[0]
     is_tested = scoring.metric in ("per", "wer") or (scoring.metric, scoring.options) == ("bleu", {"tokenize": "none"})
@@ -176,9 +176,9 @@ def run_study(
     if not options.dry_run:
         results = runs.results()
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results)))
-        if any(run.validations for run in results.runs):
-            write_text(folder / "validations.csv", validation_csv(results))
-            draw_validations(results, folder / "validations.png")
+        if equal_footing.can_be_compared(results):
+            write_text(folder / "validations.csv", equal_footing.validation_csv(results))
+            equal_footing.draw_validations(results, folder / "validations.png")
         print(f"\n{text}\n{folder}")
         planned = [(cell, experiment) for cell, experiment, _ in runs.complete_runs]
     analysis_failures = analyse(study, planned, folder, options.dry_run)

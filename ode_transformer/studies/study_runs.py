@@ -54,7 +54,12 @@ class StudyRuns:
 
         :raises UserError: something in the recipe is wrong
         """
-        return read_recipe(find_recipe(self.place.recipe), fairseq_problems)
+        recipe = read_recipe(find_recipe(self.place.recipe), fairseq_problems)
+        if recipe.task not in DEPTH_FLAGS:
+            raise UserError(f"{self.place.recipe}: a study compares {' or '.join(DEPTH_FLAGS)}, not {recipe.task}")
+        if not recipe.score:
+            raise UserError(f"{self.place.recipe}: has no score, so that nothing can be compared")
+        return recipe
 
     @cached_property
     def data(self) -> RecipeData:
@@ -101,6 +106,8 @@ class StudyRuns:
         tuned_flags = self.chosen_flags(cell) if tuned_flags is None else tuned_flags
         names = {*depth_flags, *(axis.flags if axis else ()), *self.place.flags, *self.place.sizes, *tuned_flags}
         defaults = {name: _single(settings.get(name.replace("-", "_"))) for name in names}
+        if cell.system.depth > 1 and (unknown := [name for name in depth_flags if defaults[name] is None]):
+            raise UserError(f"{cell}: deepens: {', '.join(unknown)}: {experiment.recipe.arch} has no such number")
         return tuple(commands.flags(cell.flags(self.place, axis, depth_flags, defaults, tuned_flags)))
 
     def trials(self, cell: Cell) -> dict[float, Experiment]:
@@ -188,14 +195,10 @@ class StudyRuns:
         """Return the results of one complete run."""
         values = {title: score.value for title, score in scores.items()}
         points = read_log(experiment.folder / "train.log")
-        losses = [point.nll_loss for point in points if point.split == "valid" and point.nll_loss is not None]
-        if self.data.parallel and losses:
-            values["perplexity valid"] = 2 ** losses[-1]
-        validations = [
-            (point.updates, 2**point.nll_loss)
-            for point in points
-            if point.split == "valid" and point.nll_loss is not None and point.nll_loss < MAX_BITS
-        ]
+        validated = [point for point in points if point.split == "valid" and point.nll_loss is not None]
+        if self.data.parallel and validated and validated[-1].perplexity < 2**MAX_BITS:
+            values["perplexity valid"] = validated[-1].perplexity
+        validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
         path = experiment.provenance_path
         origin = json.loads(path.read_text()) if path.exists() else {}

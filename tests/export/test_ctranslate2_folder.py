@@ -19,14 +19,15 @@ from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.checkpoint_file import load_checkpoint
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
+EULER = ("--arch", "ode_transformer_euler_tiny")
 RK2 = ("--arch", "ode_transformer_rk2_tiny")
 ONES = ("--arch", "ode_transformer_ones_tiny")
 REPEATED = (
-    *("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--encoder-ode-scheme", "repeat4"),
+    *(*EULER, *NO_HISTORY, "--encoder-ode-scheme", "repeat4"),
     *("--decoder-ode-scheme", "repeat", "--ode-stage-parameters", "separate", "--no-token-positional-embeddings"),
 )
 OTHER_PARTS = (
-    *("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--max-relative-positions", 0, "--encoder-learned-pos"),
+    *(*EULER, *NO_HISTORY, "--max-relative-positions", 0, "--encoder-learned-pos"),
     *("--activation-fn", "gelu", "--layernorm-embedding", "--ode-function-scope", "san"),
 )
 TEXT = "".join(f"{source}\n" for source, _ in PAIRS) + "\n \u200b\nThe 12 unknown Wörter\nA dog </s> sleeps\n"
@@ -104,6 +105,8 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         (RK2, "--encoder-layer-history dlcl, only none"),
         ((*RK2, *NO_HISTORY), "--ode-coefficients gate of the scheme rk2, only ones"),
         ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
+        ((*EULER, *NO_HISTORY, "--encoder-ode-scheme", "polynet"), "--encoder-ode-scheme polynet, only euler"),
+        ((*ONES, "--no-decoder-final-norm"), "--no-decoder-final-norm, only a decoder that ends with a normalisation"),
         ((*NO_HISTORY, "--arch", "dlstm_tiny"), "--encoder-ode-scheme dlstm, only euler"),
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
@@ -113,7 +116,7 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         ((*ONES, "--activation-fn", "linear"), "--activation-fn linear, only relu, gelu"),
         ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (
-            ("--arch", "ode_transformer_euler_tiny", *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
+            (*EULER, *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
             "--post-norm, only layers with the normalisation before",
         ),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),

@@ -83,10 +83,12 @@ class Annotator:
     """What ERRANT 3.0.2's Annotator has of the same names, with types that say what happened and how long it is."""
 
     def __init__(self) -> None:
+        self.parsed: list[str] = []
         self.nlp = SimpleNamespace(meta={"lang": "en", "name": "core_web_sm", "version": "3.8.0"})
 
     def parse(self, text: str, tokenise: bool = False) -> list[str]:
         assert not tokenise
+        self.parsed.append(text)
         return text.split()
 
     def annotate(
@@ -181,7 +183,8 @@ def test_overlapping_edits_are_said(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_table_and_plot_of_several_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
     """The reference's edits, then the correct and wrong ones of each system; the plot has the most frequent type."""
-    install(lambda lang: Annotator())
+    annotator = Annotator()
+    install(lambda lang: annotator)
     (tmp_path / "gold.m2").write_text(GOLD, encoding="utf-8")
     for name, output in (("a", OUTPUT), ("b", "A boy ran along the road .\nMy big hats .\n")):
         (tmp_path / name).write_text(output, encoding="utf-8")
@@ -193,6 +196,7 @@ def test_table_and_plot_of_several_systems(tmp_path: Path, capsys: pytest.Captur
         "R:1,1,1,1,1,1",
     ]
     assert capsys.readouterr().out.splitlines()[2:] == ["| R:1 | 1 | 1 | 1 | 1 | 1 |"]
+    assert len(annotator.parsed) == 9  # two sources, and texts of their three annotations and four outputs, each once
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -18,6 +18,7 @@ from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.training import COUNTERPARTS
 
@@ -141,6 +142,14 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
         run.average_command()
     (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
     assert str(run.average_command()[2]).endswith("checkpoint_last.pt")
+
+
+@pytest.mark.parametrize(
+    ("flags", "last"),
+    [((), 8000), (("--max-update", "9"), 9), (("--max-update=100000",), 100000), (("--max-update", "0"), None)],
+)
+def test_the_last_update_is_that_of_fairseqs_parser(flags: tuple[str, ...], last: int | None) -> None:
+    assert made("multi30k_en_de", train_flags=flags).last_update() == last
 
 
 # -- runs ---------------------------------------------------------------------------------------------------------
@@ -287,3 +296,8 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
     assert run_experiment.evaluate(run) == scores
     assert len(ran) == 5  # nothing is done twice
+    with (
+        lock_directory(run.model_path.parent, "evaluating"),
+        pytest.raises(UserError, match="model: another process is evaluating here"),
+    ):
+        run_experiment.evaluate(run)

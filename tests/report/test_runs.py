@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
-from ode_transformer.report.runs import read_folder, read_runs, systems_of
+from ode_transformer.report.runs import read_folder, read_runs, systems_of, train_command
 
 
 def write_run(folder: Path, **experiment: object) -> Path:
@@ -24,12 +24,23 @@ def write_run(folder: Path, **experiment: object) -> Path:
         ("ode_transformer_rk2-seed-7", {}, "ode_transformer_rk2", 7),
         ("x", {"arch": "a", "variant": "cpu", "train_flags": ["--seed", "3", "--lr", "1"]}, "a (cpu) --lr 1", 3),
         ("x", {"arch": "a", "train_flags": [], "commands": {"train": ["fairseq-train", "--seed", "4"]}}, "a", 4),
+        ("x", {"arch": "a", "train_flags": ["--seed=3", "--lr=1"]}, "a --lr=1", 3),
         ("plain", {}, "plain", None),
     ],
 )
 def test_seeds_of_a_system_have_one_name(tmp_path: Path, name: str, experiment: dict, system: str, seed: int | None):
     run = read_folder(write_run(tmp_path / name, **experiment))
     assert (run.name, run.seed) == (system, seed)
+
+
+def test_the_command_of_a_run_is_the_one_that_trained_it(tmp_path: Path) -> None:
+    planned = {"train": ["fairseq-train", "data", "--max-tokens", "2"]}
+    folder = write_run(tmp_path / "run", arch="a", commands=planned)
+    run = read_folder(folder)
+    assert train_command(run.experiment, run.origin)[-1] == "2"
+    (folder / "trained.json").write_text(json.dumps({"command": "fairseq-train 'my data' --max-tokens 1"}))
+    run = read_folder(folder)
+    assert train_command(run.experiment, run.origin) == ["fairseq-train", "my data", "--max-tokens", "1"]
 
 
 def test_a_study_names_its_runs(tmp_path: Path) -> None:

@@ -7,10 +7,19 @@ import pytest
 from ode_transformer.analysis.comparison.examples import SystemOutputs
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
+from ode_transformer.metrics.metric import Score
 from ode_transformer.report.measurements import readable_tokens
 from ode_transformer.report.overview import bootstrap_results, operations_text
 from ode_transformer.report.runs import ReportedRun
-from ode_transformer.report.sentences import chosen_numbers, compared_sentences, edit_list, edit_pieces, words_of
+from ode_transformer.report.sentences import (
+    chosen_numbers,
+    compared_sentences,
+    decoded_split,
+    edit_list,
+    edit_pieces,
+    read_system_outputs,
+    words_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +69,41 @@ def test_the_sentences_that_differ_most_come_first() -> None:
     assert [line.pieces for line in sentence.lines] == [[("missing", "kurz"), ("added", "lang")], [("equal", "kurz")]]
 
 
+def test_a_system_shows_the_first_seed_that_decoded_the_split(tmp_path: Path) -> None:
+    systems = {name: [ReportedRun(tmp_path / f"{name}{seed}", name) for seed in (1, 2)] for name in "ab"}
+    for folder, split in (("a2", "test"), ("a2", "valid"), ("b1", "valid")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        log = f"T-0\tno\nH-0\t-0.1\t{folder}\nD-0\t-0.1\t{folder}\n"
+        (tmp_path / folder / f"generate.{split}.log").write_text(log)
+    assert decoded_split(systems) == "valid"
+    outputs = read_system_outputs(systems, "valid")
+    assert outputs is not None
+    assert outputs.systems == {"a": ["a2"], "b": ["b1"]}
+    assert decoded_split({"a": systems["a"][:1]}) is None
+
+
 def test_operations_have_prefixes() -> None:
     assert [operations_text(n) for n in (950, 71_900_000, 4.35e12)] == ["950", "71.9 M", "4.35 T"]
 
 
 def test_runs_without_recorded_commands_have_no_bootstrap_interval(tmp_path: Path) -> None:
     assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
+
+
+def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
+    def run(name: str) -> ReportedRun:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        words = {"a": "a b c d", "b": "a b c x", "c": "y b c x"}[name[0]]
+        lines = "".join(f"T-{n}\ta b c d\nH-{n}\t-0.1\t{words}\nD-{n}\t-0.1\t{words}\n" for n in range(9))
+        (folder / "generate.test.log").write_text(lines)
+        command = ["ode-transformer", "score", "--metric", "bleu", "--generate-log", folder / "generate.test.log"]
+        score = {"split": "test", "titles": ["BLEU"], "command": [*map(str, command), "--json"]}
+        return ReportedRun(folder, name, experiment={"scores": [score]}, scores={"BLEU": Score("BLEU", 1.0, "", "", 9)})
+
+    def p_values(systems: dict[str, list[ReportedRun]]) -> list[bool]:
+        return [result.p_value is not None for result in bootstrap_results(systems).values()]
+
+    b, c = [run("b")], [run("c")]
+    assert p_values({"a": [run("a")], "b": b, "c": c}) == [False, True, True]
+    assert p_values({"a": [run("a1"), run("a2")], "b": b, "c": c}) == [False, False]

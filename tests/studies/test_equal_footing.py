@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from ode_transformer.studies.equal_footing import (
+    can_be_compared,
     draw_validations,
-    equal_footing_rows,
     late_perplexities,
     mean_curve,
+    table_rows,
     validation_csv,
 )
 from ode_transformer.studies.paired_test import paired_table, paired_test, score_of, sentence_statistics
@@ -44,11 +45,18 @@ def results(folder: Path | None = None) -> StudyResults:
 
 
 def test_equal_compute_reads_the_dearer_system_earlier() -> None:
-    assert equal_footing_rows(results())[1:] == [
+    assert table_rows(results())[1:] == [
         ["plain", "1.00", "1.00", "2", "21.50 ± 0.71", "21.50 ± 0.71", "400"],
         ["dear", "1.00", "2.00", "2", "13.50 ± 0.71", "25.50 ± 0.71", "200"],
     ]
-    assert equal_footing_rows(StudyResults(STUDY, "here", [], {})) == []
+
+
+def test_without_a_run_of_the_first_system_nothing_is_compared() -> None:
+    assert can_be_compared(results())
+    dear = [run for run in results().runs if run.cell.system.name == "dear"]
+    for runs in ([], dear):
+        assert not can_be_compared(StudyResults(STUDY, "here", runs, {}))
+    assert [row[1:3] for row in StudyResults(STUDY, "here", dear, {}).table_rows()[1:]] == [["", ""], ["1,000", ""]]
 
 
 def test_every_validation_has_its_compute(tmp_path: Path) -> None:

@@ -197,6 +197,16 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
             "a, 6: arch x_wmt_en_de",
         ),
         ([None], {"systems": [*SMALL["systems"][:1], {**SMALL["systems"][1], "flags": {"no-flag": 1}}]}, "--no-flag"),
+        (
+            [None, "--at", "paper", "--dry-run"],
+            {"deepens": ["encoder-layer"]},
+            "deep, 6: deepens: encoder-layer: ode_transformer_euler_wmt_en_de has no such number",
+        ),
+        (
+            [None, "--dry-run"],
+            {"places": {"paper": {"recipe": "bert_pretraining"}}, "axis": None, "systems": SMALL["systems"][:2]},
+            "bert_pretraining: a study compares translation or language_modeling, not masked_lm",
+        ),
     ],
 )
 def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: Path, capsys) -> None:

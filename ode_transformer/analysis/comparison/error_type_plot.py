@@ -37,9 +37,10 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
     paths = parse_systems(args.system, "FILE")
-    counted = {}
-    for name, path in paths.items():
-        counted[name] = system_counts([translation.hypothesis for translation in read_system(path)], args.gold)
+    translations = {name: read_system(path) for name, path in paths.items()}
+    counted = system_counts(
+        {name: [line.hypothesis for line in lines] for name, lines in translations.items()}, args.gold
+    )
     rows = type_rows(counted)
     titles = ["type", "reference", *(f"{name}, {kind}" for name in counted for kind in ("correct", "wrong"))]
     print(markdown_table(titles, [[str(cell) for cell in row] for row in rows[: args.types]]))

@@ -59,20 +59,24 @@ def read_outputs(
 ) -> SystemOutputs:
     """Read the files of the command line; sources and references without a file are taken from a log.
 
-    :raises UserError: there are no references, or texts differ in their number of lines
+    :raises UserError: there are no references, logs have different ones, or texts differ in their number of lines
     """
     translations = {name: read_system(path, remove_bpe) for name, path in systems.items()}
 
-    def read_side(path: Path | None, side: str) -> list[str] | None:
+    def read_side(path: Path | None, side: str) -> tuple[Path | None, list[str] | None]:
+        """Return the file that has a side of the sentences, and their lines."""
         if path is not None:
-            return join_references(read_lines(path), remove_bpe, str(path))
-        for sentences in translations.values():
+            return path, join_references(read_lines(path), remove_bpe, str(path))
+        for name, sentences in translations.items():
             texts = [getattr(sentence, side) for sentence in sentences]
             if None not in texts:
-                return texts
-        return None
+                return systems[name], texts
+        return None, None
 
-    source_lines, reference_lines = read_side(source, "source"), read_side(references, "reference")
+    (_, source_lines), (reference_file, reference_lines) = (
+        read_side(source, "source"),
+        read_side(references, "reference"),
+    )
     if reference_lines is None:
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
     count = len(reference_lines)
@@ -81,8 +85,16 @@ def read_outputs(
     for name, sentences in translations.items():
         if len(sentences) != count:
             raise UserError(f"{systems[name]}: {len(sentences)} sentences, but {count} references")
+        pairs = zip(sentences, reference_lines, strict=True)
+        if references is None and any(_differ(sentence.reference, line) for sentence, line in pairs):
+            raise UserError(f"{systems[name]}: its references (T-) are not those of {reference_file}")
     hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
     return SystemOutputs(source_lines, reference_lines, hypotheses)
+
+
+def _differ(reference: str | None, other: str) -> bool:
+    """Return whether two systems have different references; a dictionary may lack words that the other one has."""
+    return reference is not None and reference != other and "<<unk>>" not in f"{reference} {other}"
 
 
 def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:

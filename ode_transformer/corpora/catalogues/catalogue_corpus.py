@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from ode_transformer.corpora.catalogues.catalogue_files import Message, Wheel, count_languages, read_wheel
+from ode_transformer.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, normalise, write_corpus
 from ode_transformer.corpora.wheels import WheelCorpus
 
@@ -47,8 +48,7 @@ _NO_PROSE = re.compile(
     """,
     re.VERBOSE,
 )
-# Old fonts wrote a cedilla where Romanian has a comma; catalogues mix the two.
-_RESPELLED = {"ro": str.maketrans("şţŞŢ", "șțȘȚ")}
+_RESPELLED = {"ro": ROMANIAN_LETTERS}  # catalogues mix both spellings
 _UNDERSCORE_MNEMONIC = re.compile(r"_(?=[^\W\d_])")
 _AMPERSAND_MNEMONIC = re.compile(r"&(?=[^\W\d_])(?!\w+;)")
 _APPENDED_MNEMONIC = re.compile(r"\s*\([_&]\w\)")

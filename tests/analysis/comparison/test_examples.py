@@ -25,6 +25,8 @@ def files(tmp_path: Path) -> dict[str, Path]:
         for n in (2, 0, 1)
     ]
     paths["log"].write_text("2026 | INFO | fairseq_cli.generate | loading\n" + "".join(log) + "Generate test: BLEU\n")
+    paths["other"] = paths["log"].with_name("other")
+    paths["other"].write_text(paths["log"].read_text().replace("T-1\tI like", "T-1\tYou like"))
     paths["pieces"] = paths["log"].with_name("pieces")
     paths["pieces"].write_text("".join(f"{line.replace('go', 'g@@ o').replace('i', 'i@@ ')}\n" for line in BASELINE))
     paths["blind"].write_text("".join(f"D-{n}\t-0.1\t{line}\n" for n, line in enumerate(BASELINE)))
@@ -87,6 +89,10 @@ def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
         (["--system", "a={rk4}", "--lines", "1"], "no system is a log of fairseq-generate with references (T-): give"),
         (["--system", "a={blind}", "--lines", "1"], "with references (T-): give --references"),
         (["--system", "a={log}", "--lines", "4"], "--lines 4: the sentences are 1 to 3"),
+        (
+            ["--system", "a={log}", "--system", "b={other}", "--lines", "1"],
+            "other: its references (T-) are not those of {log}",
+        ),
         (["--system", "a={log}", "--system", "b={short}", "--lines", "1"], "short: 2 sentences, but 3 references"),
         (["--system", "a={log}", "--source", "{short}", "--lines", "1"], "short: 2 lines, but 3 references"),
         (["--system", "a={log}", "--most-different", "1"], "give --system more than once"),
@@ -100,7 +106,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     assert main(["examples", *(argument.format(**files) for argument in arguments)]) == 2
     printed = capsys.readouterr()
-    assert message in printed.err
+    assert message.format(**files) in printed.err
     assert printed.err.count("\n") == 1
     assert printed.out == ""
 

@@ -1,0 +1,39 @@
+"""Which sentences of which split a report looks into."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ode_transformer.report import report_command
+from ode_transformer.report.runs import ReportedRun
+
+SENTENCES = {"test": 40, "valid": 10}
+
+
+@pytest.mark.parametrize(
+    ("words", "split", "chosen"),
+    [
+        ([], "test", True),
+        (["--split", "test"], "test", True),
+        (["--split", "valid"], "valid", False),  # sentences are chosen by the outputs of the test set
+        (["--split", "valid", "--lines", "2,3"], "valid", [2, 3]),
+    ],
+)
+def test_sentences_are_chosen_in_the_split_that_is_measured(
+    words: list[str], split: str, chosen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+    monkeypatch.setattr(report_command, "measure_systems", lambda *values: measured.append(values[1:]) or {})
+    for name, count in SENTENCES.items():
+        line = "\t-0.1\ta b c d e f\n"
+        text = "".join(f"S-{n}\tu v w x y z\nT-{n}\ta b c d e f\nH-{n}{line}D-{n}{line}" for n in range(count))
+        (tmp_path / f"generate.{name}.log").write_text(text)
+    parser = argparse.ArgumentParser()
+    report_command.add_arguments(parser)
+    args = parser.parse_args([str(tmp_path), *words])
+    report_command.build_report([ReportedRun(tmp_path, "a")], {}, args, "ode-transformer report")
+    ((found, _, numbers),) = measured
+    assert found == split
+    assert (numbers == [1, 14, 27]) if chosen is True else (numbers == (chosen or None))
