@@ -91,6 +91,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     for axes, label in zip(panels, ("updates", "compute [updates of the first system]", "parameters"), strict=True):
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
+    panels[2].locator_params(axis="x", nbins=4)  # long numbers
     panels[0].set_ylabel("validation perplexity")
     panels[0].set_ylim(late_perplexities([curve for _, curve in by_cell.values()]))
     handles, labels = panels[0].get_legend_handles_labels()

@@ -15,7 +15,7 @@ GAINS: dict[str, list[Panel]] = {
     "does_it_help_answer.png": [
         ("language models, Table 5's size: perplexity", "does_it_help_lm-ptb", ("layers", "1"), "Perplexity valid", -1),
         ("translation, Multi30k: BLEU", "does_it_help-multi30k_full", None, "BLEU", 1),
-        ("phonemes, 800 updates: errors", "depth-g2p", ("encoder layers", "3"), "PER", -1),
+        ("spelling to phonemes, one layer: errors", "does_it_help-g2p", ("encoder layers", "1"), "PER", -1),
     ],
     "does_it_help_phonemes.png": [
         ("Table 10: phoneme errors", "coefficients-g2p", None, "PER", -1),
