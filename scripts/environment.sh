@@ -14,7 +14,7 @@
 # How far the set-up got is in .venv/.set-up ("begun", "base" or "ready", with a hash of the files that decide the
 # contents), written only when a stage is complete. So it can be stopped at any point: the next call goes on from there.
 
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
 
 # Megabytes that a set-up takes, measured with both builds of PyTorch 2.13.0: the finished .venv and,

@@ -166,7 +166,9 @@ def load_hub(
     """
     import_fairseq()  # first, because it is the quickest way to import PyTorch, too
     import torch
+    from fairseq.dataclass.configs import GenerationConfig
     from fairseq.hub_utils import GeneratorHubInterface
+    from omegaconf import OmegaConf
 
     from ode_transformer.decoding.beam_search import BeamSearch
     from ode_transformer.decoding.trained_model import load_trained_model
@@ -174,6 +176,9 @@ def load_hub(
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
+    options.generation = OmegaConf.structured(
+        GenerationConfig
+    )  # nor does a checkpoint change the search, or name files
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
     search = {"seq_gen_cls": BeamSearch, "extra_gen_cls_kwargs": {"fixed_shapes": fixed_shapes}}
     task.build_generator = partial(task.build_generator, **search)
@@ -284,6 +289,8 @@ def run(args: argparse.Namespace) -> int:
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     hub = load_engine(args)
+    if (args.processes or 1) > 1 and (not hasattr(hub, "models") or hub.device.type != "cpu"):
+        raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
     processes = args.processes or default_processes(hub, len(lines), args.batch_size)
     translations = translate(hub, lines, name, args.max_tokens, processes, args.batch_size, **search)
     # Bytes, because the locale's encoding may lack some of the characters.

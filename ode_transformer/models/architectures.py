@@ -109,6 +109,8 @@ def register_architecture(
 
     def set_options(args: argparse.Namespace) -> None:
         check_build_options(args)  # the first of our functions that fairseq calls when it loads a checkpoint
+        if getattr(args, "relu_dropout", None) is not None:  # the old name of activation_dropout
+            set_defaults(args, activation_dropout=args.relu_dropout)
         for values in options:
             set_defaults(args, **values)
         complete(args)

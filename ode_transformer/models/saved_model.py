@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.hub_utils import GeneratorHubInterface
 from omegaconf import DictConfig, OmegaConf
@@ -36,6 +37,8 @@ Interface = TypeVar("Interface")
 # Options that name code or a file to read, which a model with saved parameters does not need.
 _DROPPED = dict.fromkeys(("user_dir", "encoder_embed_path", "decoder_embed_path"))
 
+_LAYER_COUNTS = ("encoder_layers", "decoder_layers", "layers")
+_POSITION_COUNTS = ("max_source_positions", "max_target_positions", "max_positions", "tokens_per_sample")
 MAX_UNUSED_LAYERS = 100  # options of a language model count layers of an encoder, too, which it has not
 MAX_POSITION_NUMBERS = 2**28  # 262,144 positions of width 1024
 SPARE_NUMBERS = 2**24  # which a model may have beside its parameters
@@ -130,12 +133,15 @@ def check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
     :raises ValueError: it has more
     """
     options = vars(options) if isinstance(options, argparse.Namespace) else options
+    for name in (*_LAYER_COUNTS, *_POSITION_COUNTS):
+        if not isinstance(options.get(name), int | float | None):
+            raise ValueError(f"option {name}: {shown(options[name])} is not a number")
     layers = saved_layers(parameters)
     width = max((max(tensor.shape, default=1) for tensor in parameters.values()), default=1)
-    for name in ("encoder_layers", "decoder_layers", "layers"):
+    for name in _LAYER_COUNTS:
         if (options.get(name) or 0) > max(layers, MAX_UNUSED_LAYERS):
             raise ValueError(f"option {name}: {options[name]:,}, but the file has {layers} layers in a stack")
-    for name in ("max_source_positions", "max_target_positions", "max_positions", "tokens_per_sample"):
+    for name in _POSITION_COUNTS:
         if (options.get(name) or 0) * width > MAX_POSITION_NUMBERS:
             raise ValueError(f"option {name}: {options[name]:,} positions of {width:,} numbers are out of range")
 
@@ -229,6 +235,11 @@ def load_pretrained(
         model, cfg, task = load_saved_model(folder / name, kwargs, task)
         models.append(model)
     try:
+        check_addresses(cfg, kwargs)
+        cfg.generation = OmegaConf.structured(
+            GenerationConfig
+        )  # a checkpoint neither changes the search nor names files
+        overwrite_args_by_name(cfg.generation, kwargs)
         for name, value in (kwargs.get("generation_args") or {}).items():
             cfg.generation[name] = value
         logger.info(cfg)
@@ -237,6 +248,19 @@ def load_pretrained(
         raise
     except Exception as error:  # options of generation, subwords and tokenisation, as in build_saved_model
         raise UserError(f"{folder}: its options for text cannot be used: {_one_line(error)}") from error
+
+
+def check_addresses(cfg: DictConfig, given: Mapping[str, Any]) -> None:
+    """Refuse addresses as files of subwords and tokenisation, which fairseq would fetch.
+
+    :param given: options of the caller, who may give one
+    :raises ValueError: the checkpoint has one
+    """
+    for options in (cfg.bpe, cfg.tokenizer):
+        options = vars(options) if isinstance(options, argparse.Namespace) else options
+        for name, value in (options or {}).items():
+            if "://" in str(value) and name not in given:
+                raise ValueError(f"option {name}: {shown(value)} is an address; give a file")
 
 
 class SafeFromPretrained:

@@ -60,12 +60,13 @@ class AttentionMask:
         """
         if self.masked_pairs is None:
             return None
-        if dtype not in self._addends:
-            zeros = torch.zeros((), dtype=dtype, device=self.masked_pairs.device)
-            self._addends[dtype] = zeros.expand(self.masked_pairs.shape).masked_fill(
-                self.masked_pairs, torch.finfo(dtype).min / 2
-            )
-        return self._addends[dtype]
+        if dtype in self._addends and not torch.compiler.is_compiling():
+            return self._addends[dtype]
+        zeros = torch.zeros((), dtype=dtype, device=self.masked_pairs.device)
+        addend = zeros.expand(self.masked_pairs.shape).masked_fill(self.masked_pairs, torch.finfo(dtype).min / 2)
+        if not torch.compiler.is_compiling():  # a compiled layer that is computed again must be the same graph
+            self._addends[dtype] = addend
+        return addend
 
     def addend_of_heads(self, dtype: torch.dtype, heads: int) -> Tensor | None:
         """Return the mask of [B, 1, 1, S] pairs as an addend [B · heads, 1, S], or [1, 1, S]; None for no mask."""
@@ -156,7 +157,7 @@ class MultiheadAttention(nn.Module):
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
         :returns: [B, T, C]
         """
-        if cache and not (report_weights or change_values) and self._can_step(x, mask):
+        if cache and not (report_weights or change_values) and self._can_step(x):
             return self._step(x, mask, cache)
         query, key, value = self._project(x, encoder_output, cache, change_values)  # [B, H, T or S, C/H]
         rows = len(query)
@@ -184,7 +185,7 @@ class MultiheadAttention(nn.Module):
                 out = out + self.relative_values(probabilities, mask.relative_index)
         return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
 
-    def _can_step(self, x: Tensor, mask: AttentionMask) -> bool:
+    def _can_step(self, x: Tensor) -> bool:
         """Tell whether :meth:`_step` computes what is asked for."""
         return (
             x.dim() == 3

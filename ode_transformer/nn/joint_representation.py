@@ -76,8 +76,10 @@ class Reduction(nn.Module):
             scores = scores.masked_fill(padding[:, :, None, None], torch.finfo(scores.dtype).min)
         if self.projection is None:
             reduced, argmax = scores.max(dim=1)  # [B, T, C]
-            source_weights = x.new_zeros(*argmax.shape[:2], x.size(1))  # [B, T, S]
-            source_weights.scatter_add_(-1, argmax, torch.full_like(reduced, 1 / x.size(-1)))
+            source_weights = None
+            if weights is not None:
+                source_weights = x.new_zeros(*argmax.shape[:2], x.size(1))  # [B, T, S]
+                source_weights.scatter_add_(-1, argmax, torch.full_like(reduced, 1 / x.size(-1)))
         else:
             probabilities = scores.softmax(dim=1)  # [B, S, T, C]
             reduced = (probabilities * x).sum(dim=1)  # [B, T, C]

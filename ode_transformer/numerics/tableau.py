@@ -14,6 +14,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 
+def check_single_word(name: str) -> None:
+    """Check the name of a scheme, which checkpoints write between spaces.
+
+    :raises ValueError: if it is not a single word
+    """
+    if name.split() != [name]:
+        raise ValueError(f"{name!r}: the name of a scheme is a single word")
+
+
 @dataclass(frozen=True)
 class ButcherTableau:
     """One explicit Runge–Kutta scheme, checked when it is built.
@@ -40,8 +49,7 @@ class ButcherTableau:
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.aliases):
-            if name.split() != [name]:
-                raise ValueError(f"tableau {name!r}: the name of a scheme is a single word")
+            check_single_word(name)
         if not len(self.a) == len(self.b) == len(self.c):
             raise ValueError(f"tableau {self.name}: a, b and c must have one entry for each stage")
         for i, (row, node) in enumerate(zip(self.a, self.c, strict=True)):
@@ -101,7 +109,11 @@ _RESERVED: set[str] = set()  # names of schemes that are not Runge–Kutta schem
 
 
 def reserve_scheme_name(name: str) -> None:
-    """Keep ``name`` for a scheme that is not a Runge–Kutta scheme."""
+    """Keep ``name`` for a scheme that is not a Runge–Kutta scheme.
+
+    :raises ValueError: if it is not a single word
+    """
+    check_single_word(name)
     _RESERVED.add(name)
 
 

@@ -127,6 +127,7 @@ def write_files(directory: Path, files: dict[str, str], last: str) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     staging = temporary_path(directory / last)
+    shutil.rmtree(staging, ignore_errors=True)  # of a killed process that had this one's number
     staging.mkdir()
     try:
         for name, text in files.items():

@@ -153,6 +153,7 @@ def test_wrong_folders_and_options_are_refused(folder: Path, tmp_path: Path, com
         ((folder.parent / "model.pt", "--engine", "ctranslate2"), "model.pt: not a folder; ode-transformer export"),
         ((tmp_path,), f"{tmp_path}: not a folder of ode-transformer export --to ctranslate2: [Errno 2]"),
         ((folder, "--fp16"), "--fp16: not with --engine ctranslate2"),
+        ((folder, "--processes", 2), "--processes 2: only with PyTorch on a CPU (--cpu)"),
         ((folder, "--source-lang", "en"), "--source-lang: not with --engine ctranslate2"),
     ):
         assert problem in command("translate", "--path", *words, text="a\n", status=2)[1]

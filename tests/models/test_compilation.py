@@ -25,6 +25,28 @@ def test_a_compiled_model_is_the_same_model(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(*values)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_padding_and_recomputed_layers_give_the_same_gradients(
+    recomputed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "_BACKEND", "aot_eager")  # builds the graphs of both passes, and calls no compiler
+    monkeypatch.setattr(compilation, "_has_compiler", lambda: True)
+    more = {"checkpoint_activations": recomputed, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    models = small_model(**RK2, **more), small_model(**RK2, **more, compile=True)
+    source = torch.tensor([[4, 5, 6, 7, 2], [1, 1, 5, 4, 2]])
+    target = torch.tensor([[2, 4, 5, 6], [2, 5, 4, 1]])
+    losses = []
+    for model in models:
+        model.train()
+        logits, _ = model(source, torch.tensor([5, 3]), target)
+        losses.append(logits.log_softmax(-1).square().mean())
+        losses[-1].backward()
+    torch.testing.assert_close(*losses)
+    for plain, compiled in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(plain.grad, compiled.grad)
+
+
 def test_a_missing_compiler_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compilation.shutil, "which", lambda name: None)
     with pytest.raises(OptionError, match=r"^--compile: .* C\+\+ compiler .* omit the flag$"):

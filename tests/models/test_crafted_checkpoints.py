@@ -17,6 +17,7 @@ from checkpoint_for_tests import rewrite
 
 from ode_transformer.cli import main
 from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.decoding.translate import load_hub
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
@@ -96,6 +97,8 @@ UNUSABLE_MODELS: dict[str, Callable[[State], None]] = {
     "a wide model": put_option(encoder_embed_dim=2**16, decoder_embed_dim=2**16, encoder_ffn_embed_dim=2**20),
     "a width of zero": put_option(encoder_embed_dim=0, decoder_embed_dim=0),
     "no heads": put_option(encoder_attention_heads=0),
+    "positions in words": put_option(tokens_per_sample="many"),
+    "positions in a list": put_option(max_positions=[1, 2]),
     "a billion positions": put_option(max_source_positions=10**9),
     "a distance of a billion": put_option(max_relative_positions=10**9),
     "NaN": put_tensor(lambda tensor: tensor * torch.nan),
@@ -209,3 +212,23 @@ def test_parts_of_other_trainings_are_accepted(tmp_path: Path) -> None:
     found = load_checkpoint(tmp_path / "a.pt")
     assert found["args"] == state["args"]
     assert found["model"].keys() == state["model"].keys()
+
+
+def test_a_checkpoint_does_not_change_the_search(folder: Path) -> None:
+    path = rewrite(folder, lambda state: state["cfg"]["generation"].update(sampling=True, replace_unk="/dev/stdin"))
+    hubs = (
+        load_hub(path, folder, "en", "de", 1, cpu=True),
+        ODETransformerModel.from_pretrained(folder, path.name, beam=2),
+    )
+    for hub in hubs:
+        assert (hub.cfg.generation.sampling, hub.cfg.generation.replace_unk) == (False, None)
+    assert hubs[1].cfg.generation.beam == 2
+
+
+def test_a_checkpoint_does_not_name_an_address(folder: Path) -> None:
+    address = "https://example.org/model"
+    path = rewrite(
+        folder, lambda state: state["cfg"].update(bpe={"_name": "sentencepiece", "sentencepiece_vocab": address})
+    )
+    with pytest.raises(UserError, match=f"option sentencepiece_vocab: '?{address}'? is an address; give a file"):
+        ODETransformerModel.from_pretrained(folder, path.name)

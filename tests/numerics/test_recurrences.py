@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from ode_transformer.numerics import (
     build_coefficients,
     get_tableau,
 )
+from ode_transformer.numerics.recurrences import register_recurrence
 
 DIM = 5
 Field = Callable[[Tensor], Tensor]
@@ -296,3 +298,10 @@ def test_sums_in_half_precision_do_not_overflow_on_the_way(
             [lambda y: torch.full_like(y, next(given))] * blocks, torch.full((1, DIM), y0, dtype=torch.float16)
         )
     assert torch.equal(out, torch.full((1, DIM), expected, dtype=torch.float16))
+
+
+def test_a_name_of_two_words_is_refused() -> None:
+    """Checkpoints write it between spaces."""
+    with pytest.raises(ValueError, match="'my leapfrog': the name of a scheme is a single word"):
+        register_recurrence(replace(RECURRENCES["leapfrog"], name="my leapfrog"))
+    assert "my leapfrog" not in RECURRENCES

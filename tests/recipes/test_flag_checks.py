@@ -93,3 +93,9 @@ def test_what_fairseq_refuses_is_said_in_its_words_alone(words: list[str], messa
 def test_kinds_decide_which_flags_there_are() -> None:
     flags = {"lr": 0.1, "arch": "transformer", "optimizer": "adam", "dropout": 0.1}
     assert deciding_words(flags) == ("--arch", "transformer", "--optimizer", "adam")
+
+
+def test_the_old_name_of_a_dropout_sets_it() -> None:
+    words = ["data", "--arch", "ode_transformer_rk2_tiny"]
+    for flags, dropout in ((["--relu-dropout", "0.3"], 0.3), (["--relu-dropout", "0"], 0.0), ([], 0.1)):
+        assert fairseq_parser.parse("fairseq-train", [*words, *flags]).activation_dropout == dropout
