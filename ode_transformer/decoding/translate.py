@@ -166,19 +166,16 @@ def load_hub(
     """
     import_fairseq()  # first, because it is the quickest way to import PyTorch, too
     import torch
-    from fairseq.dataclass.configs import GenerationConfig
     from fairseq.hub_utils import GeneratorHubInterface
-    from omegaconf import OmegaConf
 
     from ode_transformer.decoding.beam_search import BeamSearch
     from ode_transformer.decoding.trained_model import load_trained_model
+    from ode_transformer.models.saved_model import reset_search
 
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
     # As in fairseq-interactive, the training's options for subwords and batches are ignored.
     options.bpe = options.tokenizer = None
-    options.generation = OmegaConf.structured(
-        GenerationConfig
-    )  # nor does a checkpoint change the search, or name files
+    reset_search(options, {})
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
     search = {"seq_gen_cls": BeamSearch, "extra_gen_cls_kwargs": {"fixed_shapes": fixed_shapes}}
     task.build_generator = partial(task.build_generator, **search)

@@ -5,6 +5,8 @@ samples:
 
     mean ± interval of a system's scores over the samples: contains 95% of them
     p = (1 + number of samples in which |difference| − its mean exceeds the observed |difference|) / (1 + samples)
+
+sacrebleu subtracts the mean of |difference|, not of the difference, so that p is about half of a two-sided one.
 """
 
 from __future__ import annotations

@@ -236,10 +236,7 @@ def load_pretrained(
         models.append(model)
     try:
         check_addresses(cfg, kwargs)
-        cfg.generation = OmegaConf.structured(
-            GenerationConfig
-        )  # a checkpoint neither changes the search nor names files
-        overwrite_args_by_name(cfg.generation, kwargs)
+        reset_search(cfg, kwargs)
         for name, value in (kwargs.get("generation_args") or {}).items():
             cfg.generation[name] = value
         logger.info(cfg)
@@ -248,6 +245,15 @@ def load_pretrained(
         raise
     except Exception as error:  # options of generation, subwords and tokenisation, as in build_saved_model
         raise UserError(f"{folder}: its options for text cannot be used: {_one_line(error)}") from error
+
+
+def reset_search(cfg: DictConfig, given: Mapping[str, Any]) -> None:
+    """Set the options of the search to fairseq's defaults, so that a checkpoint neither changes it nor names files.
+
+    :param given: options of the caller, which are kept
+    """
+    cfg.generation = OmegaConf.structured(GenerationConfig)
+    overwrite_args_by_name(cfg.generation, given)
 
 
 def check_addresses(cfg: DictConfig, given: Mapping[str, Any]) -> None:
