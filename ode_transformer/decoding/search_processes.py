@@ -21,12 +21,20 @@ BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with 
 _model: dict[str, Any] = {}  # what a fork inherits
 
 
-def default_processes(hub: Any, lines: int, batch_size: int) -> int:
-    """Return how many processes translate a text fastest: one for each processor, if all have enough batches.
+def can_share_lines(hub: Any) -> bool:
+    """Return whether several processes can search with a model: with PyTorch on a CPU.
 
     :param hub: fairseq's ``GeneratorHubInterface``, or another engine, which has threads of its own
     """
-    if not hasattr(hub, "models") or hub.device.type != "cpu":
+    return hasattr(hub, "models") and hub.device.type == "cpu"
+
+
+def default_processes(hub: Any, lines: int, batch_size: int) -> int:
+    """Return how many processes translate a text fastest: one for each processor, if all have enough batches.
+
+    :param hub: fairseq's ``GeneratorHubInterface``, or another engine
+    """
+    if not can_share_lines(hub):
         return 1
     return max(1, min(len(os.sched_getaffinity(0)), lines // (BATCHES_PER_PROCESS * batch_size)))
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.decoding.search_processes import default_processes, search_in_processes
+from ode_transformer.decoding.search_processes import can_share_lines, default_processes, search_in_processes
 from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import flag_name, length_penalty, positive_int
 from ode_transformer.support.console import print_progress
@@ -286,7 +286,7 @@ def run(args: argparse.Namespace) -> int:
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     hub = load_engine(args)
-    if (args.processes or 1) > 1 and (not hasattr(hub, "models") or hub.device.type != "cpu"):
+    if (args.processes or 1) > 1 and not can_share_lines(hub):
         raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
     processes = args.processes or default_processes(hub, len(lines), args.batch_size)
     translations = translate(hub, lines, name, args.max_tokens, processes, args.batch_size, **search)

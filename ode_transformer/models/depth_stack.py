@@ -68,8 +68,7 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
 
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
     """Return the activation and the inner dropout of feed-forward networks."""
-    # relu_dropout is the old name of activation_dropout.
-    return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or cfg.relu_dropout or 0)
+    return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or 0)
 
 
 class DepthStack(nn.Module):

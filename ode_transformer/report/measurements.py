@@ -116,11 +116,11 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     sentences = Split(model, task, data, split, checkpoint)
     result = Measurements(parameters, count_forward_operations(model))
-    for number in numbers or ():
-        if number > len(sentences.lengths):
-            raise UserError(f"--lines {number}: the sentences of {split} are 1 to {len(sentences.lengths)}")
     if numbers is None:
         numbers = range(1, min(CHOSEN, len(sentences.lengths)) + 1)
+    for number in numbers:
+        if number > len(sentences.lengths):
+            raise UserError(f"--lines {number}: the sentences of {split} are 1 to {len(sentences.lengths)}")
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
     if not observable_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")

@@ -34,10 +34,9 @@ def validation_csv(results: StudyResults) -> str:
     axis = [results.study.axis.name] if results.study.axis else []
     rows: list[list[object]] = [["system", *axis, "seed", "parameters", "updates", "compute", "perplexity"]]
     for run in results.runs:
-        cell = [run.cell.system.name, *([run.cell.value] if axis else [])]
+        cell, cost = [run.cell.system.name, *([run.cell.value] if axis else [])], _cost(results, run)
         for updates, perplexity in run.validations:
-            compute = updates * _cost(results, run)
-            rows.append([*cell, run.seed, run.parameters, updates, round(compute, 1), round(perplexity, 3)])
+            rows.append([*cell, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)])
     return csv_text(rows)
 
 

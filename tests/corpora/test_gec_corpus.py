@@ -166,11 +166,8 @@ def test_bad_raw_text_leaves_no_corpus(tmp_path: Path, texts: dict[str, str], me
         {"max_tokens": 0},
         {"source": "x", "target": "x"},
         {"share": 0.25},
-        {
-            "train": ["nucle", "fce"],
-            "valid": "nucle",
-            "unedited": True,
-        },  # edited sentences of validation would be in both
+        # Sentences of validation would be trained on.
+        {"train": ["nucle", "fce"], "valid": "nucle", "unedited": True},
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, object]):

@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +12,16 @@ SENTENCES = {"test": 40, "valid": 10}
 
 
 @pytest.mark.parametrize(
-    ("words", "split", "chosen"),
+    ("words", "split", "numbers"),
     [
-        ([], "test", True),
-        (["--split", "test"], "test", True),
-        (["--split", "valid"], "valid", False),  # sentences are chosen by the outputs of the test set
+        ([], "test", [1, 14, 27]),
+        (["--split", "test"], "test", [1, 14, 27]),
+        (["--split", "valid"], "valid", None),  # sentences are chosen by the outputs of the test set
         (["--split", "valid", "--lines", "2,3"], "valid", [2, 3]),
     ],
 )
 def test_sentences_are_chosen_in_the_split_that_is_measured(
-    words: list[str], split: str, chosen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], split: str, numbers: list[int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = []
     monkeypatch.setattr(report_command, "measure_systems", lambda *values: measured.append(values[1:]) or {})
@@ -34,6 +33,5 @@ def test_sentences_are_chosen_in_the_split_that_is_measured(
     report_command.add_arguments(parser)
     args = parser.parse_args([str(tmp_path), *words])
     report_command.build_report([ReportedRun(tmp_path, "a")], {}, args, "ode-transformer report")
-    ((found, _, numbers),) = measured
-    assert found == split
-    assert (numbers == [1, 14, 27]) if chosen is True else (numbers == (chosen or None))
+    ((measured_split, _, measured_numbers),) = measured
+    assert (measured_split, measured_numbers) == (split, numbers)

@@ -73,10 +73,8 @@ def read_outputs(
                 return systems[name], texts
         return None, None
 
-    (_, source_lines), (reference_file, reference_lines) = (
-        read_side(source, "source"),
-        read_side(references, "reference"),
-    )
+    _, source_lines = read_side(source, "source")
+    reference_file, reference_lines = read_side(references, "reference")
     if reference_lines is None:
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
     count = len(reference_lines)
