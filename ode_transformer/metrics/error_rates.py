@@ -8,9 +8,13 @@ The edit distance is Levenshtein's: the fewest insertions, deletions and substit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.metrics.significance import SentenceStatistics
 from ode_transformer.support.errors import UserError
 
 
@@ -19,10 +23,7 @@ def phoneme_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
 
     :raises UserError: no reference has a phoneme
     """
-    pairs = _split_pairs(hypotheses, settings)
-    edits = sum(Levenshtein.distance(hypothesis, reference) for hypothesis, reference in pairs)
-    length = sum(len(reference) for _, reference in pairs)
-    return [Score("PER", 100 * edits / length, "tok:space", f"{edits} edits in {length} phonemes", len(pairs))]
+    return [_score("PER", "{:.0f} edits in {:.0f} phonemes", phoneme_statistics(hypotheses, settings))]
 
 
 def word_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
@@ -30,9 +31,32 @@ def word_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
 
     :raises UserError: no reference has a phoneme
     """
+    return [_score("WER", "{:.0f} of {:.0f} words wrong", word_statistics(hypotheses, settings))]
+
+
+def phoneme_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the edits and the reference's phonemes of each word."""
     pairs = _split_pairs(hypotheses, settings)
-    wrong, total = sum(hypothesis != reference for hypothesis, reference in pairs), len(pairs)
-    return [Score("WER", 100 * wrong / total, "tok:space", f"{wrong} of {total} words wrong", total)]
+    return _statistics(
+        [(Levenshtein.distance(hypothesis, reference), len(reference)) for hypothesis, reference in pairs]
+    )
+
+
+def word_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Mark each word as wrong (1) or right (0), beside a 1 for the word itself."""
+    return _statistics([(hypothesis != reference, 1) for hypothesis, reference in _split_pairs(hypotheses, settings)])
+
+
+def _statistics(errors: Sequence[tuple[int, int]]) -> SentenceStatistics:
+    """Return the statistics of a rate; words without a phoneme have the rate 0."""
+    return SentenceStatistics(
+        np.array(errors, dtype=float), lambda sums: float(100 * sums[0] / sums[1]) if sums[1] else 0.0
+    )
+
+
+def _score(name: str, detail: str, statistics: SentenceStatistics) -> Score:
+    sums = statistics.numbers.sum(axis=0)
+    return Score(name, statistics.score(sums), "tok:space", detail.format(*sums), len(statistics.numbers))
 
 
 def _split_pairs(hypotheses: Lines, settings: Settings) -> list[tuple[list[str], list[str]]]:

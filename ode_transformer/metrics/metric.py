@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ode_transformer.metrics.significance import BootstrapResult
+from ode_transformer.metrics.significance import SentenceStatistics
 from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
@@ -84,13 +84,14 @@ class Metric:
     :param function: ``(hypotheses, settings) -> scores``
     :param needs: the required fields of Settings, and ``hypotheses`` if it requires them
     :param options: the optional fields of Settings that it uses
-    :param compare: ``(systems, settings, samples, seed)``: the paired bootstrap test of each system against the first
+    :param statistics: ``(hypotheses, settings)`` -> what the score of any selection of sentences follows from, for the
+        paired bootstrap test; None if systems are not compared by this metric
     """
 
     function: Callable[[Lines, Settings], list[Score]]
     needs: tuple[str, ...] = ("hypotheses", "references")
     options: tuple[str, ...] = ()
-    compare: Callable[[Sequence[Lines], Settings, int, int], list[BootstrapResult]] | None = None
+    statistics: Callable[[Lines, Settings], SentenceStatistics] | None = None
 
     def uses(self, name: str) -> bool:
         """Return whether the scores depend on a field of Settings, or on ``hypotheses``."""
@@ -100,6 +101,11 @@ class Metric:
         """Return a copy in which every field that this metric ignores has its default."""
         values = {field.name: getattr(settings, field.name) for field in fields(Settings) if self.uses(field.name)}
         return Settings(**values)
+
+    def sentence_statistics(self, hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+        """Return what the score of any selection of sentences follows from; the metric has ``statistics``."""
+        assert self.statistics is not None
+        return self.statistics(hypotheses, self.select_settings(settings))
 
     def __call__(self, hypotheses: Lines, settings: Settings) -> list[Score]:
         return self.function(hypotheses, self.select_settings(settings))

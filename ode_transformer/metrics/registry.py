@@ -1,22 +1,22 @@
 """The metrics by name; a new metric is a new entry here."""
 
-from ode_transformer.metrics.error_rates import phoneme_error_rate, word_error_rate
+from ode_transformer.metrics.error_rates import phoneme_error_rate, phoneme_statistics, word_error_rate, word_statistics
 from ode_transformer.metrics.error_types import errant_scores
 from ode_transformer.metrics.max_match import m2_scores
 from ode_transformer.metrics.metric import Metric
 from ode_transformer.metrics.perplexity import perplexity
 from ode_transformer.metrics.rouge import rouge
-from ode_transformer.metrics.translation_scores import bleu, chrf, compare_bleu, compare_chrf
+from ode_transformer.metrics.translation_scores import bleu, bleu_statistics, chrf, chrf_statistics
 
 METRICS: dict[str, Metric] = {
     "bleu": Metric(
         bleu,
         options=("more_references", "tokenize", "lowercase", "compound_split", "flavour", "detokenize"),
-        compare=compare_bleu,
+        statistics=bleu_statistics,
     ),
-    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), compare=compare_chrf),
-    "per": Metric(phoneme_error_rate),
-    "wer": Metric(word_error_rate),
+    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), statistics=chrf_statistics),
+    "per": Metric(phoneme_error_rate, statistics=phoneme_statistics),
+    "wer": Metric(word_error_rate, statistics=word_statistics),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",)),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold")),
     "rouge": Metric(rouge, options=("sentences",)),

@@ -13,6 +13,7 @@ from pathlib import Path
 from ode_transformer.metrics.metric import Lines, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
+from ode_transformer.metrics.significance import SAMPLES, SEED, paired_bootstrap
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import add_pieces_argument, flag_name, language_code, positive_int
 from ode_transformer.support.errors import UserError
@@ -22,6 +23,9 @@ from ode_transformer.support.subword_models import join_output, join_references
 
 OUTPUTS = ("hypotheses", "generate_log")
 FILES = (*OUTPUTS, "references", "eval_lm_log", "gold")
+# Options that say what the compared text is: for all metrics of a command or for none
+TEXT_OPTIONS = ("more_references", "flavour", "detokenize", "lowercase")
+MAX_SAMPLES = 100_000  # some minutes for two systems
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-samples",
         type=positive_int,
         metavar="N",
-        help="several systems: number of samples of the test (default: 1000)",
+        help=f"several systems: number of samples of the test (default: {SAMPLES})",
     )
-    parser.add_argument("--seed", type=positive_int, help="several systems: seed of the samples (default: 12345)")
+    parser.add_argument("--seed", type=positive_int, help=f"several systems: seed of the samples (default: {SEED})")
     parser.epilog = "A file - is standard input."
 
 
@@ -101,6 +105,12 @@ def parse_settings(args: argparse.Namespace) -> Settings:
         if not any(metric.uses(name) for metric in metrics):
             users = (user for user, metric in METRICS.items() if metric.uses(name))
             raise UserError(f"{option} goes with --metric {' or '.join(users)}")
+        if name in TEXT_OPTIONS:
+            for user, metric in zip(args.metric, metrics, strict=True):
+                if "hypotheses" in metric.needs and not metric.uses(name):
+                    raise UserError(
+                        f"{option} changes a text that --metric {user} would read unchanged: score it alone"
+                    )
     for user, metric in zip(args.metric, metrics, strict=True):
         for name in metric.needs:
             if name == "hypotheses" and not output:
@@ -179,24 +189,26 @@ def run(args: argparse.Namespace) -> int:
 
 def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
     """Print the scores of several systems, each with the paired bootstrap test against the first."""
-    tests = {name: metric.compare for name, metric in METRICS.items() if metric.compare}
+    compared = [name for name, metric in METRICS.items() if metric.statistics]
     for name in args.metric:
-        if name not in tests:
-            raise UserError(f"--metric {name}: systems are compared by {' and '.join(tests)}; score one at a time")
+        if name not in compared:
+            raise UserError(f"--metric {name}: systems are compared by {', '.join(compared)}; score one at a time")
     _, settings = systems[0]
     for path, (_, system_settings) in zip(paths, systems, strict=True):
         if system_settings != settings:
             raise UserError(f"{path}: its references (T-) are not those of {paths[0]}")
     outputs = [hypotheses for hypotheses, _ in systems]
-    samples, seed = args.bootstrap_samples or 1000, args.seed or 12345
+    samples, seed = args.bootstrap_samples or SAMPLES, args.seed or SEED
+    if samples > MAX_SAMPLES:
+        raise UserError(f"--bootstrap-samples {samples}: at most {MAX_SAMPLES:,} are allowed")
     for name in args.metric:
         metric = METRICS[name]
         scores = [metric(hypotheses, settings)[0] for hypotheses in outputs]
-        results = tests[name](outputs, metric.select_settings(settings), samples, seed)
+        results = paired_bootstrap([[metric.sentence_statistics(lines, settings)] for lines in outputs], samples, seed)
         for path, score, result in zip(paths, scores, results, strict=True):
             if args.json:
                 print(json.dumps({**asdict(score), "system": str(path), "bootstrap": asdict(result)}))
             else:
-                baseline = "" if result.p_value is None else f" against {paths[0]}"
+                baseline = "" if result.difference is None else f" against {paths[0]}"
                 print(f"{path}: {score}; {samples} draws, seed {seed}: {result}{baseline}")
     return 0

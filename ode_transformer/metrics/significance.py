@@ -1,95 +1,117 @@
-"""Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004), by sacrebleu.
+"""Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004), of sentences and seeds.
 
-Each sample draws as many lines from the test set as it has, with replacement; all systems are scored on the same
-samples:
+Each sample draws as many sentences as the test set has, with replacement, and as many seeds of the trainings as there
+are; all systems are scored on the same draws. With one seed, this is the usual test over sentences.
 
-    mean ± interval of a system's scores over the samples: contains 95% of them
-    p = (1 + number of samples in which |difference| − its mean exceeds the observed |difference|) / (1 + samples)
+    score of a system in a sample = mean over the drawn seeds of its score on the drawn sentences
+    intervals = the middle 95% of the samples
+    p = (1 + number of samples whose |difference − mean difference| reaches the observed |difference|) / (1 + samples)
 
-sacrebleu subtracts the mean of |difference|, not of the difference, so that p is about half of a two-sided one.
+A difference can come from the sentences or from the seeds. A test over the sentences of one training ignores the second
+cause, and one over the means of a few seeds has hardly any power; so both are drawn.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any
 
-from ode_transformer.support.errors import UserError
+import numpy as np
+from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-MAX_DRAWS = 2**26  # lines in all samples; sacrebleu needs about 100 bytes for each
+SAMPLES = 1000
+SEED = 12345
+Sums = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SentenceStatistics:
+    """What the score of any selection of sentences follows from: numbers of each sentence, which are summed.
+
+    :param numbers: such as edits and phonemes, [sentences, numbers]
+    :param score: from the sums, [numbers], to the score
+    """
+
+    numbers: NDArray[np.float64]
+    score: Callable[[Sums], float]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The difference of a system to the first one.
+
+    :param interval: the middle 95% of the samples
+    """
+
+    value: float
+    interval: tuple[float, float]
+    p_value: float
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.value:+.2f} [{low:+.2f}, {high:+.2f}], p = {self.p_value:.3f}"
 
 
 @dataclass(frozen=True)
 class BootstrapResult:
     """A system's scores over the samples.
 
-    :param mean: in per cent
+    :param mean: in the unit of the score
     :param interval: half the width of the range of the middle 95%
-    :param p_value: of the difference to the baseline; None for the baseline itself
+    :param difference: to the first system; None for the first itself
     """
 
     mean: float
     interval: float
-    p_value: float | None
+    difference: PairedDifference | None
     samples: int
     seed: int
 
     def __str__(self) -> str:
-        p = "" if self.p_value is None else f", p = {self.p_value:.4f}"
-        return f"{self.mean:.2f} ± {self.interval:.2f}{p}"
-
-
-@contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Set sacrebleu's seed, which it takes from the environment."""
-    previous = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    try:
-        yield
-    finally:
-        if previous is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = previous
+        difference = "" if self.difference is None else f", difference {self.difference}"
+        return f"{self.mean:.2f} ± {self.interval:.2f}{difference}"
 
 
 def paired_bootstrap(
-    metric: Any,
-    systems: Sequence[Sequence[str]],
-    references: Sequence[Sequence[str]],
-    samples: int = 1000,
-    seed: int = 12345,
+    systems: Sequence[Sequence[SentenceStatistics]], samples: int = SAMPLES, seed: int = SEED
 ) -> list[BootstrapResult]:
     """Compare each system with the first one.
 
-    :param metric: sacrebleu's BLEU or CHRF
-    :param systems: the output lines of each system
-    :param references: one or several correct outputs, each as long as the systems' outputs
+    :param systems: for each system the statistics of each of its seeds, for the same seeds and the same sentences
     :param samples: number of samples
-    :param seed: from 1 on; sacrebleu takes 0 for a new seed each time
-    :raises UserError: the samples need too much memory
+    :param seed: of the draws
     """
-    if samples * len(references[0]) > MAX_DRAWS:
-        most = MAX_DRAWS // len(references[0])
-        raise UserError(f"--bootstrap-samples {samples}: at most {most} fit into memory for {len(references[0])} lines")
-    from sacrebleu.significance import PairedTest
+    score = systems[0][0].score
+    numbers = [np.stack([of_seed.numbers for of_seed in system]) for system in systems]  # [seeds, sentences, numbers]
+    seeds, sentences = len(systems[0]), len(numbers[0][0])
+    generator = np.random.default_rng(seed)
 
-    outputs = [(str(number), system) for number, system in enumerate(systems)]
-    with _sacrebleu_seed(seed):
-        test = PairedTest(outputs, {"metric": metric}, references, test_type="bs", n_samples=samples)
-    _, columns = test()
-    results: Any = next(column for name, column in columns.items() if name != "System")
-    scores = []
-    for result in results:
-        # For equal scores, sacrebleu counts the samples with a difference above 0 and would report p = 1/1001.
-        p_value = 1.0 if result is not results[0] and result.score == results[0].score else result.p_value
-        scores.append(BootstrapResult(float(result.mean), float(result.ci), p_value, samples, seed))
-    return scores
+    def scores(drawn_seeds: NDArray[np.int64], counts: NDArray[np.int64]) -> list[float]:
+        return [float(np.mean([score(counts @ system[number]) for number in drawn_seeds])) for system in numbers]
+
+    observed = scores(np.arange(seeds), np.ones(sentences, dtype=np.int64))
+    drawn = np.empty((samples, len(systems)))
+    for sample in drawn:
+        drawn_seeds = np.asarray(generator.integers(seeds, size=seeds))
+        sample[:] = scores(drawn_seeds, np.bincount(generator.integers(sentences, size=sentences), minlength=sentences))
+
+    results = []
+    for number, values in enumerate(drawn.T):
+        low, high = _middle(values)
+        difference = None
+        if number:
+            differences, value = values - drawn[:, 0], observed[number] - observed[0]
+            extreme = int((np.abs(differences - differences.mean()) >= abs(value)).sum())
+            difference = PairedDifference(value, _middle(differences), (1 + extreme) / (1 + samples))
+        results.append(BootstrapResult(float(values.mean()), (high - low) / 2, difference, samples, seed))
+    return results
+
+
+def _middle(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def half_interval(values: Sequence[float]) -> float | None:

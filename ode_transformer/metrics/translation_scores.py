@@ -12,8 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.metrics.significance import BootstrapResult, paired_bootstrap
+from ode_transformer.metrics.significance import SentenceStatistics
 
 TOKENIZERS = ("13a", "intl", "none")
 FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
@@ -121,18 +123,16 @@ def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
     return result.sys_len / result.ref_len if result.ref_len else None
 
 
-def compare_bleu(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[BootstrapResult]:
-    """Run the paired bootstrap test of BLEU."""
-    return _compare(_bleu(settings), systems, settings, samples, seed)
+def bleu_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the n-grams of each sentence that BLEU sums over the corpus."""
+    return _statistics(_bleu(settings), hypotheses, settings)
 
 
-def compare_chrf(systems: Sequence[Lines], settings: Settings, samples: int, seed: int) -> list[BootstrapResult]:
-    """Run the paired bootstrap test of chrF."""
-    return _compare(_chrf(settings), systems, settings, samples, seed)
+def chrf_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the n-grams of each sentence that chrF sums over the corpus."""
+    return _statistics(_chrf(settings), hypotheses, settings)
 
 
-def _compare(
-    metric: Any, systems: Sequence[Lines], settings: Settings, samples: int, seed: int
-) -> list[BootstrapResult]:
-    texts = [_texts(hypotheses, settings) for hypotheses in systems]
-    return paired_bootstrap(metric, [hypotheses for hypotheses, _ in texts], texts[0][1], samples, seed)
+def _statistics(metric: Any, hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    numbers = np.array(metric._extract_corpus_statistics(*_texts(hypotheses, settings)), dtype=float)
+    return SentenceStatistics(numbers, lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))

@@ -15,13 +15,11 @@ from typing import Any
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import add_arguments, parse_settings, read_system
-from ode_transformer.metrics.significance import BootstrapResult, half_interval
+from ode_transformer.metrics.significance import BootstrapResult, half_interval, paired_bootstrap
 from ode_transformer.report.measurements import Measurements
 from ode_transformer.report.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
-
-SAMPLES, SEED = 1000, 12345  # of the bootstrap test
 
 
 @dataclass(frozen=True)
@@ -102,8 +100,8 @@ def _score_text(values: Sequence[float], bootstrap: BootstrapResult | None) -> s
     if half is None and bootstrap is not None:
         half = bootstrap.interval
     text = f"{mean(values):.2f}" + ("" if half is None else f" ± {half:.2f}")
-    if bootstrap is not None and bootstrap.p_value is not None and len(values) == 1:
-        text += f" (p = {bootstrap.p_value:.3f})"
+    if bootstrap is not None and bootstrap.difference is not None and len(values) == 1:
+        text += f" (p = {bootstrap.difference.p_value:.3f})"
     return text
 
 
@@ -123,15 +121,12 @@ def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tupl
                 metrics[title] = metric_name
     for title, of_systems in outputs.items():
         metric = METRICS[metrics[title]]
-        assert metric.compare is not None
         _, first = next(iter(of_systems.values()))
         names = [name for name, (_, settings) in of_systems.items() if settings == first]
-        lines = [of_systems[name][0] for name in names]
-        padded = lines if len(lines) > 1 else lines * 2  # the test takes two systems at least
-        tests = metric.compare(padded, metric.select_settings(first), SAMPLES, SEED)
+        tests = paired_bootstrap([[metric.sentence_statistics(*of_systems[name])] for name in names])
         if names[0] != next(iter(systems)):
-            tests = [replace(test, p_value=None) for test in tests]
-        results |= {(name, title): test for name, test in zip(names, tests, strict=False)}
+            tests = [replace(test, difference=None) for test in tests]
+        results |= {(name, title): test for name, test in zip(names, tests, strict=True)}
     return results
 
 
@@ -140,7 +135,7 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
     outputs = []
     for entry in run.experiment.get("scores", ()):
         args = _parse_score_command(entry["command"])
-        if args is None or len(args.metric) > 1 or METRICS[args.metric[0]].compare is None:
+        if args is None or len(args.metric) > 1 or METRICS[args.metric[0]].statistics is None:
             continue
         log = run.decode_logs.get(entry["split"])
         corpus = run.folder.resolve().parent / "corpus"

@@ -99,6 +99,14 @@ def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.
         ),
         (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
         (["--metric", "chrf", "wer", "--generate-log", "{log}", "--compound-split"], "goes with --metric bleu"),
+        (
+            ["--metric", "bleu", "chrf", "--generate-log", "{log}", "--flavour", "get_ende_bleu"],
+            "--flavour changes a text that --metric chrf would read unchanged: score it alone",
+        ),
+        (
+            ["--metric", "rouge", "bleu", "--hypotheses", "{log}", "--references", "{log}", "{log}"],
+            "more than one file of --references changes a text that --metric rouge would read unchanged",
+        ),
         (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "it goes with --tokenize none"),
         (["--metric", "bleu", "--hypotheses", "-", "--references", "-"], "- is standard input, which is read once"),
         (["--metric", "bleu", "--hypotheses", "-", "-", "--references", "{log}"], "- is standard input, which"),

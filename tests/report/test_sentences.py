@@ -102,7 +102,7 @@ def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
         return ReportedRun(folder, name, experiment={"scores": [score]}, scores={"BLEU": Score("BLEU", 1.0, "", "", 9)})
 
     def p_values(systems: dict[str, list[ReportedRun]]) -> list[bool]:
-        return [result.p_value is not None for result in bootstrap_results(systems).values()]
+        return [result.difference is not None for result in bootstrap_results(systems).values()]
 
     b, c = [run("b")], [run("c")]
     assert p_values({"a": [run("a")], "b": b, "c": c}) == [False, True, True]

@@ -5,7 +5,6 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ode_transformer.studies.equal_footing import (
@@ -16,7 +15,7 @@ from ode_transformer.studies.equal_footing import (
     table_rows,
     validation_csv,
 )
-from ode_transformer.studies.paired_test import paired_table, paired_test, score_of, sentence_statistics
+from ode_transformer.studies.paired_test import paired_table
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.studies.study import Cell, Place, Study, StudySystem
 
@@ -82,40 +81,6 @@ def test_the_first_validations_do_not_stretch_the_figure() -> None:
     slow, fast = [(10, 4000.0), (100, 60.0), (200, 50.0)], [(10, 3000.0), (50, 40.0), (100, 30.0)]
     assert late_perplexities([slow, fast]) == pytest.approx((0.97 * 30, 1.03 * 60))
     assert late_perplexities([[(10, 8.0)]]) == pytest.approx((0.97 * 8, 1.03 * 8))
-
-
-def test_statistics_give_the_scores_of_the_metrics() -> None:
-    hypotheses, references = ["K AE T", "D AO G Z", "B"], ["K AE T", "D AO G", "B IY"]
-    scores = {
-        metric: score_of(metric)(sentence_statistics(metric, hypotheses, references).sum(axis=0))
-        for metric in ("per", "wer")
-    }
-    assert scores == {"per": pytest.approx(100 * 2 / 8), "wer": pytest.approx(100 * 2 / 3)}
-    from sacrebleu.metrics import BLEU
-
-    lines, targets = ["a b c d e f", "g h i j k"], ["a b c d x f", "g h i j k"]
-    expected = BLEU(tokenize="none", force=True).corpus_score(lines, [targets]).score
-    assert score_of("bleu")(sentence_statistics("bleu", lines, targets).sum(axis=0)) == pytest.approx(expected)
-
-
-def errors(generator: np.random.Generator, rates: list[float]) -> np.ndarray:
-    """Wrong words of 400 sentences for each seed."""
-    wrong = np.stack([generator.random(400) < rate for rate in rates]).astype(float)
-    return np.stack([wrong, np.ones_like(wrong)], axis=-1)
-
-
-def test_sentences_and_seeds_both_count() -> None:
-    generator = np.random.default_rng(0)
-    first = errors(generator, [0.5, 0.5, 0.5])
-    same = paired_test(first, first, "wer")
-    assert (same.difference, same.interval, same.p_value) == (0, (0, 0), 1)
-    clear = paired_test(errors(generator, [0.3, 0.3, 0.3]), first, "wer")
-    assert clear.interval[1] < 0
-    assert clear.p_value < 0.01
-    # Of one seed alone the difference is as clear; with the others it could be chance.
-    unsteady = errors(generator, [0.1, 0.5, 0.55])
-    assert paired_test(unsteady[:1], first[:1], "wer").p_value < 0.01
-    assert paired_test(unsteady, first, "wer").interval[1] > 0
 
 
 def test_logs_are_compared(tmp_path: Path) -> None:
