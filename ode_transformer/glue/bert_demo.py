@@ -13,7 +13,7 @@ import math
 import random
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_files
+from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -122,24 +122,60 @@ def demonstrate(options: DemoOptions) -> None:
             f"--text {options.text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh"
         )
     pretraining_lines, task = divide(read_lines(options.text), config.train_lines, config.test_lines)
-    text = "".join(f"{line}\n" for line in pretraining_lines)
-    output.mkdir(parents=True, exist_ok=True)
+    with lock_directory(output, "preparing data"):
+        data, jobs = prepare(pretraining_lines, task, config.pieces, output)
+    run_folder = output / training.run_name(options.arch, options.train_flags)
+    with lock_directory(run_folder, "training"):
+        accuracies = train_and_test(options, config, data, task, Jobs(run_folder, jobs.digest))
+    tested = len(task["valid"])
+    print(f"\n== {run_folder.name}: original or shuffled, {tested:,} lines that no training has seen")
+    for start, accuracy in accuracies.items():
+        error = 100 * math.sqrt(accuracy * (1 - accuracy) / tested)
+        title = "from scratch" if start == "scratch" else "pre-trained"
+        print(f"{title:<13} accuracy {100 * accuracy:.1f} ± {error:.1f}")
+
+
+@dataclass(frozen=True)
+class DemoData:
+    """Folders for fairseq.
+
+    :param pretraining: of the text
+    :param task: of the labelled lines
+    """
+
+    pretraining: Path
+    task: Path
+
+
+def prepare(
+    lines: Sequence[str], task: Mapping[str, Sequence[LabelledText]], pieces: int, output: Path
+) -> tuple[DemoData, Jobs]:
+    """Encode and binarise the lines for pre-training and the labelled ones; return the data and the completed jobs."""
+    text = "".join(f"{line}\n" for line in lines)
     if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != text:
         write_files(output, {"text.txt": text}, "text.txt")
-    binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", config.pieces, 1 / 50)
-    data = output / "order"
-    jobs = Jobs(output, Jobs(output).digest_of([text, config.pieces]))
+    binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", pieces, 1 / 50)
+    data = DemoData(binary, output / "order")
+    jobs = Jobs(output, Jobs(output).digest_of([text, pieces]))
 
     def binarise_task() -> None:
         encode = pretraining_text.load_encoder(binary / SENTENCEPIECE_FILE)
-        sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data)
+        sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data.task)
 
-    jobs.run("order", [list(map(str, task.values()))], data / "label", binarise_task)
-    run_folder = output / training.run_name(options.arch, options.train_flags)
-    run_folder.mkdir(exist_ok=True)
-    jobs = Jobs(run_folder, jobs.digest)
+    jobs.run("order", [list(map(str, task.values()))], data.task / "label", binarise_task)
+    return data, jobs
+
+
+def train_and_test(
+    options: DemoOptions, config: DemoConfig, data: DemoData, task: Mapping[str, Sequence[LabelledText]], jobs: Jobs
+) -> dict[str, float]:
+    """Pre-train, fine-tune from that and from scratch; return the accuracy of both on the lines of ``valid``.
+
+    :param jobs: in the folder of the run
+    """
+    run_folder = jobs.directory
     checkpoint = run_folder / "pretrained" / "checkpoint_last.pt"
-    command = pretraining_command(options, config, binary, checkpoint.parent)
+    command = pretraining_command(options, config, data.pretraining, checkpoint.parent)
     jobs.run(
         "pretrain", command, checkpoint, lambda: _train_anew(command, checkpoint.parent, run_folder / "pretrain.log")
     )
@@ -149,15 +185,12 @@ def demonstrate(options: DemoOptions) -> None:
     for start, start_flags in (("pretrained", {"finetune-from-model": checkpoint}), ("scratch", {})):
         name = f"from-{start}"
         chosen = model_options | config.finetuning | start_flags
-        flags = finetuning.training_options(data, len(task["train"]), len(CLASSES), False, run_folder / name, chosen)
-        tuned = fine_tune(jobs, name, ["fairseq-train", data, *commands.flags(flags)], run_folder)
-        predictions = finetuning.predict(tuned, data, ["valid"])["valid"]
+        examples, save_dir = len(task["train"]), run_folder / name
+        flags = finetuning.training_options(data.task, examples, len(CLASSES), False, save_dir, chosen)
+        tuned = fine_tune(jobs, name, ["fairseq-train", data.task, *commands.flags(flags)], run_folder)
+        predictions = finetuning.predict(tuned, data.task, ["valid"])["valid"]
         accuracies[start] = sum(map(str.__eq__, predictions, labels)) / len(labels)
-    print(f"\n== {run_folder.name}: original or shuffled, {len(labels):,} lines that no training has seen")
-    for start, accuracy in accuracies.items():
-        error = 100 * math.sqrt(accuracy * (1 - accuracy) / len(labels))
-        title = "from scratch" if start == "scratch" else "pre-trained"
-        print(f"{title:<13} accuracy {100 * accuracy:.1f} ± {error:.1f}")
+    return accuracies
 
 
 def pretraining_command(options: DemoOptions, config: DemoConfig, binary: Path, save_dir: Path) -> list[Any]:

@@ -79,13 +79,16 @@ class GlueConfig(YamlSection):
         :param flags: flags for every run, from the command line
         :raises UserError: names the first such flag; abbreviations count, because argparse accepts them
         """
-        reserved = [f"--{name}" for name in (*self.grid, *_RESERVED)]
         for word in flags:
-            name = word.partition("=")[0]
-            if len(name) > 2 and (refused := [flag for flag in reserved if flag.startswith(name)]):
+            if refused := self.refused_flag(word.partition("=")[0]):
                 raise UserError(
-                    f"{word} after --: {refused[0]} is set for each run, by the grid of --config and the recipe"
+                    f"{word} after --: {refused} is set for each run, by the grid of --config and the recipe"
                 )
+
+    def refused_flag(self, flag: str) -> str | None:
+        """Return the flag that a flag names or abbreviates, if its value distinguishes the runs."""
+        reserved = (f"--{name}" for name in (*self.grid, *_RESERVED))
+        return next((name for name in reserved if len(flag) > 2 and name.startswith(flag)), None)
 
 
 def read_config(path: Path) -> GlueConfig:
@@ -100,6 +103,9 @@ def read_config(path: Path) -> GlueConfig:
     for position, name in enumerate(config.symmetric):
         if name not in TASKS or len(TASKS[name].texts) != 2:
             raise document.error(("symmetric", position), f"{name} is no task with pairs")
+    for key in config.train:
+        if refused := config.refused_flag(f"--{key}"):
+            raise document.error(("train", key), f"{refused} is set for each run, by the grid and the recipe")
     for key, values in config.grid.items():
         for position, value in enumerate(values):
             if fault := _fault(key, value):

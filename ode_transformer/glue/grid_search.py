@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import statistics
@@ -13,10 +14,11 @@ from typing import Any
 from ode_transformer.glue import finetuning
 from ode_transformer.glue.grid import GlueConfig, PublishedGlue
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
-from ode_transformer.glue.tasks import submission_text
+from ode_transformer.glue.tasks import TASKS, submission_text
 from ode_transformer.recipes.training import TrainingRecord, train
 from ode_transformer.support import commands
-from ode_transformer.support.files import write_files
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -56,7 +58,7 @@ def fine_tune(
     train_flags: Sequence[str],
     dry_run: bool,
 ) -> None:
-    """Train all runs of each task, then write the best predictions and a table of the best runs.
+    """Train all runs of each task, then write the best predictions and a table of the best runs of all complete tasks.
 
     :param train_flags: flags of fairseq-train for every run
     :param dry_run: print the commands instead
@@ -65,33 +67,64 @@ def fine_tune(
     """
     config.check_flags(train_flags)
     options = finetuning.model_options(model) | config.train | {"finetune-from-model": model.resolve()}
-    rows = []
-    published = [entry for entry in config.expected if entry.arch == options["arch"]]
-    for name in names:
+
+    def planned(name: str) -> tuple[PreparedTask, list[GridRun]]:
         prepared = load_prepared_task(name, output, model)
-        runs = []
-        for point in config.points():
-            folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
-            task, chosen = prepared.task, options | config.task_flags(name) | point
-            flags = finetuning.training_options(
-                prepared.data, prepared.train_size, task.outputs, not task.classes, folder / "checkpoints", chosen
-            )
-            command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
-            request = [*map(str, command), model.stat().st_size, model.stat().st_mtime_ns, prepared.digest]
-            runs.append(GridRun(folder, command, request))
-        if dry_run:
+        return prepared, plan_runs(prepared, output, model, options | config.task_flags(name), config, train_flags)
+
+    plans = {name: planned(name) for name in names}
+    if dry_run:
+        for _, runs in plans.values():
             for run in runs:
                 commands.print_command(run.command)
-            continue
-        for split, run in train_grid(prepared, runs).items():
-            row = write_submission(prepared, split, run, output / "submission")
+        return
+    best = {name: train_grid(prepared, runs) for name, (prepared, runs) in plans.items()}
+    for name in TASKS.keys() - plans.keys():  # what other calls have completed stays in the table
+        with contextlib.suppress(UserError):  # not prepared, or for another model
+            prepared, runs = plans[name] = planned(name)
+            if all(run.is_complete() for run in runs):
+                best[name] = best_runs(runs, {run.folder: run.scores() for run in runs})
+    published = [entry for entry in config.expected if entry.arch == options["arch"]]
+    rows = []
+    for name in filter(best.__contains__, TASKS):
+        for split, run in best[name].items():
+            row = write_submission(plans[name][0], split, run, output / "submission")
             rows.append([*row, *(_published_cell(entry, row[0]) for entry in published)])
-    if rows:
-        titles = ["task", "development set", "best run"]
-        titles += [f"{entry.table}: {entry.system}, test set" for entry in published]
-        text = markdown_table(titles, rows, "l" * len(titles)) + "\n"
-        write_files(output, {"results.md": text}, "results.md")
-        print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+    titles = ["task", "development set", "best run"]
+    titles += [f"{entry.table}: {entry.system}, test set" for entry in published]
+    text = markdown_table(titles, rows, "l" * len(titles)) + "\n"
+    write_files(output, {"results.md": text}, "results.md")
+    print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+
+
+def plan_runs(
+    prepared: PreparedTask,
+    output: Path,
+    model: Path,
+    options: Mapping[str, Any],
+    config: GlueConfig,
+    train_flags: Sequence[str],
+) -> list[GridRun]:
+    """Return a task's runs, one for each combination of the grid.
+
+    :param options: flags of fairseq-train by name, for every run of the task
+    """
+    runs = []
+    for point in config.points():
+        task = prepared.task
+        folder = output / "runs" / task.name / ",".join(f"{key}={value}" for key, value in point.items())
+        flags = finetuning.training_options(
+            prepared.data,
+            prepared.train_size,
+            task.outputs,
+            not task.classes,
+            folder / "checkpoints",
+            {**options, **point},
+        )
+        command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
+        request = [*map(str, command), model.stat().st_size, model.stat().st_mtime_ns, prepared.digest]
+        runs.append(GridRun(folder, command, request))
+    return runs
 
 
 def _published_cell(entry: PublishedGlue, name: str) -> str:
@@ -133,8 +166,8 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
             results[split] = {"dev": evaluate(task.metrics, answers, truth), "test": test}
         write_files(run.folder, {"results.json": json.dumps(results)}, "results.json")
 
-    run.folder.mkdir(parents=True, exist_ok=True)
-    jobs.run("finetune", run.request, run.folder / "results.json", train_and_predict)
+    with lock_directory(run.folder, "fine-tuning"):
+        jobs.run("finetune", run.request, run.folder / "results.json", train_and_predict)
     metrics = "; ".join(str(values["dev"]) for values in run.results().values())
     print(f"{task.name} {run.folder.name}: {metrics}", flush=True)
 

@@ -15,7 +15,7 @@ from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_files
+from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -47,32 +47,44 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
     :param raw: folder with a folder of tables for each task; None downloads them
     :raises UserError: a file is missing or its contents are not the task's
     """
-    dictionary, pieces = pretraining / "dict.txt", pretraining / SENTENCEPIECE_FILE
-    if not dictionary.is_file():
+    if not (pretraining / "dict.txt").is_file():
         raise UserError(f"--pretraining {pretraining}: no dict.txt there")
-    entries, encode = read_lines(dictionary), load_encoder(pieces)
-    encoding = [entries, hashlib.sha256(pieces.read_bytes()).hexdigest()]
-    for name in names:
-        task, folder = TASKS[name], tables_folder(TASKS[name], raw, output / "raw")
-        tables = {split: read_table(task, folder, split) for split in task.tables}
-        for split, (rows, broken_rows) in tables.items():
-            skipped = f", {broken_rows} broken rows left out" if broken_rows else ""
-            print(f"{name} {split}: {len(rows):,} examples{skipped}")
-        jobs, request = Jobs(output / "text"), [task, tables, encoding]
-        examples = {
-            "train": len(tables["train"][0]),
-            "labels": {split: [row.label for row in rows] for split, (rows, _) in tables.items() if "valid" in split},
-            "indices": {split: [row.index for row in rows] for split, (rows, _) in tables.items() if "test" in split},
-            "digest": jobs.digest_of(request),
-        }
-        splits = {split: [LabelledText(row.texts, row.label) for row in rows] for split, (rows, _) in tables.items()}
+    # A broken file is found before a folder is made.
+    read_lines(pretraining / "dict.txt")
+    load_encoder(pretraining / SENTENCEPIECE_FILE)
+    with lock_directory(output, "preparing tasks"):
+        for name in names:
+            prepare_task(TASKS[name], tables_folder(TASKS[name], raw, output / "raw"), pretraining, output)
 
-        def binarise(task: GlueTask = task, splits: dict = splits, examples: dict = examples) -> None:
-            data = output / "data-bin" / task.name
-            sentence_data.binarise(splits, task.classes, encode, dictionary, output / "text" / task.name, data)
-            write_files(data, {"examples.json": json.dumps(examples)}, "examples.json")
 
-        jobs.run(f"binarise {name}", request, output / "data-bin" / name / "examples.json", binarise)
+def prepare_task(task: GlueTask, folder: Path, pretraining: Path, output: Path) -> None:
+    """Write the binary data of a task, and ``examples.json`` beside them, unless it is finished.
+
+    :param folder: with its tables
+    :param pretraining: see :func:`prepare`
+    """
+    dictionary, pieces = pretraining / "dict.txt", pretraining / SENTENCEPIECE_FILE
+    encoding = [read_lines(dictionary), hashlib.sha256(pieces.read_bytes()).hexdigest()]
+    tables = {split: read_table(task, folder, split) for split in task.tables}
+    for split, (rows, broken_rows) in tables.items():
+        skipped = f", {broken_rows} broken rows left out" if broken_rows else ""
+        print(f"{task.name} {split}: {len(rows):,} examples{skipped}")
+    jobs, request = Jobs(output / "text"), [task, tables, encoding]
+    examples = {
+        "train": len(tables["train"][0]),
+        "labels": {split: [row.label for row in rows] for split, (rows, _) in tables.items() if "valid" in split},
+        "indices": {split: [row.index for row in rows] for split, (rows, _) in tables.items() if "test" in split},
+        "digest": jobs.digest_of(request),
+    }
+    splits = {split: [LabelledText(row.texts, row.label) for row in rows] for split, (rows, _) in tables.items()}
+    data = output / "data-bin" / task.name
+
+    def binarise() -> None:
+        text = output / "text" / task.name
+        sentence_data.binarise(splits, task.classes, load_encoder(pieces), dictionary, text, data)
+        write_files(data, {"examples.json": json.dumps(examples)}, "examples.json")
+
+    jobs.run(f"binarise {task.name}", request, data / "examples.json", binarise)
 
 
 def load_prepared_task(name: str, output: Path, model: Path) -> PreparedTask:

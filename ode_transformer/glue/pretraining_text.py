@@ -22,7 +22,7 @@ from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.files import atomic_directory, lock_directory
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -64,7 +64,6 @@ def prepare(
         if not path.is_file():
             raise UserError(f"{path}: missing")
     text, encoded, binary = output / "text", output / "pieces", output / "data-bin"
-    output.mkdir(parents=True, exist_ok=True)
 
     def divide_texts() -> None:
         with atomic_directory(text) as folder:
@@ -87,9 +86,10 @@ def prepare(
 
     jobs = Jobs(output)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in texts]
-    jobs.run("text", [files, valid_share], text, divide_texts)
-    jobs.run("pieces", [pieces, cased], encoded, encode_splits)
-    jobs.run("binarise", None, binary, binarise)
+    with lock_directory(output, "preparing data"):
+        jobs.run("text", [files, valid_share], text, divide_texts)
+        jobs.run("pieces", [pieces, cased], encoded, encode_splits)
+        jobs.run("binarise", None, binary, binarise)
     return binary
 
 

@@ -80,14 +80,13 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     data = experiment.data.prepared_jobs()
     TrainingRecord(experiment.folder).require(experiment.digest(data))
     write_record(experiment)
-    experiment.model_path.parent.mkdir(parents=True, exist_ok=True)
-    for file in experiment.data.model_files:
-        shutil.copy(file, experiment.model_path.parent)
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
+        for file in experiment.data.model_files:
+            shutil.copy(file, experiment.model_path.parent)
         for job in _evaluation_jobs(experiment, until):
             jobs.run(*job)
         scores = _read_scores(experiment)

@@ -117,7 +117,6 @@ def gradient(base_loss: float, larger_loss: float, epsilon: int) -> float:
 
 def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str], updates: int) -> float:
     """Train for so many updates, or resume, unless it is done; return the validation loss of the best checkpoint."""
-    run_folder.mkdir(parents=True, exist_ok=True)
     checkpoints, result = run_folder / "checkpoints", run_folder / "loss.json"
     command: list[str | Path] = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
     jobs = Jobs(run_folder, data.digest)

@@ -125,18 +125,12 @@ def write_files(directory: Path, files: dict[str, str], last: str) -> None:
 
     :param files: text of each file by its name
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    staging = temporary_path(directory / last)
-    shutil.rmtree(staging, ignore_errors=True)  # of a killed process that had this one's number
-    staging.mkdir()
-    try:
+    with _staging_folder(directory / last) as staging:
         for name, text in files.items():
             (staging / name).write_text(text, encoding="utf-8", newline="\n")
         (directory / last).unlink(missing_ok=True)
         for name in sorted(files, key=lambda name: name == last):
             os.replace(staging / name, directory / name)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager
@@ -145,28 +139,38 @@ def atomic_directory(directory: Path) -> Iterator[Path]:
 
     :raises UserError: the folder could not be written, for example because the disk is full
     """
-    staging = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(staging, ignore_errors=True)  # left by a process that was killed
-    staging.mkdir(parents=True)
     try:
-        yield staging
-        shutil.rmtree(directory, ignore_errors=True)
-        os.replace(staging, directory)
+        with _staging_folder(directory) as staging:
+            yield staging
+            shutil.rmtree(directory, ignore_errors=True)
+            os.replace(staging, directory)
     except OSError as error:
         if error.filename is not None:  # the error names its file already
             raise
         raise UserError(f"{directory}: could not be written ({error})") from error
+
+
+@contextmanager
+def _staging_folder(target: Path) -> Iterator[Path]:
+    """Create an empty folder beside ``target`` for the block."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = temporary_path(target)
+    shutil.rmtree(staging, ignore_errors=True)  # of a killed process that had this one's number
+    staging.mkdir()
+    try:
+        yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
 @contextmanager
 def lock_directory(directory: Path, work: str) -> Iterator[None]:
-    """Hold the lock of an existing directory during the block; a process that dies releases its lock.
+    """Hold the lock of a directory, which is created, during the block; a process that dies releases its lock.
 
     :param work: names the work for the other process's error, such as "training"
     :raises UserError: another process holds the lock
     """
+    directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY)  # the directory itself, so that no lock file remains in it
     try:
         try:

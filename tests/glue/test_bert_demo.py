@@ -11,6 +11,7 @@ from ode_transformer.cli import main
 from ode_transformer.glue import bert_demo
 from ode_transformer.glue.bert_demo import CLASSES, divide, shuffle
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory
 
 WORDS = "we you they see hear like find the a old new green small dog cat house river tree today again".split()  # noqa: SIM905
 
@@ -57,6 +58,14 @@ def test_too_few_lines() -> None:
 def test_impossible_options_are_refused(arguments: list[str], message: str, capsys) -> None:
     assert main(["bert-demo", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_folder_is_locked(tmp_path: Path, capsys) -> None:
+    (tmp_path / "text").write_text("\n".join(lines(60_000)) + "\n")
+    with lock_directory(tmp_path / "out", "preparing data"):
+        assert main(["bert-demo", "--text", str(tmp_path / "text"), "--output", str(tmp_path / "out")]) == 2
+    assert "out: another process is preparing data here" in capsys.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.slow

@@ -39,6 +39,11 @@ def test_the_papers_grid() -> None:
         ({"lr": [-0.1]}, "grid.lr.0: -0.1 is not a number above 0"),
         ({"lr": [float("nan")]}, "grid.lr.0: nan is not a number above 0"),
         (
+            {"train": {"max-update": 5}},
+            "train.max-update: --max-update is set for each run, by the grid",
+        ),
+        ({"train": {"weight-decay": 0.1}}, "train.weight-decay: --weight-decay is set for each run"),
+        (
             {"train": {"adam-betas": [0.9, 0.98]}},
             "train.adam-betas: input should be a valid boolean, or .*, or input should be a valid string",
         ),

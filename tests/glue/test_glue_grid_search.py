@@ -10,6 +10,8 @@ from ode_transformer.glue import finetuning, grid_search, preparation
 from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import save_checkpoint
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory
 
 
 def test_unknown_task(capsys) -> None:
@@ -32,8 +34,8 @@ class StandIn:
         self.killed_seed = 0
         self.trainings: list[tuple[int, bool]] = []  # seed, and whether it was resumed
         self.output, self.model = output, output / "model.pt"
-        data = output / "data-bin" / "RTE"
-        data.mkdir(parents=True)
+        for task in ("RTE", "QNLI"):
+            (output / "data-bin" / task).mkdir(parents=True)
         self.model.touch()
         self.write_examples("first")
         monkeypatch.setattr(finetuning, "model_options", lambda _: {"arch": "ode_bert_tiny"})
@@ -43,7 +45,8 @@ class StandIn:
 
     def write_examples(self, digest: str) -> None:
         examples = {"train": 8, "labels": {"valid": ["entailment"] * 4}, "indices": {"test": ["0"]}, "digest": digest}
-        (self.output / "data-bin" / "RTE" / "examples.json").write_text(json.dumps(examples))
+        for task in ("RTE", "QNLI"):
+            (self.output / "data-bin" / task / "examples.json").write_text(json.dumps(examples))
 
     def train(self, command: list, log: Path, progress: None, append: bool, threads: None) -> None:
         seed = int(log.parent.name.rpartition("=")[2])
@@ -58,11 +61,11 @@ class StandIn:
         correct = self.correct_predictions[int(checkpoint.parents[1].name.rpartition("=")[2])]
         return {"valid": ["entailment"] * correct + ["not_entailment"] * (4 - correct), "test": ["entailment"]}
 
-    def fine_tune(self) -> list[int]:
-        """Search the grid; return the seeds whose runs were trained."""
+    def fine_tune(self, task: str = "RTE") -> list[int]:
+        """Search the grid of a task; return the seeds whose runs were trained."""
         grid = {"batch-size": [4], "lr": [0.001], "max-epoch": [1], "seed": list(self.correct_predictions)}
         self.trainings.clear()
-        grid_search.fine_tune(["RTE"], self.model, self.output, GlueConfig(grid=grid, train={}), [], False)
+        grid_search.fine_tune([task], self.model, self.output, GlueConfig(grid=grid, train={}), [], False)
         return [seed for seed, _ in self.trainings]
 
     @property
@@ -106,3 +109,31 @@ def test_other_data_or_another_model_is_trained_again(tmp_path: Path, monkeypatc
     assert not any(append for _, append in runs.trainings)
     runs.model.write_text("another")
     assert runs.fine_tune() == [1, 2, 3]
+
+
+def test_the_table_keeps_tasks_of_other_calls(tmp_path: Path, monkeypatch) -> None:
+    runs = StandIn(tmp_path, monkeypatch)
+
+    def tasks() -> list[str]:
+        return [line.split()[1] for line in (tmp_path / "results.md").read_text().splitlines()[2:]]
+
+    runs.fine_tune("RTE")
+    assert tasks() == ["RTE"]
+    runs.fine_tune("QNLI")
+    assert tasks() == ["QNLI", "RTE"]
+    runs.write_examples("second")  # both are prepared anew
+    runs.fine_tune("RTE")
+    assert tasks() == ["RTE"]
+
+
+def test_a_run_is_locked(tmp_path: Path, monkeypatch) -> None:
+    runs = StandIn(tmp_path, monkeypatch)
+    runs.killed_seed = 2
+    with pytest.raises(Killed):
+        runs.fine_tune()
+    (folder,) = (tmp_path / "runs" / "RTE").glob("*seed=2")
+    with (
+        lock_directory(folder, "fine-tuning"),
+        pytest.raises(UserError, match="seed=2: another process is fine-tuning here"),
+    ):
+        runs.fine_tune()

@@ -11,6 +11,7 @@ from ode_transformer.glue import pretraining_text, sentence_data
 from ode_transformer.glue.download import MRPC_FILES
 from ode_transformer.glue.preparation import tables_folder
 from ode_transformer.glue.tasks import TASKS, read_table
+from ode_transformer.support.files import lock_directory
 
 
 def pretrained_folder(tmp_path: Path) -> Path:
@@ -84,6 +85,14 @@ def test_a_dictionary_in_another_encoding(tmp_path: Path, capsys) -> None:
     assert main(["glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "dict.txt: line 1 is not UTF-8" in line
+
+
+def test_the_folder_is_locked(tmp_path: Path, capsys) -> None:
+    words = ["prepare", "--pretraining", str(pretrained_folder(tmp_path)), "--output", str(tmp_path / "out")]
+    with lock_directory(tmp_path / "out", "preparing tasks"):
+        assert main(["glue", *words]) == 2
+    assert "out: another process is preparing tasks here" in capsys.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_published_files_of_mrpc_are_divided_elsewhere(tmp_path: Path) -> None:

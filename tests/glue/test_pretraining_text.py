@@ -8,6 +8,7 @@ from forked_commands import run_quickly
 from ode_transformer.cli import main
 from ode_transformer.corpora.document_corpus import divide, documents
 from ode_transformer.glue.pretraining_text import learn_pieces, load_encoder
+from ode_transformer.support.files import lock_directory
 
 
 def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
@@ -65,6 +66,14 @@ def test_too_many_pieces(tmp_path: Path, capsys) -> None:
     (tmp_path / "a").write_text("".join(f"word {number}\n" for number in range(500)))
     assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2
     assert "vocabulary of 9000 pieces from" in capsys.readouterr().err
+
+
+def test_the_folder_is_locked(tmp_path: Path, capsys) -> None:
+    (tmp_path / "a").write_text("a text\n" * 500)
+    with lock_directory(tmp_path / "out", "preparing data"):
+        assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out")]) == 2
+    assert "out: another process is preparing data here" in capsys.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.slow

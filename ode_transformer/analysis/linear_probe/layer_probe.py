@@ -11,7 +11,7 @@ from torch import Tensor
 from ode_transformer.analysis.linear_probe.layer_fits import distil_layer, fit_layers
 from ode_transformer.analysis.linear_probe.layer_replacement import linear_layer, relative_change, replace_layer
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit
-from ode_transformer.analysis.linear_probe.probe_setup import ProbeOptions, ProbeSetup
+from ode_transformer.analysis.linear_probe.probe_setup import ProbeSetup
 from ode_transformer.decoding.translate import search_best, target_line
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
@@ -23,12 +23,9 @@ from ode_transformer.support.lines import read_lines
 REPORTED_SENTENCES = 400  # translated between two lines of progress
 
 
-def probe_layers(options: ProbeOptions) -> dict[str, Any]:
-    """Replace each chosen layer in turn; return all results, as ``results.json`` has them.
-
-    :raises UserError: an option, or a file that it names, is wrong
-    """
-    setup = ProbeSetup(options)
+def probe_layers(setup: ProbeSetup) -> dict[str, Any]:
+    """Replace each chosen layer in turn; return all results, as ``results.json`` has them."""
+    options = setup.options
     references = read_lines(write_references(setup))
     settings = Settings(references, tokenize=options.tokenize or "13a")
 

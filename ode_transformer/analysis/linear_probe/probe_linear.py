@@ -17,13 +17,18 @@ from typing import Any
 
 from ode_transformer.analysis.linear_probe.layer_probe import probe_layers
 from ode_transformer.analysis.linear_probe.layer_replacement import relative_change
-from ode_transformer.analysis.linear_probe.probe_setup import DistillationOptions, ProbeOptions, SearchOptions
+from ode_transformer.analysis.linear_probe.probe_setup import (
+    DistillationOptions,
+    ProbeOptions,
+    ProbeSetup,
+    SearchOptions,
+)
 from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.metrics.translation_scores import TOKENIZERS
 from ode_transformer.nn.observers import STACKS, LayerId
 from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_text
+from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.tables import markdown_table
 
 METRIC_NAMES = ("bleu", "chrf", "per", "wer")  # metrics of one number that need only output and references
@@ -103,13 +108,15 @@ def run(args: argparse.Namespace) -> int:
     warnings.filterwarnings("ignore", message="'pin_memory'")  # which fairseq asks for with or without a GPU
     options = probe_options(args)
     new_figure(1, 1)  # fails now, not after hours, where matplotlib is missing
-    results = probe_layers(options)
-    full = results["full"]
-    scores = {LayerId(e["stack"], e["number"]): e["score"]["value"] for e in results["layers"]}
-    markdown = table(full["metric"], full["value"], scores)
-    plot(results, options.output / "bars.png")
-    write_text(options.output / "results.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    write_text(options.output / "table.md", markdown + "\n")
+    setup = ProbeSetup(options)
+    with lock_directory(options.output, "probing"):
+        results = probe_layers(setup)
+        full = results["full"]
+        scores = {LayerId(e["stack"], e["number"]): e["score"]["value"] for e in results["layers"]}
+        markdown = table(full["metric"], full["value"], scores)
+        plot(results, options.output / "bars.png")
+        write_text(options.output / "results.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+        write_text(options.output / "table.md", markdown + "\n")
     print(markdown)
     return 0
 

@@ -28,6 +28,7 @@ from ode_transformer.metrics.registry import METRICS
 from ode_transformer.nn.observers import LayerId
 from ode_transformer.support import console
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.files import lock_directory
 from ode_transformer.support.lines import read_lines
 
 # Batches of few tokens, so that a pass over the training data has several.
@@ -155,6 +156,12 @@ def test_another_request_or_other_files_are_never_mixed(folder: Path, capsys: py
         assert command(folder, *layer, *more, output=f"new{number}") == 0
         assert capsys.readouterr().out == here
         assert results(folder)["layers"] == results(folder, f"new{number}")["layers"]
+
+
+def test_the_folder_is_locked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with lock_directory(folder / "out", "probing"):
+        assert command(folder) == 2
+    assert "out: another process is probing here" in capsys.readouterr().err
 
 
 class Stop(BaseException):
