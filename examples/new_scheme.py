@@ -50,10 +50,10 @@ def write_data(folder: Path) -> Path:
 def main(epochs: int = 3) -> None:
     random.seed(0)
     folder = Path(tempfile.mkdtemp(prefix="new_scheme_"))
-    flags = f"""{write_data(folder)} --arch ode_transformer_euler_tiny --encoder-ode-scheme heun3
-        --share-all-embeddings --optimizer adam --lr 0.002 --max-tokens 400 --max-epoch {epochs} --cpu --seed 1
-        --save-dir {folder / "checkpoints"} --no-epoch-checkpoints"""
-    args = options.parse_args_and_arch(options.get_training_parser(), flags.split())
+    flags = f"""--arch ode_transformer_euler_tiny --encoder-ode-scheme heun3 --share-all-embeddings --optimizer adam
+        --lr 0.002 --max-tokens 400 --max-epoch {epochs} --cpu --seed 1 --no-epoch-checkpoints"""
+    words = [str(write_data(folder)), *flags.split(), "--save-dir", str(folder / "checkpoints")]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
     train.main(convert_namespace_to_omegaconf(args))
     print(f"checkpoint: {folder / 'checkpoints' / 'checkpoint_last.pt'}")
 

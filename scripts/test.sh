@@ -36,7 +36,7 @@ cd "$ROOT"
 
 options=(--color=no)
 [[ ! -t 1 ]] || options=(--color=yes)
-if (($(nproc) > 1)); then
+if (($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) > 1)); then # nproc would count threads, not cores
     # Two workers of one thread each: with more threads than cores PyTorch is slower, not faster.
     export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
     options+=(-n 2 --dist worksteal)

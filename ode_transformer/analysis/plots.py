@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_write
+from ode_transformer.support.files import atomic_write, check_writable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FORMATS = ".png, .pdf, .svg"
 # Systems and layers stay apart without colours.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINE_STYLES = ("-", "--", ":", "-.")
@@ -28,10 +30,32 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def add_plot_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--output``, the file of a plot."""
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE.png", help=f"file for a plot, in the format of its end: {FORMATS}"
+    )
+
+
+def check_outputs(plot: Path | None, table: Path | None = None) -> None:
+    """Check, before any work is done, that a plot and a table can be written.
+
+    :raises UserError: the plot's name has another end than ``FORMATS``, a path cannot be written, or matplotlib is not
+        installed
+    """
+    if plot is not None:
+        if plot.suffix.lower() not in FORMATS.split(", "):
+            raise UserError(f"--output {plot}: a plot is a file with the end {FORMATS}")
+        check_writable(plot)
+        new_figure(1, 1)
+    if table is not None:
+        check_writable(table)
+
+
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG file; ``path`` is replaced only when all of it is written."""
+    """Write a figure in the format of its suffix; ``path`` is replaced only when all of it is written."""
     with atomic_write(path) as file:
-        figure.savefig(file, format="png", dpi=120)
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=120)
 
 
 def plain_label(text: str) -> str:

@@ -50,7 +50,10 @@ class Split:
         else:
             self.longest = (model.max_positions(),)
             lengths = np.asarray(self.dataset.sizes)[None]
+        self.lengths_by_side = lengths
         self.lengths = lengths.max(axis=0)
+        cfg = getattr(getattr(model, "decoder", None), "cfg", None)
+        self.max_cells = getattr(cfg, "max_joint_cells", 0)  # of a Reformer, whose observed batches are not divided
         self.too_long: np.ndarray = np.any(lengths > np.array(self.longest)[:, None], axis=0)
 
     def sentence_numbers(self, count: int | None = None) -> list[int]:
@@ -64,12 +67,19 @@ class Split:
         return numbers
 
     def batches(self, count: int | None, max_tokens: int) -> list[list[int]]:
-        """Sort :meth:`sentence_numbers` by length; divide them into batches of at most ``max_tokens``, with padding."""
+        """Sort :meth:`sentence_numbers` by length; divide them into batches of at most ``max_tokens``, with padding.
+
+        A batch of a model over a source × target grid also has at most ``--max-joint-cells`` cells.
+        """
         numbers = np.array(self.sentence_numbers(count))
         batches: list[list[int]] = [[]]
+        longest = np.zeros(len(self.lengths_by_side), dtype=np.int64)  # of the last batch, by side
         for number in numbers[np.argsort(self.lengths[numbers], kind="stable")].tolist():
-            if batches[-1] and (len(batches[-1]) + 1) * self.lengths[number] > max_tokens:
+            rows, longest = len(batches[-1]) + 1, np.maximum(longest, self.lengths_by_side[:, number])
+            too_many_cells = self.max_cells and rows * longest.prod() > self.max_cells
+            if batches[-1] and (rows * longest.max() > max_tokens or too_many_cells):
                 batches.append([])
+                longest = self.lengths_by_side[:, number]
             batches[-1].append(number)
         return batches
 

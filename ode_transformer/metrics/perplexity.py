@@ -41,6 +41,8 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     if len(results) > 1:
         raise UserError(f"{path}: {len(results)} perplexities: is it the log of several runs?")
     loss, value = map(float, results[0])
+    if not math.isfinite(loss):
+        raise UserError(f"{path}: the loss is {loss}: the model's training diverged")
     expected_value = 2**loss if loss < 1000 else math.inf  # 2**1024 is an error
     # fairseq prints the loss with 4 decimals and the perplexity with 2.
     if not abs(expected_value - value) <= 0.005001 + value * math.log(2) * 0.000051:

@@ -23,9 +23,9 @@ def provenance(command: Sequence[str], on_gpu: bool, threads: int | None = None)
     :param on_gpu: the measurement ran on a GPU, not on the processor
     :param threads: of the measured process; by default as many as this one has
     """
-    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        _git("ls-files", "--error-unmatch", "__init__.py")  # not another repository, in which the package is installed
+        commit = _git("describe", "--always", "--dirty", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         commit = "unknown"
     return {
@@ -37,6 +37,11 @@ def provenance(command: Sequence[str], on_gpu: bool, threads: int | None = None)
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "command": shlex.join(command),
     }
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(PACKAGE), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _processor_name() -> str:

@@ -38,6 +38,17 @@ def test_each_sentence_is_in_one_batch_and_batches_are_within_the_limit(split: S
     assert len(batches) == {1: 6, 1000: 1}.get(max_tokens, len(batches))
 
 
+def test_batches_of_a_grid_are_within_its_cells(split: Split) -> None:
+    split.max_cells = 100
+    batches = split.batches(None, 1000)
+    assert sorted(number for batch in batches for number in batch) == split.sentence_numbers()
+    for batch in batches:
+        cells = len(batch) * split.lengths_by_side[:, batch].max(axis=1).prod()
+        assert cells <= 100 or len(batch) == 1
+    split.max_cells = 0
+    assert len(batches) > len(split.batches(None, 1000)) == 1
+
+
 def test_a_sample_has_the_sentences(split: Split) -> None:
     sample = split.sample([0, 6])
     assert sorted(sample["id"].tolist()) == [0, 6]

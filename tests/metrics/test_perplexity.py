@@ -60,9 +60,10 @@ def test_rounding_is_no_contradiction(tmp_path: Path, value: float) -> None:
     [
         (("7.0000", "129.00"), "a loss of 7.0 bits is a perplexity of 128.00, not 129.0"),
         (("7.0010", "128.00"), "is a perplexity of 128.09, not 128.0"),
-        (("nan", "nan"), "not nan"),
-        (("inf", "inf"), "not inf"),
-        (("9" * 400, "1.0"), "is a perplexity of inf, not 1.0"),
+        (("nan", "nan"), "the loss is nan: the model's training diverged"),
+        (("inf", "inf"), "the loss is inf: the model's training diverged"),
+        (("9" * 300, "1.0"), "is a perplexity of inf, not 1.0"),
+        (("9" * 400, "1.0"), "the loss is inf"),
         (("7.0000", "128.00", "9" * 5000), "no perplexity found"),
         (("7.0000", "128.00", "1,009"), "1,009 tokens, but --references has 8 words and ends of sentence"),
         (("7.0000", "128.00", "8", "Loss (base 2): 6.0000, Perplexity: 64.00\n"), "2 perplexities: is it the log of"),

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems
 from ode_transformer.analysis.comparison.examples import read_system
-from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.analysis.plots import add_plot_argument, check_outputs, new_figure, plain_label, save_figure
 from ode_transformer.metrics.error_types import TypeCounts, system_counts
 from ode_transformer.metrics.max_match import Counts
 from ode_transformer.support.arguments import positive_int
-from ode_transformer.support.files import check_writable, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
 
 
@@ -26,16 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_outputs_argument(parser)
     parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
     parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="file for the plot")
+    add_plot_argument(parser)
     parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers of all types")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; with ``--output`` draw it, with ``--csv`` write the numbers."""
-    for path in filter(None, (args.output, args.csv)):
-        check_writable(path)
-    if args.output is not None:
-        new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
+    check_outputs(args.output, args.csv)
     paths = parse_systems(args.system, "FILE")
     translations = {name: read_system(path) for name, path in paths.items()}
     counted = system_counts(

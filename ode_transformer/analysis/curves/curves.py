@@ -17,9 +17,10 @@ from pathlib import Path
 
 from ode_transformer.analysis.curves.plot import LOGGED_BY, WHAT, LoggedRun, plot
 from ode_transformer.analysis.curves.training_log import read_run
+from ode_transformer.analysis.plots import add_plot_argument, check_outputs
 from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
 _FIELDS = ("split", "epoch", "updates", "epochs", "minutes", "loss", "nll_loss", "perplexity", "gnorm")
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", nargs="+", choices=LOGGED_BY, default=["updates", "minutes"], help="columns (default: updates minutes)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="file for the plot")
+    add_plot_argument(parser)
     parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for all numbers")
 
 
@@ -84,9 +85,7 @@ def run(args: argparse.Namespace) -> int:
     for quantity in args.what:
         if quantity not in WHAT and not quantity.startswith(PREFIX):
             raise UserError(f"--what {quantity}: expected {', '.join(WHAT)} or a name that begins with {PREFIX}")
-    for path in (args.output, args.csv):
-        if path is not None:
-            check_writable(path)
+    check_outputs(args.output, args.csv)
     runs = [LoggedRun(name, path, read_run(path)) for name, path in zip(names, args.logs, strict=True)]
     if args.output is not None:
         plot(runs, args.output, args.what, args.by)

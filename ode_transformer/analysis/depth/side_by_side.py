@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.analysis.plots import new_figure
+from ode_transformer.analysis.plots import add_plot_argument, check_outputs
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.nn.observers import STACKS, observable_stacks
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable, open_input
+from ode_transformer.support.files import open_input
 
 
 def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = 
         help=f"number of sentences at most; of a language model, samples (default: {sentences})",
     )
     if plot:
-        parser.add_argument("--output", type=Path, metavar="FILE.png", help="write a plot")
+        add_plot_argument(parser)
     else:
         parser.set_defaults(output=None)
     parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="write the numbers")
@@ -52,11 +52,7 @@ def named_paths(args: argparse.Namespace) -> dict[str, Path]:
         raise UserError(f"--names, --path: {next(n for n in names if names.count(n) > 1)} is named twice")
     for path in args.path:
         open_input(path).close()  # fails now, not after the others have been measured
-    for path in (args.output, args.csv):
-        if path is not None:
-            check_writable(path)
-    if args.output is not None:
-        new_figure(1, 1)  # fails now, not after hours, where matplotlib is missing
+    check_outputs(args.output, args.csv)
     return dict(zip(names, args.path, strict=True))
 
 

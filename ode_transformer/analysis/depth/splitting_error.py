@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.analysis.plots import add_plot_argument, check_outputs, new_figure, save_figure
 from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
 
 A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
@@ -76,11 +76,12 @@ def plot(path: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer splitting-error``."""
-    parser.add_argument("--output", type=Path, metavar="FILE.png", help="plot the errors, too")
+    add_plot_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the slopes, and plot the errors on request."""
+    check_outputs(args.output)
     if args.output is not None:
         plot(args.output)
     for splitting in SPLITTINGS.values():
