@@ -21,7 +21,6 @@ from typing import Any
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.recipe import Problem, Recipe
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
 
 COMMANDS = ("compare", "curves", "error-types", "examples", "probe-linear")
 FIELDS = ("runs", "names", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
@@ -44,12 +43,9 @@ def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: 
     :param runs: at least one
     :param folder: for the results
     """
-    first_runs = {name: experiment for name, experiment in reversed(runs)}
     systems: dict[str, Experiment] = {}
-    for name in dict.fromkeys(name for name, _ in runs):
-        if (file_name := _file_name(name)) in systems:
-            raise UserError(f"systems {name}: its files would have the name {file_name}, as those of another system")
-        systems[file_name] = first_runs[name]
+    for name, experiment in runs:
+        systems.setdefault(file_name(name), experiment)  # of several seeds, the first
     shared = _shared_values(runs, systems)
     for name, text in analyses.items():
         if "{model}" not in text.split():
@@ -116,6 +112,6 @@ def _metric(recipe: Recipe) -> dict[str, Any]:
     return {"metric": entry.metric, "tokenize": _flavour(recipe).get("tokenize") if entry.metric == "bleu" else None}
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a system's name in letters that --system takes and that a file can have."""
     return re.sub(r"[^\w.+]+", "-", name).strip("-_.")

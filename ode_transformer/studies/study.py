@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ode_transformer.recipes.recipe import Count, Flags, Problem
-from ode_transformer.studies.analyses import analysis_problems
+from ode_transformer.studies.analyses import analysis_problems, file_name
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
@@ -193,11 +193,14 @@ def read_study(path: Path) -> Study:
 
 def _system_problems(study: Study) -> Iterator[Problem]:
     names = [system.name for system in study.systems]
+    file_names = [file_name(name) for name in names]
     axis_flags = study.axis.flags if study.axis else []
     for number, system in enumerate(study.systems):
         key = ("systems", number)
         if names.index(system.name) < number:
             yield (*key, "name"), f"two systems are called {system.name}"
+        elif study.analyses and file_names.index(file_names[number]) < number:
+            yield (*key, "name"), f"its files would have the name {file_names[number]}, as those of another system"
         for list_name, choices in (("only", list(study.places)), ("against", names)):
             for name in sorted(set(getattr(system, list_name) or ()) - set(choices)):
                 yield (*key, list_name), f"{name} is not there; there are {', '.join(choices)}"

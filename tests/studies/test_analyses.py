@@ -3,15 +3,11 @@
 import re
 import shlex
 from pathlib import Path
-from typing import cast
 
 import pytest
 import yaml
 
 from ode_transformer.cli import main
-from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.studies.analyses import analysis_commands
-from ode_transformer.support.errors import UserError
 
 STUDY = {
     "title": "A question",
@@ -64,13 +60,6 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
         f"ode-transformer compare D/data-bin {models} --output S/compare --tokenize none",
         f"ode-transformer error-types {logs} --gold D/corpus/test.m2",
     ]
-
-
-def test_two_systems_with_the_same_files_are_refused(tmp_path: Path) -> None:
-    experiment = cast(Experiment, None)
-    runs = [("RK2 (gate)", experiment), ("RK2, gate", experiment)]
-    with pytest.raises(UserError, match="systems RK2, gate: its files would have the name RK2-gate, as those of"):
-        list(analysis_commands({"a": "curves {runs}"}, runs, tmp_path))
 
 
 @pytest.mark.parametrize(

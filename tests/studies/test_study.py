@@ -135,6 +135,13 @@ def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Pa
         ({"systems": SMALL["systems"][:1]}, "systems: list should have at least 2 items"),
         ({"systems": SMALL["systems"][:2] * 2}, "systems.2.name: two systems are called plain"),
         (
+            {
+                "systems": [SMALL["systems"][0], *({"name": name, "arch": "y"} for name in ("a (b)", "a, b"))],
+                "analyses": {"curves": "curves {runs}"},
+            },
+            "systems.2.name: its files would have the name a-b, as those of another system",
+        ),
+        (
             {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "only": ["there"]}]},
             "systems.4.only: there is not there; there are paper, here",
         ),
