@@ -28,9 +28,9 @@ Sums = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SentenceStatistics:
-    """What the score of any selection of sentences follows from: numbers of each sentence, which are summed.
+    """Numbers of each sentence, such as errors, whose sums give the score of any selection of sentences.
 
-    :param numbers: such as edits and phonemes, [sentences, numbers]
+    :param numbers: [sentences, numbers]
     :param score: from the sums, [numbers], to the score
     """
 
