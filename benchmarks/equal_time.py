@@ -23,7 +23,7 @@ from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
 from ode_transformer.recipes.workflow import train_with_progress
-from ode_transformer.support.arguments import positive_float, positive_int
+from ode_transformer.support.arguments import positive_float, whole_numbers
 from ode_transformer.support.console import compact_output
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -115,6 +115,18 @@ def summary(rows: Sequence[Sequence[object]]) -> str:
     return markdown_table(["task", "score", "system", "setting", "mean", "seeds"], lines, "llllrr")
 
 
+def check_clock(folder: Path, clock: str) -> None:
+    """Record which clock measures the minutes of a folder's trainings.
+
+    :raises UserError: they were measured by another clock
+    """
+    path = folder / "clock.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists() and (before := path.read_text(encoding="utf-8").strip()) != clock:
+        raise UserError(f"--output {folder}: its minutes are {before}, not {clock}: choose another folder")
+    write_text(path, f"{clock}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, choose, score; write ``equal_time.csv`` and ``equal_time.md``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -124,17 +136,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--settings", nargs="+", metavar="FLAGS", help="one word each, '' for none (default: those of each system)"
     )
     parser.add_argument("--minutes", type=positive_float, default=5.0, help="of training (default: %(default)g)")
-    parser.add_argument("--seeds", type=positive_int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--seeds", type=whole_numbers, default=(1, 2, 3), metavar="S,S,...", help="default: 1,2,3")
     parser.add_argument("--cpu-clock", action="store_true", help="minutes of CPU time of one thread")
     parser.add_argument("--output", type=Path, default=Path("runs/equal_time"), metavar="DIR")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="folder with the wheels instead of a download")
     args = parser.parse_args(argv)
+    for name in ("tasks", "systems"):
+        if len(set(getattr(args, name))) < len(getattr(args, name)):
+            parser.error(f"--{name}: one stands twice")
     if args.cpu_clock:
         clock = str(Path(__file__).parent / "cpu_clock")
         os.environ["PYTHONPATH"] = os.pathsep.join([clock, *filter(None, [os.environ.get("PYTHONPATH")])])
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
     rows: list[list[object]] = []
     try:
+        check_clock(args.output, "CPU time" if args.cpu_clock else "time")
         for task in args.tasks:
             for system in args.systems:
                 losses = {
@@ -145,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for seed in args.seeds:
                     rows += record(train_system(args, task, system, chosen, seed), [task, system, chosen, seed])
                     write_text(args.output / "equal_time.csv", csv_text([TITLES, *rows]))
-    except UserError as error:
+    except (OSError, UserError) as error:
         print(f"equal_time: error: {error}", file=sys.stderr)
         return 2
     write_text(args.output / "equal_time.md", f"{summary(rows)}\n")

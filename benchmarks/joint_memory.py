@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from measuring import DTYPES, memory_of
 
 from ode_transformer.models.model_from_options import build_from_options
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure one batch and print a line."""
     parser = build_parser()
     args = parser.parse_args(argv)
-    if not args.arch.startswith("reformer"):
+    if ARCH_MODEL_NAME_REGISTRY.get(args.arch) != "reformer":
         parser.error(f"--arch {args.arch}: not a Reformer")
     if args.tokens < args.length:
         parser.error(f"--tokens {args.tokens} are less than one sentence of --length {args.length}")

@@ -47,13 +47,14 @@ def recorded_ratios(
 ) -> dict[Key, list[float]]:
     """Return the recorded ratios of those comparisons that the file has.
 
-    :param setting: of the measurement to come
+    :param setting: of the measurement to come, with its number of threads
     :raises UserError: the file is not one of ``--json``, has another setting, or none of the comparisons
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         # Files of before had no_onednn in the command alone.
         then = {"no_onednn": "--no-onednn" in record["ran"]["command"].split()} | record["setting"]
+        then["threads"] = int(record["ran"].get("threads", 0))
         rows = record["comparisons"]
         ratios = {(row["measure"], row["name"]): [float(ratio) for ratio in row["ratios"]] for row in rows}
     except (ValueError, KeyError, TypeError) as error:

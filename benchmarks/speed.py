@@ -40,6 +40,7 @@ from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.nn.int8 import convert_to_int8
 from ode_transformer.support.arguments import flag_name, positive_int, probability
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.provenance import provenance
 
 # system -> train, update, decode: seconds of each round, with _cpu those of the CPU; held, peak: bytes; operations of
@@ -219,8 +220,11 @@ def read_options(
         parser.error("--device cuda: this PyTorch finds no GPU")
     if args.device == "cpu" and args.precision != "fp32":
         parser.error(f"--precision {args.precision} needs --device cuda: on a CPU it would measure conversions")
-    if args.json is not None and not args.json.parent.is_dir():
-        parser.error(f"--json {args.json}: {args.json.parent} is not a folder")
+    if args.json is not None:
+        try:
+            check_writable(args.json)
+        except UserError as error:
+            parser.error(f"--json {error}")
     if args.check is not None and not args.check.is_file():
         parser.error(f"--check {args.check}: no such file")
     measures = _measures(args)
@@ -247,9 +251,11 @@ def _measures(args: argparse.Namespace) -> tuple[str, ...]:
 
 def parse_with_preset(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; the values of its preset are defaults."""
-    preset = parser.parse_args(argv).preset
-    if preset is not None:
-        parser.set_defaults(**PRESETS[preset])
+    chosen = parser.parse_args(argv)
+    if chosen.preset is not None:
+        parser.set_defaults(**PRESETS[chosen.preset])
+        if chosen.comparisons:
+            parser.set_defaults(systems=None)
     return parser.parse_args(argv)
 
 
@@ -259,14 +265,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args = parse_with_preset(parser, argv)
     setting, comparisons, systems = read_options(parser, args)
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
     recorded = None
     if args.check is not None:
         try:
-            recorded = recorded_ratios(args.check, asdict(setting), comparisons)
+            to_come = asdict(setting) | {"threads": torch.get_num_threads()}
+            recorded = recorded_ratios(args.check, to_come, comparisons)
         except UserError as error:
             parser.error(f"--check {error}")
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
     if setting.no_onednn:
         torch.backends.mkldnn.set_flags(False)
     origin = provenance(["python", "benchmarks/speed.py", *argv], setting.device == "cuda")
@@ -283,8 +290,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n" + MEMORY_NOTES[setting.device])
         if set(ONE_STEP) <= set(results):
             print(f"One RK4 step of the encoder holds {one_step(results) / 2**20:.1f} MiB ({' − '.join(ONE_STEP)}).")
-    if args.preset is not None:
-        print("\n" + published_table(results, PRESETS[args.preset]["size"], setting.sentences))
+    if args.preset is not None and args.size == PRESETS[args.preset]["size"]:
+        print("\n" + published_table(results, args.size, setting.sentences))
     if outcomes:
         clock = "CPU seconds of the process" if cpu else "seconds"
         print(f"\nA ratio of times or speeds is the median of the ratios within each round, in {clock}.\n")
@@ -293,7 +300,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         record = {"ran": origin, "setting": asdict(setting), "target_tokens": target_tokens}
         record |= {"systems": {name: asdict(SYSTEMS[name]) for name in systems}}
         record |= {"results": results, "comparisons": outcomes}
-        args.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_text(args.json, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     if recorded is not None:
         changes = compare_with_record(outcomes, recorded)
         print("\n" + change_table(changes))

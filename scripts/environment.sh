@@ -78,8 +78,8 @@ free_megabytes() { df -Pm "$ROOT" 2>/dev/null | awk 'NR == 2 && $4 ~ /^[0-9]+$/ 
 check_disk() {
     local need=$1 finished=$2 have
     need=$((need - $(du -sm "$VENV" 2>/dev/null | cut -f1)))
-    have=$(free_megabytes)
     # An unknown figure is let through: a full disk is noticed later, too.
+    have=$(free_megabytes) || have=
     [[ -z $have ]] || ((have >= need)) ||
         die "the disk is too full: the set-up needs $need MB more under $ROOT (the finished .venv takes $finished), $have MB are free"
 }

@@ -7,6 +7,7 @@ from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
 from ode_transformer.studies.study_files import study_names
 from ode_transformer.support.arguments import whole_numbers
+from ode_transformer.support.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--systems",
         type=name_patterns,
-        default=["*"],
         metavar="PATTERN,...",
         help="only the systems whose names match, such as 'RK2*'; a comma with a space behind it belongs to the name",
     )
@@ -50,8 +50,10 @@ def run(args: argparse.Namespace) -> int:
     """Run a study and write its results."""
     from ode_transformer.studies.run_study import run_study
 
+    if args.table and (args.systems or args.values):
+        raise UserError("--table takes all existing runs: leave out --systems and --values")
     command = ["ode-transformer", *args.words]
-    run_study(args.study, args.at, args.systems, args.values, run_options(args), args.table, command)
+    run_study(args.study, args.at, args.systems or ["*"], args.values, run_options(args), args.table, command)
     return 0
 
 

@@ -50,7 +50,17 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
 def _new_parser(program: str) -> argparse.ArgumentParser:
     import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
 
-    return _PARSERS[program]()
+    parser = _PARSERS[program]()
+    get_value = parser._get_value
+
+    def checked_value(action: argparse.Action, text: str) -> Any:
+        try:
+            return get_value(action, text)
+        except SyntaxError as error:  # fairseq reads lists such as that of --lr as Python
+            raise argparse.ArgumentError(action, f"invalid value: {text!r}") from error
+
+    parser._get_value = checked_value  # type: ignore[assignment, method-assign]
+    return parser
 
 
 def _catch_exit(parse_call: Callable[[], Any]) -> Any:

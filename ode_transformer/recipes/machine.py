@@ -131,6 +131,8 @@ def detect(
     slurm_nodes = int(environment.get("SLURM_NNODES", "1"))
     by_slurm = slurm_nodes > 1 and master is None
     if by_slurm:
+        if nodes not in (1, slurm_nodes):
+            raise UserError(f"--nodes {nodes}: Slurm has started {slurm_nodes}; leave out --nodes and --node-rank")
         nodes, rank = slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
         if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != nodes:
             raise UserError(f"Slurm has started {tasks} tasks for {nodes} machines: srun has to start one on each")

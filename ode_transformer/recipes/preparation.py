@@ -6,8 +6,10 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.corpora.corpus import SplitWriter, test_split_name
+from ode_transformer.corpora.download import file_identity
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
@@ -60,13 +62,11 @@ class RecipeData:
         :param workers: processes for the slow parts
         :raises UserError: a raw file is missing or wrong, or a command failed
         """
-        if raw is None and (jobs := self._completed_jobs()):
+        if raw is None and not self._own_files_changed() and (jobs := self._completed_jobs()):
             return jobs  # even if the raw files no longer exist
         sources = self.recipe.source_list()
         files = self.recipe.corpus.obtain(sources, raw, downloads)
-        self.folder.mkdir(parents=True, exist_ok=True)
         description = self.recipe.corpus.describe(files, sources, downloads)
-        write_text(self._description_path, json.dumps(description))
         work_of_jobs = {
             "corpus": lambda: self._build_corpus(files, workers),
             "pieces": lambda: self._encode_pieces(workers),
@@ -74,6 +74,7 @@ class RecipeData:
         }
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
+            write_text(self._description_path, json.dumps(description))
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
         return jobs
@@ -84,9 +85,7 @@ class RecipeData:
         :raises UserError: a job is not complete, or was run for a recipe with other values
         """
         jobs = Jobs(self.folder)
-        path = self._description_path
-        description = json.loads(path.read_text()) if path.exists() else []
-        for name, request, result in self._requests(description):
+        for name, request, result in self._requests(self._description()):
             if not result.exists():
                 raise UserError(f"{result}: not there; scripts/prepare.sh makes it, with the same --arch and --variant")
             if not jobs.is_done(name, request, result):
@@ -107,6 +106,21 @@ class RecipeData:
             return None
         jobs.report(f"{self.folder}: prepared already")
         return jobs
+
+    def _own_files_changed(self) -> bool:
+        """Return whether a file of the user, which is read where it is, is another one than at the last preparation."""
+        described = {name: identity for name, *identity in self._description()}
+        own_files = {name: path for name, path in self.recipe.source_list().items() if isinstance(path, Path)}
+        return any(
+            name in described and path.is_file() and described[name] != file_identity(path, path, self.folder)
+            for name, path in own_files.items()
+        )
+
+    def _description(self) -> list[list[Any]]:
+        """Return the description of the raw files at the last preparation; empty before the first."""
+        path = self._description_path
+        description: list[list[Any]] = json.loads(path.read_text()) if path.exists() else []
+        return description
 
     @property
     def _description_path(self) -> Path:

@@ -174,7 +174,11 @@ def next_commands(experiment: Experiment, options: QuickstartOptions) -> str:
         }
     )
     again = shlex.join([program, "quickstart", *chosen])
-    longer = f"{again} --minutes {3 * (experiment.minutes or 5):g}" if math.isfinite(experiment.minutes or 0) else again
+    model = commands.flags({"arch": options.arch, "scheme": options.scheme})
+    if math.isfinite(experiment.minutes or 0):
+        model += ["--minutes", f"{3 * (experiment.minutes or 5):g}"]
+    train_flags = ["--", *options.train_flags] if options.train_flags else []
+    longer = shlex.join([program, "quickstart", *chosen, *model, *train_flags])
     translate = shlex.join([program, "translate", "--path", str(experiment.model_path)])
     lines = ["== now"]
     for sentence in EXAMPLES[options.task]:

@@ -37,7 +37,6 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     if rank > 0:  # only the first machine writes checkpoints and records
         commands.run(command, folder / f"train.node{rank}.log", progress)
         return
-    write_record(experiment)
     digest = experiment.digest(data)
     if training.has_checkpoints(experiment.checkpoints):
         TrainingRecord(folder).require(digest)  # before the job's record is deleted
@@ -50,6 +49,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
 
     with lock_directory(folder, "training"):
+        write_record(experiment)
         request = _train_request(experiment, data)
         Jobs(folder, data.digest).run("train", request, experiment.checkpoints, run_training)
 
@@ -106,11 +106,15 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
             print(f"{experiment.folder}: left out, the training has not ended, or not with these data and flags")
         return None
     jobs = Jobs(experiment.folder, data.digest)
-    for name, request, result, _ in _evaluation_jobs(experiment):
-        if not jobs.is_done(name, request, result):
-            print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
-            return None
-        jobs.skip(name, request)
+    try:
+        for name, request, result, _ in _evaluation_jobs(experiment):
+            if not jobs.is_done(name, request, result):
+                print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
+                return None
+            jobs.skip(name, request)
+    except UserError as error:  # such as checkpoints that were deleted to save space
+        print(f"{experiment.folder}: left out, {error}")
+        return None
     return _read_scores(experiment)
 
 

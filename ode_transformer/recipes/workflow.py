@@ -141,6 +141,9 @@ def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
         for command in experiment.evaluation_commands():
             commands.print_command(command)
         return {}
+    if options.average and experiment.checkpoints.is_dir() and not experiment.averaged_count():
+        kind = experiment.recipe.average.by
+        raise UserError(f"--average {options.average}: {experiment.checkpoints} has no checkpoint of an {kind}")
     return run_experiment.evaluate(experiment)
 
 

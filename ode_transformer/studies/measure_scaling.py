@@ -211,9 +211,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quickstart",
         type=Path,
-        default=Path("quickstart"),
         metavar="DIR",
-        help="folder of the quickstart (default: %(default)s)",
+        help="folder of the quickstart (default: quickstart)",
     )
     parser.add_argument(
         "--wheels", type=Path, metavar="DIR", help="folder with the wheels of its data, instead of downloading them"
@@ -244,8 +243,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure the gradients and print the larger architecture; return the exit status."""
-    if args.data is not None and (args.task or args.target or args.wheels):
-        raise UserError("--task, --target and --wheels choose the quickstart's data: leave them out with --data")
+    if args.data is not None and (args.task or args.target or args.wheels or args.quickstart):
+        raise UserError(
+            "--task, --target, --wheels and --quickstart choose the quickstart's data: leave them out with --data"
+        )
     options = ScalingOptions(
         args.arch,
         args.updates,
@@ -258,7 +259,7 @@ def run(args: argparse.Namespace) -> int:
     size = model_size(training_options(options.arch, options.train_flags))
     check_beta(options.beta)
     if args.data is None:
-        data = quickstart_data(args.quickstart, args.arch, args.task, args.target, args.wheels)
+        data = quickstart_data(args.quickstart or Path("quickstart"), args.arch, args.task, args.target, args.wheels)
     else:
         data = preprocessed_data(args.data)
     measure(options, data, size)

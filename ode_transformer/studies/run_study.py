@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
@@ -21,10 +22,12 @@ from ode_transformer.studies.study import Cell, Study, read_study
 from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import LockedError, UserError
 from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
+
+POLL_SECONDS = 30  # until a training of another process is looked at again
 
 
 def selected_cells(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Cell]:
@@ -64,14 +67,23 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
         return []
     workflow.prepare(runs.data, runs.options)
     failures = []
-    for cell in cells:
-        for value, trial in runs.trials(cell).items():
-            print(f"\n=== {cell}, {tuning.flag} {value}, seed {tuning.seed}", flush=True)
+    trials = [(f"{cell}, {tuning.flag} {value}", trial) for cell in cells for value, trial in runs.trials(cell).items()]
+    while trials:
+        locked = []
+        for name, trial in trials:
+            print(f"\n=== {name}, seed {tuning.seed}", flush=True)
             try:
                 workflow.train(trial, runs.options)
+            except LockedError as error:  # of a process that shares the study
+                print(f"{error}: later", flush=True)
+                locked.append((name, trial))
             except UserError as error:
-                failures.append(f"{cell}, {tuning.flag} {value}: {error}")
+                failures.append(f"{name}: {error}")
                 print(failures[-1], file=sys.stderr, flush=True)
+        if len(locked) == len(trials):
+            time.sleep(POLL_SECONDS)
+        trials = locked
+    for cell in cells:
         if not runs.options.dry_run and (chosen := runs.chosen_flags(cell)):
             print(f"{cell}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
     if runs.options.dry_run:
@@ -135,10 +147,11 @@ def further_tables(runs: StudyRuns, results: StudyResults) -> Iterator[StudyTabl
     if equal_footing.can_be_compared(results):
         rows = equal_footing.table_rows(results)
         yield StudyTable("Equal updates, equal compute, equal parameters", rows, equal_footing.NOTE)
-    scoring = runs.recipe.score[0]
+    recipe = runs.cell_recipe(runs.cells[0])  # all systems are scored as the baseline
+    scoring, test = recipe.score[0], next((split for split in recipe.sets if split != "valid"), None)
     is_tested = scoring.metric in ("per", "wer") or (scoring.metric, scoring.options) == ("bleu", {"tokenize": "none"})
-    if runs.data.parallel and is_tested:
-        table = paired_test.paired_table(results, scoring.metric, next(iter(runs.recipe.sets)))
+    if runs.data.parallel and is_tested and test:
+        table = paired_test.paired_table(results, scoring.metric, test)
         yield from [table] if table else []
 
 

@@ -11,6 +11,10 @@ class UserError(Exception):
     """
 
 
+class LockedError(UserError):
+    """Another process works in a folder."""
+
+
 class UnknownArguments(UserError):
     """A command does not know words of its command line, given in ``words``."""
 

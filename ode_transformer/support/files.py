@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import LockedError, UserError
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def lock_directory(directory: Path, work: str) -> Iterator[None]:
     """Hold the lock of a directory, which is created, during the block; a process that dies releases its lock.
 
     :param work: names the work for the other process's error, such as "training"
-    :raises UserError: another process holds the lock
+    :raises LockedError: another process holds the lock
     """
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY)  # the directory itself, so that no lock file remains in it
@@ -176,7 +176,7 @@ def lock_directory(directory: Path, work: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{directory}: another process is {work} here") from error
+            raise LockedError(f"{directory}: another process is {work} here") from error
         yield
     finally:
         os.close(descriptor)

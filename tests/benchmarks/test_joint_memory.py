@@ -26,6 +26,7 @@ def test_fewer_cells_recomputation_and_half_precision_save_memory(capsys: pytest
     ("flags", "message"),
     [
         (["--arch", "transformer"], "--arch transformer: not a Reformer"),
+        (["--arch", "reformer_xyz"], "--arch reformer_xyz: not a Reformer"),
         (["--tokens", "9"], "--tokens 9 are less than one sentence of --length 10"),
         (["--length", "0"], "0 is not a whole number from 1 on"),
     ],

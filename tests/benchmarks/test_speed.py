@@ -228,7 +228,10 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--target-length", "1000"], "--target-length 1000 is too long"),
         (["--check", "no/file.json"], "--check no/file.json: no such file"),
         (["--check", __file__], "not a file of --json"),
-        (["--json", "no/such/folder/file.json"], "--json no/such/folder/file.json: no/such/folder is not a folder"),
+        (
+            ["--json", "no/such/folder/file.json"],
+            "--json no/such/folder/file.json: not a file in an existing directory",
+        ),
     ],
 )
 def test_contradictory_options_end_in_one_line(
@@ -281,6 +284,14 @@ def test_presets_have_the_papers_size_and_batch_and_options_replace_them() -> No
     assert (args.device, args.precision, args.sentences, args.dim) == ("cuda", "fp16", 3, 16)
 
 
+def test_chosen_comparisons_replace_the_systems_of_a_preset() -> None:
+    words = ["--preset", "table6-base", "--comparisons", "rk2-6/fairseq-6", "--device", "cpu", "--precision", "fp32"]
+    parser = speed.build_parser()
+    _, comparisons, names = speed.read_options(parser, speed.parse_with_preset(parser, words))
+    assert {comparison.name for comparison in comparisons} == {"rk2-6/fairseq-6"}
+    assert set(names) == {"rk2-6", "fairseq-6"}
+
+
 def test_published_values_stand_beside_the_measured(capsys) -> None:
     words = [
         "--preset",
@@ -307,9 +318,10 @@ def test_published_values_stand_beside_the_measured(capsys) -> None:
     assert float(rows[1][6]) > 1
 
 
-def recorded(path: Path, ratios: dict[tuple[str, str], list[float]], **setting: object) -> Path:
+def recorded(path: Path, ratios: dict[tuple[str, str], list[float]], threads: int = 0, **setting: object) -> Path:
     rows = [{"measure": measure, "name": name, "ratios": values} for (measure, name), values in ratios.items()]
-    record = {"ran": {"command": "python benchmarks/speed.py"}, "setting": setting, "comparisons": rows}
+    ran = {"command": "python benchmarks/speed.py", "threads": str(threads or torch.get_num_threads())}
+    record = {"ran": ran, "setting": setting, "comparisons": rows}
     path.write_text(json.dumps(record), encoding="utf-8")
     return path
 
@@ -350,6 +362,10 @@ def test_check_fails_where_a_ratio_has_worsened(tmp_path: Path, capsys: pytest.C
         with pytest.raises(SystemExit, match="2"):
             speed.main([*options, "--check", str(path)])
         assert message in capsys.readouterr().err
+    path = recorded(tmp_path / "record", {SPEED: [1.0]}, threads=64, **setting)
+    with pytest.raises(SystemExit, match="2"):
+        speed.main([*options, "--check", str(path)])
+    assert f"measured with threads 64, not {torch.get_num_threads()}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "no_onednn"), [("speed_tiny", False), ("speed_tiny_mkl", True)])

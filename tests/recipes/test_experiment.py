@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from ode_transformer.metrics.metric import Score
-from ode_transformer.recipes import run_experiment
+from ode_transformer.recipes import run_experiment, workflow
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
+from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
@@ -135,6 +136,15 @@ def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: i
     assert ("of the 10 epoch checkpoints" in capsys.readouterr().out) == (count < 10)
 
 
+def test_an_average_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    run = replace(made("ptb", tmp_path), recipe=workflow.load_recipe("ptb", RunOptions(average=5)))
+    run.checkpoints.mkdir(parents=True)
+    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        (run.checkpoints / name).touch()
+    with pytest.raises(UserError, match="--average 5: .*checkpoints has no checkpoint of an epoch"):
+        workflow.evaluate(run, RunOptions(average=5))
+
+
 def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
     run = made("multi30k_en_de", tmp_path)
     run.checkpoints.mkdir(parents=True)
@@ -238,11 +248,14 @@ def test_another_recipe_is_another_training(train, monkeypatch) -> None:
             train()
 
 
-def test_other_data_are_another_training(train, monkeypatch) -> None:
+def test_other_data_are_another_training(train, tmp_path: Path, monkeypatch) -> None:
     train()
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "other"))
+    (record,) = tmp_path.rglob("experiment.json")
+    record.write_text("that of the other training")
     with pytest.raises(UserError, match="of a training with other flags or data"):
         train()
+    assert record.read_text() == "that of the other training"
 
 
 def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -> None:
@@ -267,7 +280,7 @@ def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pyte
     assert threads == [1, None]
 
 
-def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
+def test_scores_are_written_by_name(tmp_path: Path, monkeypatch, capsys) -> None:
     run = made("iwslt14_de_en", tmp_path)
     run.data.corpus.mkdir()
     for split in ("train", "valid", "test"):
@@ -296,6 +309,12 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch) -> None:
     assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
     assert run_experiment.evaluate(run) == scores
     assert len(ran) == 5  # nothing is done twice
+    monkeypatch.setattr(run_experiment, "is_trained", lambda experiment: True)
+    assert run_experiment.existing_scores(run) == scores
+    for file in run.checkpoints.iterdir():
+        file.unlink()
+    assert run_experiment.existing_scores(run) is None
+    assert "left out, " in capsys.readouterr().out
     with (
         lock_directory(run.model_path.parent, "evaluating"),
         pytest.raises(UserError, match="model: another process is evaluating here"),

@@ -43,6 +43,7 @@ def test_flags_of_a_training(name: str, value: object) -> None:
         ("max-update", -5, "-5 is not a whole number from 1 on"),
         ("warmup-updates", -1, "-1 is not a whole number from 0 on"),
         ("lr", 0.0, "0.0 is not a positive number"),
+        ("lr", "0.001x", "invalid value: '0.001x'"),
         ("ddp-backend", "carrier-pigeon", "invalid choice: 'carrier-pigeon'"),
     ],
 )

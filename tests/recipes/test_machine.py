@@ -118,6 +118,7 @@ def test_slurm_says_which_machine_this_is(on) -> None:
     ("environment", "asked", "message"),
     [
         ({"SLURM_NTASKS": "4"}, {}, "Slurm has started 4 tasks for 2 machines: srun has to start one on each"),
+        ({}, {"nodes": 4, "rank": 3}, "--nodes 4: Slurm has started 2; leave out --nodes and --node-rank"),
         ({}, {"gpus": 1}, "--gpus 1: under Slurm fairseq takes all 2 of a machine; ask Slurm for fewer"),
         ({}, {"tokens": 800}, "4 GPUs: an update has 800 tokens, too few; ask Slurm for 3"),
     ],

@@ -13,6 +13,7 @@ from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
 from ode_transformer.recipes.own_recipe import TextCounts, plan_training
+from ode_transformer.support.files import lock_directory
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
@@ -88,6 +89,34 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     lines = len(TEXTS[kind][2]["test.txt" if kind == "text" else next(iter(TEXTS[kind][2]))])
     expected = sum(line.startswith("S ") for line in TEXTS[kind][2]["test.m2"]) if kind == "corrections" else lines
     assert json.loads((elsewhere / "out/mine/counts.json").read_text())["test"] == expected
+
+
+def test_changed_files_are_prepared_again(tmp_path: Path, monkeypatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    path, output = tmp_path / "mine.yaml", tmp_path / "out"
+    assert main(["new", str(path.with_suffix("")), *write_texts("translation", tmp_path)]) == 0
+    words = ["prepare", str(path), "--output", str(output), "--workers", "1"]
+
+    def prepared_lines() -> tuple[int, bool]:
+        capsys.readouterr()
+        assert main(words) == 0
+        skipped = "prepared already" in capsys.readouterr().out
+        return json.loads((output / "mine" / "counts.json").read_text())["train"], skipped
+
+    assert prepared_lines() == (len(PAIRS), False)
+    assert prepared_lines() == (len(PAIRS), True)
+    for side in ("en", "de"):
+        text = tmp_path / f"my.train.{side}"
+        text.write_text("".join(text.read_text(encoding="utf-8").splitlines(keepends=True)[2:]), encoding="utf-8")
+    assert prepared_lines() == (len(PAIRS) - 2, False)
+    description = (output / "mine" / "raw.json").read_text()
+    text.write_text("changed\n")
+    with lock_directory(output / "mine", "preparing data"):
+        assert main(words) == 2
+    assert "another process is preparing data here" in capsys.readouterr().err
+    assert (output / "mine" / "raw.json").read_text() == description
+    text.unlink()  # what is prepared stays usable without the raw files
+    assert prepared_lines() == (len(PAIRS) - 2, True)
 
 
 def test_the_numbers_follow_from_the_text() -> None:

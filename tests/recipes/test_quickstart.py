@@ -61,6 +61,17 @@ def test_architecture_and_scheme(options: dict[str, Any], arch: str, flags: tupl
     assert experiment.folder != plan(QuickstartOptions()).folder
 
 
+def test_to_train_longer_is_to_train_the_same_model() -> None:
+    for options, words in (
+        (QuickstartOptions(scheme="rk4"), "--scheme rk4 --minutes 15"),
+        (QuickstartOptions(arch="ode_transformer_rk4_tiny"), "--arch ode_transformer_rk4_tiny --minutes 15"),
+        (QuickstartOptions(train_flags=("--lr", "0.002")), "--minutes 15 -- --lr 0.002"),
+    ):
+        lines = quickstart.next_commands(plan(options), options).splitlines()
+        (longer,) = [line for line in lines if "train longer" in line]
+        assert longer.endswith(f"quickstart {words}")
+
+
 def test_many_flags_give_folders_of_short_and_different_names() -> None:
     flags = [word for number in range(60) for word in ("--dropout", f"0.{number}")]
     names = {run_name("arch", [*flags, "--seed", str(seed)]) for seed in (1, 2)}
@@ -103,6 +114,7 @@ def test_measure_at_sets_the_minutes() -> None:
         (["--target", "en"], "--target en: not the code of a language other than English"),
         (["--target", "../x"], "--target ../x: not the code"),
         (["--", "--no-such-flag", "1"], "--no-such-flag"),
+        (["--", "--lr", "0.001x"], "argument --lr.*: invalid value: '0.001x'"),
         (["--", "--save-dir", "here"], "--save-dir here: cannot be overridden"),
         (["--task", "g2p", "--wheels", "none"], "none: "),
     ],

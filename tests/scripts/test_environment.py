@@ -153,6 +153,11 @@ class TestMachineLacksSomething:
         assert re.search(r"the disk is too full: the set-up needs \d{4} MB more .*\.venv takes 1.9 GB", line)
         assert "321 MB are free" in line
 
+    def test_an_unknown_disk_is_let_through(self, checkout: Checkout) -> None:
+        executable(checkout.bin / "df", "#!/bin/sh\nexit 1\n")
+        command = "set -euo pipefail; source scripts/environment.sh; check_disk 10 '1 GB'; echo let through"
+        assert checkout.run(command).stdout == "let through\n"
+
     def test_disk_is_too_full_for_the_cuda_build(self, checkout: Checkout) -> None:
         python = executable(checkout.root / "python", STAND_IN.replace("'{}'", """'"nvidia-cudnn"'"""))
         executable(checkout.bin / "df", "#!/bin/sh\necho header\necho fake 9999 0 4000 60% /\n")

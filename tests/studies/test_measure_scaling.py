@@ -35,6 +35,7 @@ def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
     ("words", "message"),
     [
         (["--data", "{data}", "--task", "g2p"], "leave them out with --data"),
+        (["--data", "{data}", "--quickstart", "x"], "leave them out with --data"),
         (["--data", "{data}/none"], "none: not a folder of fairseq-preprocess"),
         (["--data", "{data}", "--beta", "1"], "--beta 1: scaling up needs a number above 1"),
         (

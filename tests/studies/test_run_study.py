@@ -1,0 +1,51 @@
+"""A study that processes share, and what its table is made of."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from ode_transformer.cli.command import main
+from ode_transformer.recipes import workflow
+from ode_transformer.studies import run_study
+from ode_transformer.studies.study import Cell, Place, StudySystem, Tuning
+from ode_transformer.studies.study_runs import StudyRuns
+from ode_transformer.support.errors import LockedError, UserError
+
+
+def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """One trial is locked twice, one fails, one is trained at once."""
+    calls: list[str] = []
+
+    def train(trial: str, options: object) -> None:
+        calls.append(trial)
+        if trial == "locked" and calls.count(trial) < 3:
+            raise LockedError("runs/locked: another process is training here")
+        if trial == "broken":
+            raise UserError("broken")
+
+    monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
+    waited: list[float] = []
+    monkeypatch.setattr(run_study.time, "sleep", waited.append)
+    runs = SimpleNamespace(
+        place=Place(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0])),
+        data=None,
+        options=SimpleNamespace(dry_run=False),
+        trials=lambda cell: {1.0: "locked", 2.0: "broken", 3.0: "free"},
+        chosen_flags=lambda cell: {"lr": 3.0},
+    )
+    cell = Cell(StudySystem(name="RK2", arch="a"))
+    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2.0: broken"]
+    assert calls == ["locked", "broken", "free", "locked", "locked"]
+    assert waited == [run_study.POLL_SECONDS]
+    assert capsys.readouterr().out.splitlines()[-1] == "RK2: lr 3.0"
+
+
+@pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
+def test_a_table_has_all_runs(choice: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["study", "schemes", "--at", "g2p", "--table", "--output", str(tmp_path), *choice]
+    assert main(words) == 2
+    assert "--table takes all existing runs: leave out --systems and --values" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
