@@ -155,7 +155,9 @@ class TestMachineLacksSomething:
 
     def test_an_unknown_disk_is_let_through(self, checkout: Checkout) -> None:
         executable(checkout.bin / "df", "#!/bin/sh\nexit 1\n")
-        command = "set -euo pipefail; mkdir .venv; source scripts/environment.sh; check_disk 10 '1 GB'; echo let through"
+        command = (
+            "set -euo pipefail; mkdir .venv; source scripts/environment.sh; check_disk 10 '1 GB'; echo let through"
+        )
         assert checkout.run(command).stdout == "let through\n"
 
     def test_disk_is_too_full_for_the_cuda_build(self, checkout: Checkout) -> None:
