@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,10 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
     return options | {"max-positions": saved.max_positions}
 
 
-def check_dictionary(checkpoint: Path, dictionary: Path) -> None:
-    """Check that a model has an embedding for each entry of a dictionary.
+def check_dictionaries(checkpoint: Path, dictionaries: Iterable[Path]) -> None:
+    """Check that a model has an embedding for each entry of some dictionaries.
 
-    :raises UserError: names both, if their numbers differ
+    :raises UserError: names model and dictionary, if their numbers differ
     """
     from fairseq.data import Dictionary
 
@@ -68,9 +68,10 @@ def check_dictionary(checkpoint: Path, dictionary: Path) -> None:
     if embeddings is None or embeddings.dim() != 2:
         raise UserError(f"{checkpoint}: has no embeddings of an encoder of text")
     rows = len(embeddings)
-    entries = len(Dictionary.load(str(dictionary))) + 1  # tasks add <mask>
-    if rows != entries:
-        raise UserError(f"{checkpoint}: has {rows} embeddings; with <mask>, {dictionary} has {entries} entries")
+    for dictionary in dictionaries:
+        entries = len(Dictionary.load(str(dictionary))) + 1  # tasks add <mask>
+        if rows != entries:
+            raise UserError(f"{checkpoint}: has {rows} embeddings; with <mask>, {dictionary} has {entries} entries")
 
 
 def training_options(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ode_transformer.glue import finetuning
 from ode_transformer.glue.grid import GlueConfig, PublishedGlue
-from ode_transformer.glue.preparation import PreparedTask, load_prepared_task
+from ode_transformer.glue.preparation import PreparedTask, load_prepared_task, prepared_folder
 from ode_transformer.glue.tasks import TASKS, submission_text
 from ode_transformer.recipes.training import TrainingRecord, train
 from ode_transformer.support import commands
@@ -69,9 +69,10 @@ def fine_tune(
     options = finetuning.model_options(model) | config.train | {"finetune-from-model": model.resolve()}
 
     def planned(name: str) -> tuple[PreparedTask, list[GridRun]]:
-        prepared = load_prepared_task(name, output, model)
+        prepared = load_prepared_task(name, output)
         return prepared, plan_runs(prepared, output, model, options | config.task_flags(name), config, train_flags)
 
+    finetuning.check_dictionaries(model, [prepared_folder(name, output) / "input0" / "dict.txt" for name in names])
     plans = {name: planned(name) for name in names}
     if dry_run:
         for _, runs in plans.values():
@@ -80,9 +81,9 @@ def fine_tune(
         return
     best = {name: train_grid(prepared, runs) for name, (prepared, runs) in plans.items()}
     for name in TASKS.keys() - plans.keys():  # what other calls have completed stays in the table
-        with contextlib.suppress(UserError):  # not prepared, or for another model
+        with contextlib.suppress(UserError):  # not prepared
             prepared, runs = plans[name] = planned(name)
-            if all(run.is_complete() for run in runs):
+            if all(run.is_complete() for run in runs):  # which says that they are of this model
                 best[name] = best_runs(runs, {run.folder: run.scores() for run in runs})
     published = [entry for entry in config.expected if entry.arch == options["arch"]]
     rows = []

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ode_transformer.glue import sentence_data
 from ode_transformer.glue.download import MRPC_FILES, divide_mrpc, download
-from ode_transformer.glue.finetuning import check_dictionary
 from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
@@ -87,15 +86,23 @@ def prepare_task(task: GlueTask, folder: Path, pretraining: Path, output: Path) 
     jobs.run(f"binarise {task.name}", request, data / "examples.json", binarise)
 
 
-def load_prepared_task(name: str, output: Path, model: Path) -> PreparedTask:
-    """Read what :func:`prepare` has left for a task.
+def prepared_folder(name: str, output: Path) -> Path:
+    """Return the folder of a task's binary data.
 
-    :raises UserError: the task is not prepared, or with another dictionary than the model's
+    :raises UserError: the task is not prepared
     """
     data = output / "data-bin" / name
     if not (data / "examples.json").exists():
         raise UserError(f"{data}: not prepared; first: bash scripts/glue.sh prepare --tasks {name}")
-    check_dictionary(model, data / "input0" / "dict.txt")
+    return data
+
+
+def load_prepared_task(name: str, output: Path) -> PreparedTask:
+    """Read what :func:`prepare` has left for a task.
+
+    :raises UserError: the task is not prepared
+    """
+    data = prepared_folder(name, output)
     examples = json.loads((data / "examples.json").read_text(encoding="utf-8"))
     return PreparedTask(
         TASKS[name], data, examples["train"], examples["labels"], examples["indices"], examples["digest"]

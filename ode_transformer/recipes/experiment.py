@@ -182,6 +182,10 @@ class Experiment:
             inputs = [self.checkpoints / "checkpoint_last.pt"]
         return ["ode-transformer", "average", *inputs, "--output", self.model_path]
 
+    def saved_checkpoints(self) -> list[int]:
+        """Return the epochs, or updates, of the checkpoints that can be averaged."""
+        return list(numbered_checkpoints(self.checkpoints, self.recipe.average.by))
+
     def averaged_count(self, until: int | None = None) -> int:
         """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist.
 
@@ -191,7 +195,7 @@ class Experiment:
         count = average.last or 0  # None where the best checkpoint decodes, which nothing averages
         if not self.checkpoints.is_dir():
             return count
-        saved = [number for number in numbered_checkpoints(self.checkpoints, average.by) if number <= (until or number)]
+        saved = [number for number in self.saved_checkpoints() if number <= (until or number)]
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
         if not saved:

@@ -110,10 +110,9 @@ class RecipeData:
     def _own_files_changed(self) -> bool:
         """Return whether a file of the user, which is read where it is, is another one than at the last preparation."""
         described = {name: identity for name, *identity in self._description()}
-        own_files = {name: path for name, path in self.recipe.source_list().items() if isinstance(path, Path)}
         return any(
             name in described and path.is_file() and described[name] != file_identity(path, path, self.folder)
-            for name, path in own_files.items()
+            for name, path in self.recipe.own_files.items()
         )
 
     def _description(self) -> list[list[Any]]:

@@ -179,8 +179,13 @@ class Recipe(YamlSection):
 
     def source_list(self) -> dict[str, AnySource]:
         """Return the published raw files and the recipe's own, by name."""
-        own_files = {name: Path(source) if isinstance(source, str) else source for name, source in self.sources.items()}
-        return read_sources() | own_files
+        published = {name: source for name, source in self.sources.items() if not isinstance(source, str)}
+        return read_sources() | published | self.own_files
+
+    @property
+    def own_files(self) -> dict[str, Path]:
+        """The user's files, which are read where they are, by name."""
+        return {name: Path(source) for name, source in self.sources.items() if isinstance(source, str)}
 
     @property
     def sets(self) -> dict[str, str]:

@@ -104,8 +104,7 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
     """Prepare the data and print their sizes, or print the command that binarises them."""
     downloads = options.output / "raw"
     if options.dry_run:
-        own = data.recipe.sources
-        published = [name for name in data.recipe.corpus.sources if not isinstance(own.get(name), str)]
+        published = [name for name in data.recipe.corpus.sources if name not in data.recipe.own_files]
         if published:
             print(f"raw files, from {options.raw or downloads}: {', '.join(published)}")
         commands.print_command(data.preprocess_command(data.all_splits(), options.workers))
@@ -141,7 +140,7 @@ def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
         for command in experiment.evaluation_commands():
             commands.print_command(command)
         return {}
-    if options.average and experiment.checkpoints.is_dir() and not experiment.averaged_count():
+    if options.average and experiment.checkpoints.is_dir() and not experiment.saved_checkpoints():
         kind = experiment.recipe.average.by
         raise UserError(f"--average {options.average}: {experiment.checkpoints} has no checkpoint of an {kind}")
     return run_experiment.evaluate(experiment)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
-from ode_transformer.glue import finetuning, grid_search, preparation
+from ode_transformer.glue import finetuning, grid_search
 from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import save_checkpoint
@@ -39,7 +39,7 @@ class StandIn:
         self.model.touch()
         self.write_examples("first")
         monkeypatch.setattr(finetuning, "model_options", lambda _: {"arch": "ode_bert_tiny"})
-        monkeypatch.setattr(preparation, "check_dictionary", lambda *_: None)
+        monkeypatch.setattr(finetuning, "check_dictionaries", lambda *_: None)
         monkeypatch.setattr(finetuning, "predict", self.predict)
         monkeypatch.setattr(commands, "run", self.train)
 
