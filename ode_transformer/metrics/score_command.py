@@ -5,6 +5,8 @@ compared with the first of them by the paired bootstrap test (``significance``).
 """
 
 import argparse
+import contextlib
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
@@ -167,17 +169,36 @@ def read_system(
     return hypotheses, settings
 
 
+def read_systems(args: argparse.Namespace) -> list[tuple[Lines, Settings]]:
+    """Read the hypotheses of each system; return them and the settings with the references.
+
+    :raises UserError: an option or a file is wrong
+    """
+    settings = parse_settings(args)
+    references = [join_references(read_lines(path), args.remove_bpe, str(path)) for path in args.references or []]
+    return [read_system(path, args, settings, references) for path in args.hypotheses or args.generate_log or [None]]
+
+
+def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
+    """Parse ``ode-transformer score …`` as a run recorded it.
+
+    :raises UserError: it is no such command
+    """
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+        return parser.parse_args([str(word) for word in command[2:]])
+    raise UserError(f"not a command of ode-transformer score: {' '.join(map(str, command))}")
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the requested scores, one per line."""
     check_standard_input(args)
     if args.verbose and args.json:
         raise UserError("--verbose is text: it does not go with --json")
-    settings = parse_settings(args)
-    references = [join_references(read_lines(path), args.remove_bpe, str(path)) for path in args.references or []]
-    paths = args.hypotheses or args.generate_log or [None]
-    systems = [read_system(path, args, settings, references) for path in paths]
-    if len(paths) > 1:
-        return compare_systems(args, paths, systems)
+    systems = read_systems(args)
+    if len(systems) > 1:
+        return compare_systems(args, args.hypotheses or args.generate_log, systems)
     for option in ("bootstrap_samples", "seed"):
         if getattr(args, option):
             raise UserError(f"{flag_name(option)} is for comparing systems: name several")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import io
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +11,11 @@ from typing import Any
 
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.metrics.score_command import add_arguments, parse_settings, read_system
+from ode_transformer.metrics.score_command import parse_recorded, read_systems
 from ode_transformer.metrics.significance import BootstrapResult, half_interval, paired_bootstrap
 from ode_transformer.report.measurements import Measurements
 from ode_transformer.report.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import read_lines
 
 
 @dataclass(frozen=True)
@@ -134,30 +130,19 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
     """Return title, metric and output of each score that its recorded command lets us resample."""
     outputs = []
     for entry in run.experiment.get("scores", ()):
-        args = _parse_score_command(entry["command"])
-        if args is None or len(args.metric) > 1 or METRICS[args.metric[0]].statistics is None:
-            continue
         log = run.decode_logs.get(entry["split"])
-        corpus = run.folder.resolve().parent / "corpus"
-        references = [corpus / path.name for path in args.references or []]  # folders may have been moved
-        if log is None or not all(path.is_file() for path in references):
-            continue
-        args.generate_log = [log]
         try:
-            output = read_system(log, args, parse_settings(args), [read_lines(path) for path in references])
-        except UserError:  # a log that was cut off has no interval
+            args = parse_recorded(entry["command"])
+            if len(args.metric) > 1 or METRICS[args.metric[0]].statistics is None or log is None:
+                continue
+            args.generate_log = [log]
+            corpus = run.folder.resolve().parent / "corpus"
+            args.references = [corpus / path.name for path in args.references or []]  # folders may have been moved
+            (output,) = read_systems(args)
+        except UserError:  # a log that was cut off, or a corpus that is gone, has no interval
             continue
         outputs += [(title, args.metric[0], output) for title in entry["titles"] if title in run.scores]
     return outputs
-
-
-def _parse_score_command(command: Sequence[object]) -> argparse.Namespace | None:
-    """Parse ``ode-transformer score …`` as it was recorded; None if it is no such command."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
-        return parser.parse_args([str(word) for word in command[2:]])
-    return None
 
 
 @dataclass(frozen=True)

@@ -147,12 +147,8 @@ def further_tables(runs: StudyRuns, results: StudyResults) -> Iterator[StudyTabl
     if equal_footing.can_be_compared(results):
         rows = equal_footing.table_rows(results)
         yield StudyTable("Equal updates, equal compute, equal parameters", rows, equal_footing.NOTE)
-    recipe = runs.cell_recipe(runs.cells[0])  # all systems are scored as the baseline
-    scoring, test = recipe.score[0], next((split for split in recipe.sets if split != "valid"), None)
-    is_tested = scoring.metric in ("per", "wer") or (scoring.metric, scoring.options) == ("bleu", {"tokenize": "none"})
-    if runs.data.parallel and is_tested and test:
-        table = paired_test.paired_table(results, scoring.metric, test)
-        yield from [table] if table else []
+    if table := paired_test.paired_table(results, paired_test.sentence_readers(runs)):
+        yield table
 
 
 def run_study(

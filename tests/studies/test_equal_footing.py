@@ -3,10 +3,12 @@
 import csv
 import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ode_transformer.metrics.significance import SentenceStatistics
 from ode_transformer.studies.equal_footing import (
     can_be_compared,
     draw_validations,
@@ -15,9 +17,10 @@ from ode_transformer.studies.equal_footing import (
     table_rows,
     validation_csv,
 )
-from ode_transformer.studies.paired_test import paired_table
+from ode_transformer.studies.paired_test import paired_table, read_statistics
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.studies.study import Cell, Place, Study, StudySystem
+from ode_transformer.support.errors import UserError
 
 STUDY = Study(
     title="A question",
@@ -90,7 +93,17 @@ def test_logs_are_compared(tmp_path: Path) -> None:
         wrong = run.cell.system.name == "dear"
         lines = [f"S-{n}\ta\nT-{n}\tA B\nD-{n}\t0\t{'A C' if wrong else 'A B'}\n" for n in range(5)]
         (run.folder / "generate.test.log").write_text("".join(lines))
-    table = paired_table(results(tmp_path), "per", "test")
+
+    def read(metric: str, folder: Path) -> SentenceStatistics:
+        log = ["--generate-log", folder / "generate.test.log", "--json"]
+        return read_statistics(["ode-transformer", "score", "--metric", metric, *log])
+
+    scores = {title: partial(read, title.lower()) for title in ("PER", "BLEU")}
+    table = paired_table(results(tmp_path), scores)
     assert table is not None
-    assert table.rows[1] == ["dear", "2", "+50.00 [+50.00, +50.00], p = 0.001"]
-    assert paired_table(StudyResults(STUDY, "here", [], {}), "per", "test") is None
+    assert table.rows[0][2:] == ["PER: difference [95%], p", "BLEU: difference [95%], p"]
+    assert table.rows[1][:3] == ["dear", "2", "+50.00 [+50.00, +50.00], p = 0.001"]
+    assert paired_table(StudyResults(STUDY, "here", [], {}), scores) is None
+    assert paired_table(results(tmp_path), {}) is None
+    with pytest.raises(UserError, match="not a command of ode-transformer score: score bleu"):
+        read_statistics(["score", "bleu"])
