@@ -34,8 +34,14 @@ def language_model(folder: str, checkpoint_file: str = "model.pt", **options: An
 
 
 def _subword_options(folder: str) -> dict[str, str]:
-    """Return the option that names the kind of pieces in the folder, if there are any."""
-    from ode_transformer.support.subword_models import SUBWORD_MODELS
+    """Return the options that name the subword model in the folder, if there is one.
 
-    kinds = [name for name, model in SUBWORD_MODELS.items() if (Path(folder) / model.file_name).exists()]
-    return {"bpe": kinds[0]} if kinds else {}
+    :raises UserError: there are several
+    """
+    from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model
+
+    found = find_subword_model(Path(folder))
+    if found is None:
+        return {}
+    kind, file = found
+    return {"bpe": kind, SUBWORD_MODELS[kind].fairseq_option: str(file)}

@@ -17,7 +17,7 @@ import torch
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.checkpoint_schema import check_finite
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_writable
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
@@ -128,7 +128,7 @@ def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
 def _describe(name: str, tensor: torch.Tensor) -> str:
     if name.endswith("_extra_state"):  # a line of settings as bytes
         try:
-            return bytes(tensor.tolist()).decode()
+            return bytes([*tensor.tolist()]).decode()  # a list: of a number, bytes would make as many zeros
         except (TypeError, ValueError) as error:
             raise UserError(f"{name!r} is not the text that a model of this package has there") from error
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
@@ -145,7 +145,7 @@ def _check_same(expected: dict[str, str], first: Path, descriptions: dict[str, s
         raise UserError(f"{path}: has a parameter {extra[0]!r} that {first} lacks")
     for name, description in descriptions.items():
         if description != expected[name]:
-            raise UserError(f"{path}: {name!r} is {description}, but {expected[name]} in {first}")
+            raise UserError(f"{path}: {name!r} is {one_line(description)}, but {one_line(expected[name])} in {first}")
 
 
 def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:

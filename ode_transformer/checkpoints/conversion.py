@@ -247,6 +247,8 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
 
     options.ode_options_saved = True  # marks options of a checkpoint, whose model may use another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
+    if not all(matrix.numel() for matrix in embeddings):  # of any number of words
+        raise UserError("its embeddings have no numbers")
     try:
         with size_limit(options, parameters):
             model = build_from_options(options, *(len(matrix) for matrix in embeddings))

@@ -16,6 +16,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from ode_transformer.decoding.search_steps import choose_steps
+from ode_transformer.support.errors import UserError
 
 _BLOCK = 64  # words
 
@@ -58,7 +59,10 @@ class BeamSearch(SequenceGenerator):
         ]
 
     def _search(self, net_input: dict[str, Tensor], first_token: int) -> list[list[dict[str, Tensor]]]:
-        """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence."""
+        """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence.
+
+        :raises UserError: a sentence has none
+        """
         source, k = net_input["src_tokens"], self.beam_size
         sentences = len(source)
         source_lengths = net_input.get("src_lengths")
@@ -134,6 +138,8 @@ class BeamSearch(SequenceGenerator):
             if attention is not None:
                 attention = attention.index_select(0, new_order)
             steps.select(new_order, leaving)
+        if not all(finalized):
+            raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
         return [sorted(hypotheses, key=lambda hypothesis: -float(hypothesis["score"])) for hypotheses in finalized]
 
     def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:

@@ -51,7 +51,8 @@ def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     best: list[Any] = [None] * len(sources)
     _model.update(hub=hub, search=search)
-    pool = ProcessPoolExecutor(processes, get_context("fork"), _prepare_process)
+    # All processes of a pool start at once, also those without a batch.
+    pool = ProcessPoolExecutor(max(1, min(processes, len(batches))), get_context("fork"), _prepare_process)
     try:
         results = pool.map(_search, [[sources[number].tolist() for number in batch] for batch in batches])
         for batch, hypotheses in zip(batches, results, strict=True):

@@ -12,6 +12,9 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
 from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model, join_pieces
 
+LONGEST_WORD = 2000  # letters; the time that subword_nmt takes for a word grows faster than its length
+CACHED_WORDS = 100_000  # words that subword_nmt remembers, some 100 bytes each; it would keep all for ever
+
 
 class SubwordEncoder:
     """Divides lines into pieces and joins pieces to lines, with the methods of fairseq's encoders.
@@ -31,7 +34,10 @@ class SubwordEncoder:
             raise UserError(f"{file}: not a file of {kind}: {message.getvalue() or error}") from error
 
     def encode(self, line: str) -> str:
-        """Return the pieces of a line, divided by spaces."""
+        """Return the pieces of a line, divided by spaces.
+
+        :raises UserError: a word is too long
+        """
         return self._divide(line)
 
     def decode(self, pieces: str) -> str:
@@ -50,7 +56,15 @@ def _subword_nmt_divider(file: Path) -> Callable[[str], str]:
     from subword_nmt.apply_bpe import BPE
 
     with open(file, encoding="utf-8") as codes:
-        divide: Callable[[str], str] = BPE(codes).process_line
+        bpe = BPE(codes)
+
+    def divide(line: str) -> str:
+        if len(bpe.cache) > CACHED_WORDS:
+            bpe.cache.clear()
+        if (longest := max(map(len, line.split()), default=0)) > LONGEST_WORD:
+            raise UserError(f"a word of {longest:,} letters; subword_nmt divides words of at most {LONGEST_WORD:,}")
+        return str(bpe.process_line(line))
+
     return divide
 
 
@@ -71,16 +85,15 @@ def choose_subword_model(name: str | None, file: Path | None, directory: Path) -
         raise UserError(f"--bpe-model {file}: name its kind with --bpe {' or '.join(SUBWORD_MODELS)}")
     if name == "none":
         return None
-    if name is None:
-        model = find_subword_model(directory)
-        if model is not None and model[1].name != SUBWORD_MODELS[model[0]].file_name:
-            print_progress(f"subword model: {model[1]} ({model[0]})")
-        return model
-    if not file:
-        file = directory / SUBWORD_MODELS[name].file_name
-        if not file.is_file():
-            raise UserError(f"--bpe {name}: name its file with --bpe-model, there is no {file}")
-    return name, file
+    if name is not None and file:
+        return name, file
+    model = find_subword_model(directory, SUBWORD_MODELS if name is None else [name])
+    if model is not None and model[1].name != SUBWORD_MODELS[model[0]].file_name:
+        print_progress(f"subword model: {model[1]} ({model[0]})")
+    if model is None and name is not None:
+        expected = directory / SUBWORD_MODELS[name].file_name
+        raise UserError(f"--bpe {name}: name its file with --bpe-model, there is no {expected}")
+    return model
 
 
 def build_bpe(name: str | None, file: Path | None, directory: Path) -> SubwordEncoder | None:

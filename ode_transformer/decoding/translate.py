@@ -59,7 +59,10 @@ def encode_with_warning(
     sources = {}
     read = unknown = 0
     for position, line in enumerate(lines):
-        tokens = hub.encode(normalize_spaces(line))
+        try:
+            tokens = hub.encode(normalize_spaces(line))
+        except UserError as error:
+            raise UserError(f"{name}: line {position + 1}: {error}") from error
         problem = f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol"
         if len(tokens) > limit:
             raise UserError(f"{problem}, the model takes at most {limit}")

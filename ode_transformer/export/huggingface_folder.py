@@ -33,7 +33,6 @@ from ode_transformer.support.errors import UserError
 MODULE = "modeling_ode_transformer"
 CODE = '''"""Model and tokenizer of this folder, by the package ode_transformer: pip install ode-transformer."""
 
-from ode_transformer.decoding.translate import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 from ode_transformer.export.huggingface_tokenizer import ODETransformerTokenizer
 
@@ -95,7 +94,8 @@ def model_options(options: Any) -> dict[str, Any]:
     """Return the options that a model is built from, without those of its training, which may name folders."""
     parser = argparse.ArgumentParser(add_help=False)
     ARCH_MODEL_REGISTRY[options.arch].add_args(parser)
-    names = {action.dest for action in parser._actions} | {"arch", "max_source_positions", "max_target_positions"}
+    names = {action.dest for action in parser._actions}
+    names |= {"arch", "max_source_positions", "max_target_positions", "ode_options_saved"}  # the last: it is trained
     saved = {name: value for name, value in vars(options).items() if name in names and value is not None}
     return {name: value for name, value in saved.items() if not name.endswith("_embed_path")}
 

@@ -172,9 +172,22 @@ class TranslationServer:
 
     async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
         try:
-            return await run_in_threadpool(model.encode, lines)
+            async with self._until_late():
+                return await run_in_threadpool(model.encode, lines)
         except UserError as error:  # a line has more tokens than the model takes
             raise RefusedError(413, str(error)) from error
+
+    @asynccontextmanager
+    async def _until_late(self) -> AsyncIterator[None]:
+        """Give what is awaited in the block the time of a translation.
+
+        :raises RefusedError: it took longer
+        """
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                yield
+        except TimeoutError:
+            raise RefusedError(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
 
     async def _translations(
         self, model: ServedModel, lines: Sequence[str], beam: int
@@ -202,10 +215,10 @@ class TranslationServer:
         except QueueFullError:
             raise RefusedError(429, f"{self.worker.waiting:,} lines wait already", RETRY) from None
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with self._until_late():
                 return await asyncio.wrap_future(future)
-        except TimeoutError:
-            raise RefusedError(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
+        except UserError as error:  # of the model, not of the request
+            raise RefusedError(500, str(error)) from error
         except asyncio.CancelledError:
             if future.cancelled() and not self.worker.is_alive:
                 raise RefusedError(503, "the server stops") from None

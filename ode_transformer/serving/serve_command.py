@@ -17,6 +17,7 @@ import uvicorn
 from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
 from ode_transformer.serving.application import TranslationServer
 from ode_transformer.serving.batches import BatchWorker
+from ode_transformer.serving.connections import connections_with_timeout
 from ode_transformer.serving.requests import Limits
 from ode_transformer.serving.served_model import ServedModel, check_same_languages
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int
@@ -93,7 +94,7 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http="h11",
+        http=connections_with_timeout(args.timeout),
         loop="asyncio",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=int(args.timeout) + 1,

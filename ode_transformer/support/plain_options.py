@@ -21,6 +21,7 @@ from ode_transformer.support.errors import UserError
 MAX_DEPTH = 10  # of lists within lists
 MAX_VALUES = 100_000  # options and their entries, in one set of options
 MAX_CHARACTERS = 100_000  # in one value
+MAX_ALL_CHARACTERS = 1_000_000  # in one set of options
 LARGEST = 2**63  # no size, count or seed is larger
 
 _DUNDER = re.compile(r"__\w+__")
@@ -72,7 +73,7 @@ class _Copier:
     """Copies nested plain values and counts them."""
 
     def __init__(self) -> None:
-        self.values = 0
+        self.values = self.characters = 0
 
     @staticmethod
     def name(name: object) -> str:
@@ -103,6 +104,9 @@ class _Copier:
                 raise UserError(f"option {name}: not a number")
             return value
         if type(value) is str:
+            self.characters += len(value)
+            if self.characters > MAX_ALL_CHARACTERS:
+                raise UserError(f"option {name}: more text than all options together have")
             return _plain_string(name, value)
         if type(value) is list or type(value) is tuple:
             return type(value)(self.copy(name, entry, depth + 1) for entry in value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,17 +37,19 @@ SUBWORD_MODELS = {
 }
 
 
-def find_subword_model(folder: Path) -> tuple[str, Path] | None:
+def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODELS)) -> tuple[str, Path] | None:
     """Return the kind and the file of the subword model in a folder; None if it has none.
 
+    :param kinds: those that are looked for
     :raises UserError: none of its files has the name that fairseq expects, and several could be the subword model
     """
-    for kind, model in SUBWORD_MODELS.items():
+    models = {kind: SUBWORD_MODELS[kind] for kind in kinds}
+    for kind, model in models.items():
         if (file := folder / model.file_name).is_file():
             return kind, file
     candidates = [
         (kind, file)
-        for kind, model in SUBWORD_MODELS.items()
+        for kind, model in models.items()
         for file in sorted(folder.glob(model.other_names))
         if file.is_file()
     ]

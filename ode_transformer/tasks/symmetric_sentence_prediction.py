@@ -33,14 +33,14 @@ class SymmetricSentencePredictionTask(SentencePredictionTask):
         data = os.path.abspath(self.cfg.data)
         if not os.path.isdir(os.path.join(data, "input1")):
             raise OptionError(f"--task symmetric_sentence_prediction: {data} has no input1, and so no pairs")
-        with tempfile.TemporaryDirectory() as folder:
-            for name, content in (("input0", "input1"), ("input1", "input0"), ("label", "label")):
-                os.symlink(os.path.join(data, content), os.path.join(folder, name))
-            self.cfg.data = folder
-            try:
-                swapped = super().load_dataset(split, combine, **kwargs)
-            finally:
-                self.cfg.data = data
+        self._links = tempfile.TemporaryDirectory()  # kept: some formats open their files when they are first read
+        for name, content in (("input0", "input1"), ("input1", "input0"), ("label", "label")):
+            os.symlink(os.path.join(data, content), os.path.join(self._links.name, name))
+        self.cfg.data = self._links.name
+        try:
+            swapped = super().load_dataset(split, combine, **kwargs)
+        finally:
+            self.cfg.data = data
         self.datasets[split] = RandomOrderPairs(dataset, swapped, self.cfg.seed)
         return self.datasets[split]
 
@@ -60,6 +60,11 @@ class RandomOrderPairs(BaseWrapperDataset):
 
     def __getitem__(self, index: int) -> Any:
         return self.swapped[index] if self.in_other_order[index] else self.dataset[index]
+
+    def prefetch(self, indices: Any) -> None:
+        """Read pairs of a format that reads them beforehand."""
+        self.dataset.prefetch(indices)
+        self.swapped.prefetch(indices)
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the order of every pair."""

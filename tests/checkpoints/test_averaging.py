@@ -219,7 +219,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second mo
             {"e._extra_state": torch.tensor(value)},
             r"second\.pt: 'e\._extra_state' is not the text",
         )
-        for value in ([300], [255], 0.5)
+        for value in ([300], [255], 0.5, 3 * 10**8)
     },
 }
 

@@ -241,6 +241,7 @@ def refused(released: object, folder: Path, capsys: pytest.CaptureFixture[str]) 
     ("name", "shape", "message"),
     [
         ("encoder.embed_tokens.weight", None, "language models are not converted"),
+        ("encoder.embed_tokens.weight", (10**12, 0), "its embeddings have no numbers"),
         ("encoder.layers.0.layer_norms.7.bias", (8,), "layer_norms.7.bias belongs to none"),
         ("encoder.layers.0.fc1.bias", None, r"lacks encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
         ("encoder.layer_norm.bias", (3,), r"layer_norm.bias is \(3,\), not \(8,\)"),
@@ -249,7 +250,9 @@ def refused(released: object, folder: Path, capsys: pytest.CaptureFixture[str]) 
         ("encoder.layers.2.fc1.bias", (12,), "has besides encoder.layers.2"),
     ],
 )
-def test_a_file_that_does_not_fit(name: str, shape: tuple[int] | None, message: str, tmp_path: Path, capsys) -> None:
+def test_a_file_that_does_not_fit(
+    name: str, shape: tuple[int, ...] | None, message: str, tmp_path: Path, capsys
+) -> None:
     """A parameter is missing, or there is one of this shape."""
     args, model = released(enc_calculate_num=1)
     if shape is None:

@@ -24,11 +24,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
-from ode_transformer.decoding import search_processes
+from ode_transformer.decoding import search_processes, subwords
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding.search_processes import default_processes
+from ode_transformer.decoding.subwords import choose_subword_model
 from ode_transformer.decoding.translate import build_bpe, normalize_spaces, translate
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.support.errors import UserError
 
 SHORT = ("--max-len-b", 12)
 SOURCES = [source for source, _ in PAIRS]
@@ -256,6 +258,20 @@ def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
     assert build_bpe(None, None, tmp_path / "x") is None
 
 
+def test_subword_nmt_forgets_words_and_refuses_endless_ones(tmp_path: Path, monkeypatch) -> None:
+    codes = tmp_path / "bpecodes"
+    codes.write_text("#version: 0.2\nl o\n")
+    bpe = build_bpe("subword_nmt", codes, tmp_path)
+    monkeypatch.setattr(subwords, "CACHED_WORDS", 10)
+    lines = [f"lo{chr(97 + number)}" for number in range(20)]
+    assert [bpe.encode(line) for line in lines] == [f"lo@@ {line[2]}" for line in lines]
+    cache = bpe._divide.__closure__[0].cell_contents.cache
+    assert 0 < len(cache) <= 11
+    assert bpe.encode("l" * 2000).count("@@") == 1999
+    with pytest.raises(UserError, match=r"^a word of 2,001 letters; subword_nmt divides words of at most 2,000$"):
+        bpe.encode("a " + "l" * 2001)
+
+
 def test_a_subword_model_of_another_name_is_found_and_named(
     folder: Path, command: Command, refused, capsysbinary, monkeypatch
 ) -> None:
@@ -264,9 +280,18 @@ def test_a_subword_model_of_another_name_is_found_and_named(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
     assert main(["translate", "--path", str(folder / "model.pt"), "--cpu", *map(str, SHORT)]) == 0
     assert capsysbinary.readouterr() == (expected, f"subword model: {pieces} (sentencepiece)\n".encode())
+    hub = torch.hub.load(str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True)
+    divided = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode("The dog sleeps.", out_type=str)
+    assert hub.bpe.encode("The dog sleeps.").split() == divided
     (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
     message = refused("a\n", path=folder / "model.pt")
     assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
+    for kind, file in (("sentencepiece", "my.model"), ("subword_nmt", "codes.txt")):
+        assert choose_subword_model(kind, None, folder) == (kind, folder / file)
+    with pytest.raises(
+        UserError, match=r"--bpe sentencepiece: name its file with --bpe-model, there is no .*bpe\.model"
+    ):
+        choose_subword_model("sentencepiece", None, folder.parent)
 
 
 def test_unknown_words_are_warned_of(untrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:

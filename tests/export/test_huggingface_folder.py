@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[object, ...]] = {
         "--arch",
         "reformer_fast_tiny",
     ),
+    "bfloat16": ("--cpu", "--cpu-bf16"),
     "adaptive": ("--arch", "ode_transformer_euler_tiny", "--adaptive-softmax-cutoff", "50"),
 }
 

@@ -15,7 +15,7 @@ from ode_transformer.tasks.symmetric_sentence_prediction import SymmetricSentenc
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 
 
-def write_data(folder: Path, inputs: int) -> Namespace:
+def write_data(folder: Path, inputs: int, form: str = "mmap") -> Namespace:
     """Write the pairs, with their numbers as labels, as data of sentence_prediction; return the task's options."""
     dictionary = Dictionary()
     for number in range(len(PAIRS)):
@@ -25,7 +25,7 @@ def write_data(folder: Path, inputs: int) -> Namespace:
         (folder / name).mkdir()
         dictionary.save(str(folder / name / "dict.txt"))
         for split in ("train", "valid"):
-            builder = indexed_dataset.make_builder(str(folder / name / f"{split}.bin"), "mmap", len(dictionary))
+            builder = indexed_dataset.make_builder(str(folder / name / f"{split}.bin"), form, len(dictionary))
             for pair in PAIRS:
                 builder.add_item(dictionary.encode_line(pair[int(name[-1])], add_if_not_exist=False))
             builder.finalize(str(folder / name / f"{split}.idx"))
@@ -48,8 +48,11 @@ def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
     return {sample["target"][0]: task.dictionary.string(sample["net_input.src_tokens"]) for sample in samples}
 
 
-def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(tmp_path: Path) -> None:
-    task, dataset = load(write_data(tmp_path, 2), "train")
+@pytest.mark.parametrize("form", ["mmap", "lazy"])
+def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: str, tmp_path: Path) -> None:
+    task, dataset = load(write_data(tmp_path, 2, form), "train")
+    if dataset.supports_prefetch:  # as fairseq's iterators do
+        dataset.prefetch(range(len(PAIRS)))
     epochs = []
     for epoch in (1, 2, 1):
         dataset.set_epoch(epoch)

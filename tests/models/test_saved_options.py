@@ -211,9 +211,10 @@ ENDLESS.append(ENDLESS)
             for value in (torch.ones(1), {1, 2}, torch.Size([1]), 10**30, float("nan"), [[[[[[[[[[[[1]]]]]]]]]]]])
         ),
         ("novelty", ENDLESS, "option novelty: more values than any option has"),
+        ("novelty", ["f(1)" * 25_000] * 11, "option novelty: more text than all options together have"),
         *((name, 1, ".* is not the name of an option") for name in ("__class__", "a${b}", 3, "")),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:80],
 )
 def test_options_are_names_and_plain_values(tmp_path: Path, name: object, value: object, message: str) -> None:
     options = Namespace(arch="x")

@@ -207,6 +207,28 @@ def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert ask(port, "/translate", {"lines": ["a"]})[0] == 200  # what was given up does not hold it up
 
 
+def test_a_connection_without_the_head_of_a_request_is_closed(untrained: Path) -> None:
+    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(untrained, "--timeout", 0.5) as port:
+        for sent in (b"", b"GET /health HT", whole + b"GET /health HT"):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+                client.sendall(sent)
+                answer = b"".join(iter(lambda: client.recv(1000), b""))  # until the server closes
+                assert answer.startswith(b"HTTP/1.1 200 ") == sent.startswith(whole)
+        assert ask(port, "/health")[0] == 200
+
+
+def test_a_model_whose_scores_are_no_numbers(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args, **options):
+        raise UserError("a line has no translation")
+
+    monkeypatch.setattr("ode_transformer.serving.served_model.search_all", fail)
+    with serving(untrained) as port:
+        for path in ("/translate", "/inspect"):
+            status, _, answer = ask(port, path, {"lines": ["a"]})
+            assert (status, answer) == (500, {"error": "a line has no translation"})
+
+
 class ArrivingRequest:
     """A request whose body arrives in pieces."""
 
