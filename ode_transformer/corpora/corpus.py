@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from ode_transformer.corpora.download import file_identity, obtain_files
 from ode_transformer.corpora.sources import AnySource
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlSection
 
 
@@ -148,3 +149,11 @@ class SplitWriter:
         for file, line in zip(self.files[split], sides, strict=True):
             file.write(f"{line}\n")
         self.counts[split] += 1
+
+    def check_filled(self, *names: str) -> None:
+        """Check that splits have examples.
+
+        :raises UserError: one has none
+        """
+        if empty := [split for split in names if not self.counts[split]]:
+            raise UserError(f"no example for the {empty[0]} split")

@@ -14,9 +14,10 @@ from pydantic import Field
 
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.parallel_text import text_hash
+from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.lines import decode_stream
 
 SPLITS = ("train", "valid")
 
@@ -79,7 +80,9 @@ def _has_inner_blank_line(path: Path) -> bool:
 
 
 def _stripped_lines(path: Path) -> Iterator[str]:
-    return (line.strip() for line in iterate_lines(path))
+    for name, text in open_texts(path, None):
+        for line in decode_stream(text, name):
+            yield line.strip()
 
 
 def divide(paths: Sequence[Path], valid_share: float, output: Path, suffix: str = "") -> dict[str, int]:

@@ -77,10 +77,10 @@ def _obtain_published(
 
 def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
     """Return values that change when a file does: its checksum if verified, else its size and modification time."""
-    record = _read_record(source, folder) if isinstance(source, Source) else {}
-    checksum = record.get("checksum")
-    if checksum and record == _record_of(path, tuple(checksum)):
-        return list(checksum)
+    if isinstance(source, Source):
+        checksum = _read_record(source, folder).get("checksum")
+        if checksum and _is_recorded(path, source, folder, tuple(checksum)):
+            return list(checksum)
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
 
@@ -123,6 +123,10 @@ def _is_downloaded(source: Source, folder: Path) -> bool:
     path, expected = folder / source.file, _expected_checksum(source, folder)
     if not path.is_file():
         return False
+    if _is_of_another_source(source, folder):
+        print_progress(f"{path}: downloaded from another address before; it is downloaded again")
+        remove_download(source, folder)
+        return False
     if path.stat().st_size == 0:
         mistake = "empty"
     elif expected is None:  # the process died before it wrote the record
@@ -136,6 +140,15 @@ def _is_downloaded(source: Source, folder: Path) -> bool:
     return not mistake
 
 
+def _is_of_another_source(source: Source, folder: Path) -> bool:
+    """Return whether a download is recorded from other addresses, and no published checksum says that it is the same.
+
+    Two recipes may give their own sources the same file, and an address may be corrected.
+    """
+    urls = _read_record(source, folder).get("urls")
+    return source.checksum is None and isinstance(urls, list) and not set(map(str, urls)) & set(source.urls)
+
+
 def _checksum_mistake(path: Path, source: Source, folder: Path, expected: Checksum | None) -> str:
     """Compare a file with its checksum; if they match, write the record.
 
@@ -144,7 +157,7 @@ def _checksum_mistake(path: Path, source: Source, folder: Path, expected: Checks
     if path.suffix != ".gz" and source.file.endswith(".gz"):
         print_progress(f"{path}: used instead of {source.file}, whose checksum says nothing about it")
         return ""
-    if expected is None or _read_record(source, folder) == _record_of(path, expected):
+    if expected is None or _is_recorded(path, source, folder, expected):
         return ""
     algorithm, value = expected
     is_compressed_copy = path.suffix == ".gz" and not source.file.endswith(".gz")
@@ -176,7 +189,13 @@ def _read_record(source: Source, folder: Path) -> dict[str, Any]:
 def _write_record(path: Path, source: Source, folder: Path, checksum: Checksum) -> None:
     record_path = _record_path(source, folder)
     record_path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(record_path, json.dumps(_record_of(path, checksum)))
+    write_text(record_path, json.dumps({**_record_of(path, checksum), "urls": source.urls}))
+
+
+def _is_recorded(path: Path, source: Source, folder: Path, checksum: Checksum) -> bool:
+    """Return whether a file was verified with this checksum, and has not been touched since."""
+    record = _read_record(source, folder)
+    return all(record.get(key) == value for key, value in _record_of(path, checksum).items())
 
 
 def _record_of(path: Path, checksum: Checksum) -> dict[str, Any]:

@@ -97,6 +97,9 @@ class GecCorpus(TwoSidedCorpus):
             raise ValueError(
                 "unedited with valid: nucle would train on sentences of validation; valid: nucle_3_2 or another set"
             )
+        versions = {"nucle", "nucle_3_2"}  # of the same text
+        if self.valid in versions and (others := sorted(versions & set(self.train) - {self.valid})):
+            raise ValueError(f"valid: {self.valid} with {others[0]} in train would train on sentences of validation")
         return self
 
     @property

@@ -55,12 +55,14 @@ class M2Corpus(TwoSidedCorpus):
                     elif correction:
                         splits.add(split, pair)
                 if not splits.counts[split]:
-                    raise UserError(f"{files[name]}: no corrected sentence for the {split} split")
+                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
             for number, name in enumerate(self.test.values()):
                 split = test_split_name(number)
                 copy_annotations(files[name], None, folder / f"{split}.m2")
-                for pair in annotated_pairs(folder / f"{split}.m2", str(files[name])):
-                    splits.add(split, pair)
-                if not splits.counts[split]:
-                    raise UserError(f"{files[name]}: no sentence for the {split} split")
+                is_corrected = False
+                for source, target in annotated_pairs(folder / f"{split}.m2", str(files[name])):
+                    splits.add(split, (source, target))
+                    is_corrected = is_corrected or source != target
+                if not is_corrected:
+                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
         return dict(splits.counts)

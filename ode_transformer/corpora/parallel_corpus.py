@@ -81,6 +81,7 @@ class ParallelCorpus(TwoSidedCorpus):
                 for pair in self._prepared(files, locations, self.test_text or self.text, 1, f"pairs of {name}"):
                     splits.add(test_split_name(number), pair)
                 self._write_references(files, name, folder, test_split_name(number))
+            splits.check_filled("train", "valid", *map(test_split_name, range(len(self.test))))
         return dict(splits.counts)
 
     def _write_references(self, files: Mapping[str, Path], name: str, folder: Path, split: str) -> None:

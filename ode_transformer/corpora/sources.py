@@ -90,14 +90,21 @@ class SourceList(RootModel[dict[str, Source]]):
     """All sources by the names that recipes use."""
 
     @model_validator(mode="after")
-    def _check_files_differ(self) -> SourceList:
-        first_names: dict[str, str] = {}
-        for name, source in self.root.items():
-            if (first_name := first_names.setdefault(source.file, name)) != name:
-                raise ValueError(f"{first_name} and {name} have the same file, {source.file}")
-            if unknown := [copy.source for copy in source.copies if copy.source not in self.root]:
-                raise ValueError(f"copies of {name}: there is no source {unknown[0]}")
+    def _check(self) -> SourceList:
+        if problem := inconsistent_source(self.root):
+            raise ValueError(problem)
         return self
+
+
+def inconsistent_source(sources: Mapping[str, Source]) -> str | None:
+    """Return what is wrong with a source beside the others: its file is another's, or a copy is in no source."""
+    first_names: dict[str, str] = {}
+    for name, source in sources.items():
+        if (first_name := first_names.setdefault(source.file, name)) != name:
+            return f"{first_name} and {name} have the same file, {source.file}"
+        if unknown := [copy.source for copy in source.copies if copy.source not in sources]:
+            return f"copies of {name}: there is no source {unknown[0]}"
+    return None
 
 
 def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:

@@ -86,16 +86,22 @@ def fine_tune(
             if all(run.is_complete() for run in runs):  # which says that they are of this model
                 best[name] = best_runs(runs, {run.folder: run.scores() for run in runs})
     published = [entry for entry in config.expected if entry.arch == options["arch"]]
-    rows = []
+    rows, failures = [], []
     for name in filter(best.__contains__, TASKS):
         for split, run in best[name].items():
-            row = write_submission(plans[name][0], split, run, output / "submission")
+            try:
+                row = write_submission(plans[name][0], split, run, output / "submission")
+            except UserError as error:  # which leaves the other tasks their results
+                failures.append(str(error))
+                row = [plans[name][0].task.submission(split.replace("valid", "test")), "diverged", run.folder.name]
             rows.append([*row, *(_published_cell(entry, row[0]) for entry in published)])
     titles = ["task", "development set", "best run"]
     titles += [f"{entry.table}: {entry.system}, test set" for entry in published]
     text = markdown_table(titles, rows, "l" * len(titles)) + "\n"
     write_files(output, {"results.md": text}, "results.md")
     print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+    if failures:
+        raise UserError("; ".join(failures))
 
 
 def plan_runs(

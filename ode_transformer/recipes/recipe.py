@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
-from ode_transformer.corpora.sources import AnySource, Source, missing_source_help, read_sources
+from ode_transformer.corpora.sources import AnySource, Source, inconsistent_source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.corpora.wheels import WheelCorpus
 from ode_transformer.support.errors import UserError
@@ -271,6 +271,9 @@ def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
     if isinstance(recipe.corpus, WheelCorpus):  # its wheels are not in the source list
         return
     source_list = recipe.source_list()
+    published = {name: source for name, source in source_list.items() if isinstance(source, Source)}
+    if problem := inconsistent_source(published):
+        yield ("sources",), problem
     for name in recipe.corpus.sources:
         if name not in source_list:
             yield ("corpus",), f"{name}: {missing_source_help(name, source_list)}"

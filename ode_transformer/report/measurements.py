@@ -122,11 +122,17 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
         if number > len(sentences.lengths):
             raise UserError(f"--lines {number}: the sentences of {split} are 1 to {len(sentences.lengths)}")
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
+    if len(chosen) < len(numbers):
+        left_out = [number for number in numbers if number not in chosen]
+        result.notes.append(f"left out, longer than the model reads: sentence {', '.join(map(str, left_out))}")
     if not observable_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")
     else:
         measure_depth(result, model, task, sentences, count, chosen)
     result.sentences = [measure_sentence(model.float(), task, sentences, number) for number in chosen]
+    for sentence in result.sentences:
+        if not sentence.attention:
+            result.notes.append(f"no attention of sentence {sentence.number}: more than {LONGEST_MAP} tokens")
     return result
 
 
@@ -185,18 +191,20 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
 
 @torch.no_grad()
 def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
-    """Return the stage weights of each block at each token of a sentence.
+    """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
 
     :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
     """
-    observer = StageWeightsObserver()
+    observer, texts = StageWeightsObserver(), sample["net_input"]
     with observing(model, observer):
-        model(**sample["net_input"])
-    weights = {str(block): torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
+        model(**texts)
+    source = texts["src_tokens"]
+    tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
+    weights = {block: torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
     return [
-        WordWeights(block, rows)
+        WordWeights(str(block), rows)
         for block, rows in weights.items()
-        if not only_varying or float(rows.std(dim=1).max()) > VARYING
+        if rows.size(1) == tokens[block.stack] and (not only_varying or float(rows.std(dim=1).max()) > VARYING)
     ]
 
 

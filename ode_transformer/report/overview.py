@@ -139,7 +139,7 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
             corpus = run.folder.resolve().parent / "corpus"
             args.references = [corpus / path.name for path in args.references or []]  # folders may have been moved
             (output,) = read_systems(args)
-        except UserError:  # a log that was cut off, or a corpus that is gone, has no interval
+        except (UserError, OSError):  # a log that was cut off, or a corpus that is gone, has no interval
             continue
         outputs += [(title, args.metric[0], output) for title in entry["titles"] if title in run.scores]
     return outputs

@@ -25,11 +25,12 @@ from ode_transformer.report.measurements import CHOSEN, FLOW_SENTENCES, Measurem
 from ode_transformer.report.overview import corpus_file, overview_rows, run_origin, score_titles
 from ode_transformer.report.page import environment, render_page
 from ode_transformer.report.runs import ReportedRun, read_runs, systems_of
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import flag_name, positive_int
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
+SENTENCES = 32  # on which layers are measured, unless the user says how many
 METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
 
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="binarised data (default: data-bin beside the run)")
     parser.add_argument("--split", metavar="NAME", help="split of the sentences (default: the decoded one, or valid)")
     parser.add_argument(
-        "--sentences", type=positive_int, default=32, metavar="N", help="measure layers on the first N (default: 32)"
+        "--sentences", type=positive_int, metavar="N", help=f"measure layers on the first N (default: {SENTENCES})"
     )
     parser.add_argument(
         "--lines",
@@ -63,6 +64,9 @@ def run(args: argparse.Namespace) -> int:
     """Write the page and print where it lies."""
     warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     check_writable(args.output)
+    for option in ("data", "split", "sentences", "lines"):
+        if args.logs_only and getattr(args, option):
+            raise UserError(f"--logs-only loads no model: it does not go with {flag_name(option)}")
     new_figure(1, 1), environment()  # a missing library is an error before the work, not after it
     runs, study = read_runs(args.runs, args.names, args.data)
     command = shlex.join(["ode-transformer", *args.words])
@@ -78,7 +82,7 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     :param study: content of the study's file; empty without one
     :param command: that writes the page
     """
-    systems = systems_of(runs)
+    systems, count = systems_of(runs), args.sentences or SENTENCES
     decoded = sentences.decoded_split(systems)
     notes, outputs = [], None
     try:
@@ -89,8 +93,8 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     split = args.split or (decoded if outputs is not None else None) or "valid"
     numbers = args.lines
     if numbers is None and outputs is not None and split == decoded:
-        numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN))
-    measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
+        numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
+    measured = {} if args.logs_only else measure_systems(systems, split, count, numbers)
     compared, edits = [], {}
     if outputs is not None:
         gold = corpus_file(runs[0], f"{decoded}.m2")
@@ -121,8 +125,8 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         training_note="Continuous lines are training, dashed ones validation. Of several seeds the line is the mean, "
         "within a band from the least to the greatest.",
         depth=depth_sections(systems, logged, measured),
-        split_note=f"the first {args.sentences} sentences of {split}",
-        error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",
+        split_note=f"the first {count} sentences of {split}",
+        error_note=f"the first {min(count, FLOW_SENTENCES)} sentences of {split}",
         attention=attention_section(measured),
         surprisal=sentences.surprisal_rows(measured),
         language_models=runs[0].is_language_model,

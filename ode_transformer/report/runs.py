@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.curves.plot import LoggedRun
-from ode_transformer.analysis.curves.training_log import Point, read_run
+from ode_transformer.analysis.curves.training_log import Point, find_log, read_run
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.operation_count import SENTENCE_LENGTH
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -159,9 +160,15 @@ def read_folder(folder: Path) -> ReportedRun:
     )
     if not _is_experiment(experiment):
         raise UserError(f"{folder / EXPERIMENT_FILE}: not a record of ode-transformer train")
-    has_log = (folder / "train.log").is_file() or any(folder.glob("**/*tfevents*"))
-    run = ReportedRun(folder, "", experiment=experiment, origin=origin, points=read_run(folder) if has_log else ())
-    if not has_log and not scores and run.checkpoint is None:
+    run = ReportedRun(folder, "", experiment=experiment, origin=origin)
+    if find_log(folder) is not None:
+        try:
+            run = replace(run, points=read_run(folder))
+        except UserError as error:
+            if not scores and run.checkpoint is None:
+                raise
+            print_progress(f"no curves: {error}")
+    elif not scores and run.checkpoint is None:
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
     try:
         scores = {title: Score(**entry) for title, entry in scores.items()}

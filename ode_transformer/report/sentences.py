@@ -152,10 +152,13 @@ def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
         ("right" if edit.correct else "wrong", describe(edit.start, edit.end, edit.correction))
         for edit in matched.edits
     ]
-    spans = {(edit.start, edit.end) for edit in matched.edits if edit.correct}
+    made = [(edit.start, edit.end, edit.correction) for edit in matched.edits if edit.correct]
     for gold in matched.gold:
-        if (gold.start, gold.end) not in spans:
+        found = next((change for text in gold.corrections if (change := (gold.start, gold.end, text)) in made), None)
+        if found is None:
             edits.append(("missed", describe(gold.start, gold.end, gold.corrections[0])))
+        else:
+            made.remove(found)  # two insertions can stand at one place
     return edits
 
 

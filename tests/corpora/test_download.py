@@ -215,6 +215,16 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
     assert server.requests == []
 
 
+def test_another_address_is_another_file(tmp_path: Path, server: FileServer, capsys) -> None:
+    """Without a published checksum: with one, it says whether the file is the same."""
+    server.files["b.tgz"] = OTHER
+    first = source(server, checksum=False)
+    second = first.model_copy(update={"urls": [url.replace("a.tgz", "b.tgz") for url in first.urls]})
+    for remote, content in ((first, CONTENT), (second, OTHER), (second, OTHER), (first, CONTENT)):
+        assert fetch(remote, tmp_path).read_bytes() == content
+    assert capsys.readouterr().err.count("a.tgz: downloaded from another address before; it is downloaded again") == 2
+
+
 def test_room_is_looked_at_before_the_first_byte(tmp_path: Path, server: FileServer, monkeypatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=transfer.MIN_FREE_BYTES + 70_000))
     server.files["b"] = bytes(20_000)

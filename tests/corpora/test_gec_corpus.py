@@ -168,6 +168,8 @@ def test_bad_raw_text_leaves_no_corpus(tmp_path: Path, texts: dict[str, str], me
         {"share": 0.25},
         # Sentences of validation would be trained on.
         {"train": ["nucle", "fce"], "valid": "nucle", "unedited": True},
+        {"train": ["nucle", "fce"], "valid": "nucle_3_2"},
+        {"train": ["nucle_3_2", "fce"], "valid": "nucle"},
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, object]):

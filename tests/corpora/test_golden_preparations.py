@@ -88,7 +88,7 @@ def test_traps(name: str, preparation: str | None, tmp_path: Path, monkeypatch: 
     recipe = read_recipe(find_recipe(name)).prepared_as(preparation)
     corpus = recipe.corpus
     traps, (kept, left_out) = trap_pairs(corpus), length_pairs(corpus.keep)
-    fillers = [("filler", "filler")] * 2
+    fillers = [("filler", "filler")] * max(2, corpus.hold_out or 0)  # so many that a pair is held out
     held_out = (*corpus.valid, *chain.from_iterable([*corpus.test.values(), *corpus.references.values()]))
     contents = [
         (corpus.train[0], traps + kept + left_out + fillers),

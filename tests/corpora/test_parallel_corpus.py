@@ -121,6 +121,20 @@ def test_there_is_one_validation_set(raw: Raw, settings: dict[str, Any]) -> None
         raw.corpus(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "split"),
+    [
+        ({"valid": [], "hold_out": 100}, "valid"),
+        ({"keep": keep(), "train": [location("long")]}, "train"),
+    ],
+)
+def test_a_split_without_an_example_is_refused(raw: Raw, settings: dict[str, Any], split: str) -> None:
+    raw.write("long", [("a b c d e", "a b c d e")])
+    with pytest.raises(UserError, match=f"^no example for the {split} split$"):
+        raw.build(**settings)
+    assert list(raw.output.parent.iterdir()) == [raw.folder]
+
+
 def test_a_broken_file_leaves_nothing(raw: Raw) -> None:
     raw.files["test_en"].write_text("one line\n")
     with pytest.raises(UserError, match=r"sides of different length: .*test\.de has 2, .*test\.en has 1"):

@@ -126,6 +126,22 @@ def test_the_table_keeps_tasks_of_other_calls(tmp_path: Path, monkeypatch) -> No
     assert tasks() == ["RTE"]
 
 
+def test_a_diverged_task_leaves_the_others_their_results(tmp_path: Path, monkeypatch) -> None:
+    runs = StandIn(tmp_path, monkeypatch)
+    runs.fine_tune("RTE")
+    whole = grid_search.submission_text
+
+    def diverged(task, predictions: list) -> str:
+        return whole(task, [(number, "nan" if task.name == "RTE" else value) for number, value in predictions])
+
+    monkeypatch.setattr(grid_search, "submission_text", diverged)
+    with pytest.raises(UserError, match="RTE, test example 0: the best run predicts nan, so all have diverged"):
+        runs.fine_tune("QNLI")
+    assert (tmp_path / "submission" / "QNLI.tsv").is_file()
+    rows = [line.split("|")[1:3] for line in (tmp_path / "results.md").read_text().splitlines()[2:]]
+    assert [[cell.split()[0] for cell in row] for row in rows] == [["QNLI", "accuracy"], ["RTE", "diverged"]]
+
+
 def test_a_run_is_locked(tmp_path: Path, monkeypatch) -> None:
     runs = StandIn(tmp_path, monkeypatch)
     runs.killed_seed = 2

@@ -1,5 +1,6 @@
 """Plain text to fairseq's data: documents, the held-out share, pieces, resumption, bad files."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ def test_without_blank_lines_a_line_is_a_document(tmp_path: Path) -> None:
     divided = [["three", "four"], ["five"]]
     assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two"], *divided]
     assert list(documents([tmp_path / "b", tmp_path / "a"])) == [*divided, ["one"], ["two"]]
+    (tmp_path / "b.gz").write_bytes(gzip.compress((tmp_path / "b").read_bytes()))
+    assert list(documents([tmp_path / "b.gz"])) == divided
 
 
 def test_whole_documents_are_held_out(tmp_path: Path) -> None:

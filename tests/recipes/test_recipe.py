@@ -123,6 +123,16 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
             "{aa: a.en, b",
             "2: corpus: a: no such source .did you mean aa..; .* 'sources: {a: FILE}'",
         ),
+        (
+            "sources: {a: texts/a.en",
+            "sources: {a: {file: a, urls: ['http://a.b/c'], copies: [{source: nope, member: a}], licence: none}",
+            "28: sources: copies of a: there is no source nope",
+        ),
+        (
+            "sources: {a: texts/a.en, b: texts/b.de}",
+            "sources: {a: {file: c, obtain: ask, licence: none}, b: {file: c, obtain: ask, licence: none}}",
+            "28: sources: a and b have the same file, c",
+        ),
         ("title: Captions", "title: [", "cannot be read as YAML"),
     ],
 )

@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer.cli import main
 from ode_transformer.report import report_command
 from ode_transformer.report.runs import ReportedRun
+
+
+def test_options_that_logs_alone_cannot_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "scores.json").write_text("{}")
+    for words in (["--lines", "3"], ["--sentences", "9"], ["--split", "test"], ["--data", "x"]):
+        output = ["--output", str(tmp_path / "report.html")]
+        assert main(["report", str(tmp_path), "--logs-only", *words, *output]) == 2
+        assert f"--logs-only loads no model: it does not go with {words[0]}\n" in capsys.readouterr().err
+
 
 SENTENCES = {"test": 40, "valid": 10}
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
+from ode_transformer.metrics.metric import Score
 from ode_transformer.report.runs import read_folder, read_runs, systems_of, train_command
+from ode_transformer.support.errors import UserError
 
 
 def write_run(folder: Path, **experiment: object) -> Path:
@@ -63,6 +65,16 @@ def test_a_run_of_two_systems_of_a_study_is_shown_once(tmp_path: Path) -> None:
     entries = [{"name": name, "folder": "../euler-seed-1-encoder-layers-2"} for name in names]
     (folder / "study.json").write_text(json.dumps({"title": "Size", "runs": entries}))
     assert [run.name for run in read_runs([folder], None, None)[0]] == ["Residual, 2"]
+
+
+def test_a_log_without_reports_leaves_out_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.log").write_text("plain text\n")
+    with pytest.raises(UserError, match="no reports in it"):
+        read_folder(tmp_path)
+    (tmp_path / "scores.json").write_text(json.dumps({"BLEU": vars(Score("BLEU", 1.0, "", "", 9))}))
+    run = read_folder(tmp_path)
+    assert (run.points, list(run.scores)) == ((), ["BLEU"])
+    assert "no curves: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,12 @@ def test_edits_of_a_correction_are_judged() -> None:
     assert edit_list(matched) == [("right", "go → goes"), ("wrong", "∅ → the"), ("missed", "∅ → .")]
 
 
+def test_two_insertions_at_one_place_are_judged_one_by_one() -> None:
+    gold = (Edit(1, 1, "P", (("x",),)), Edit(1, 1, "P", (("y",),)))
+    (matched,) = max_match(["a x b"], [AnnotatedSentence(("a", "b"), {0: gold})])
+    assert edit_list(matched) == [("right", "∅ → x"), ("missed", "∅ → y")]
+
+
 OUTPUTS = SystemOutputs(
     ["one two three four five six", "short", "a b c d e f", "u v w x y z"],
     ["eins zwei drei vier fünf sechs", "kurz", "a b c d e f", "u v w x y z"],
@@ -107,3 +113,6 @@ def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
     b, c = [run("b")], [run("c")]
     assert p_values({"a": [run("a")], "b": b, "c": c}) == [False, True, True]
     assert p_values({"a": [run("a1"), run("a2")], "b": b, "c": c}) == [False, False]
+    command = b[0].experiment["scores"][0]["command"]
+    command += ["--references", "gone/test.de"]  # of a corpus that was not copied with the run
+    assert p_values({"b": b}) == []

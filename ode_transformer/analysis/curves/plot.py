@@ -135,6 +135,9 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str,
                 for split in seeds[0].splits()
             ]
             if not any(curves):
+                drawable = [any(value(p) is not None and BY[by].value(p) is not None for p in r.points) for r in seeds]
+                if len(seeds) > 1 and all(drawable):
+                    raise UserError(f"{seeds[0].name}: its {len(seeds)} seeds have no {by} in common, so no mean")
                 missing = by if any(value(point) is not None for run in seeds for point in run.points) else quantity
                 raise UserError(f"{seeds[0].path}: no {missing} in its reports, so no --what {quantity} --by {by}")
     else:

@@ -62,14 +62,17 @@ def read_run(path: Path) -> list[Point]:
 
     :raises UserError: the path has no reports
     """
-    if not path.is_dir():
-        return read_log(path)
-    if (path / "train.log").is_file():
-        return read_log(path / "train.log")
-    for folder in (path / "tensorboard", path):
-        if any(folder.glob("*/*tfevents*")):
-            return read_events(folder)
-    raise UserError(f"{path}: neither train.log nor TensorBoard's files (train_inner/events.out.tfevents...) in it")
+    log = find_log(path) if path.is_dir() else path
+    if log is None:
+        raise UserError(f"{path}: neither train.log nor TensorBoard's files (train_inner/events.out.tfevents...) in it")
+    return read_events(log) if log.is_dir() else read_log(log)
+
+
+def find_log(folder: Path) -> Path | None:
+    """Return the log of a run's folder: ``train.log``, or a folder of TensorBoard files; None if it has none."""
+    if (log := folder / "train.log").is_file():
+        return log
+    return next((log for log in (folder / "tensorboard", folder) if any(log.glob("*/*tfevents*"))), None)
 
 
 def read_log(path: Path) -> list[Point]:

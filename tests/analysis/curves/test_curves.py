@@ -199,6 +199,13 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
     )
 
 
+def test_seeds_without_a_common_update(tmp_path: Path):
+    logs = [write(tmp_path / str(number), norms(number, 1.0)) for number in (10, 20)]
+    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
+    with pytest.raises(UserError, match="^rk2: its 2 seeds have no updates in common, so no mean$"):
+        draw_figure(seeds, ["gradient-norm"], ["updates"])
+
+
 def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
     log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
