@@ -23,6 +23,8 @@ from ode_transformer.models.options import DEPTH_DEFAULTS, add_depth_arguments, 
 from ode_transformer.models.saved_model import load_pretrained
 from ode_transformer.models.segment_encoder import SegmentEncoder
 from ode_transformer.models.supported_tasks import check_task
+from ode_transformer.nn import LSTM
+from ode_transformer.support.errors import OptionError
 
 STACKS = ("encoder",)
 
@@ -95,6 +97,8 @@ class ODEBertModel(RobertaModel):
         complete_bert_options(args)
         check_task(args, task, "masked_lm")
         check_options(args, STACKS, UNSUPPORTED_BERT_OPTIONS)
+        if args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM:
+            raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
         args.ode_options_saved = True  # as in ODETransformerModel
         return cls(args, ODEBertEncoder(args, task.source_dictionary))
 

@@ -25,7 +25,7 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from ode_transformer.nn import BlockId, LayerId, LayerObserver, observable_stacks
-from ode_transformer.numerics import Weight
+from ode_transformer.numerics import LEARNED, Weight
 from ode_transformer.support.depth_log_names import gradient_norm_name, stage_weight_name
 
 _PRIORITY = 2000  # fairseq prints the numbers of a report by ascending priority: these come last
@@ -136,6 +136,6 @@ def log_depth(model: Any, interval: int) -> None:
         return
     stacks = observable_stacks(model)
     # A submodule of the model, because fairseq calls set_num_updates on submodules.
-    model.depth_log = DepthLog(interval, [name for name, stack in stacks.items() if stack.choice.has_learned_weights])
+    model.depth_log = DepthLog(interval, [name for name, s in stacks.items() if s.choice.coefficients in LEARNED])
     for stack in stacks.values():
         stack.observers.append(model.depth_log)

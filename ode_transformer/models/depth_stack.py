@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -187,7 +186,11 @@ class DepthStack(nn.Module):
                 return self.scheme.skip_layer(outputs, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
-        one_step = partial(checkpoint, step, use_reentrant=False) if self.recompute and self.training else step
+        def recomputed_step(index: int, depth_state: DepthState) -> DepthState:
+            # Only a tensor among the arguments tells PyTorch which GPU's random numbers dropout has to draw again.
+            return checkpoint(lambda tensor: step(index, depth_state), depth_state.y, use_reentrant=False)
+
+        one_step = recomputed_step if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)
         states = [depth_state.y]
         with self._observed_steps(events):

@@ -23,6 +23,7 @@ from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.options import add_depth_arguments, add_log_argument, check_options
 from ode_transformer.models.saved_model import SafeFromPretrained
 from ode_transformer.models.supported_tasks import check_task
+from ode_transformer.support.errors import OptionError
 
 STACKS = ("decoder",)
 
@@ -33,7 +34,6 @@ UNSUPPORTED_LM_OPTIONS = {
     "scale_attn": False,
     "scale_heads": False,
     "scale_resids": False,
-    "dlstm_merge": "add",  # merges the attentions of a layer, and these layers have only one
 }
 
 
@@ -60,6 +60,10 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
         complete_transformer_options(args)
         check_task(args, task, "language_modeling")
         check_options(args, STACKS, UNSUPPORTED_LM_OPTIONS)
+        if args.dlstm_merge.startswith("concat"):
+            raise OptionError(
+                f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one"
+            )
         args.ode_options_saved = True  # as in ODETransformerModel
         dictionary = task.source_dictionary
         embed_tokens = Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())

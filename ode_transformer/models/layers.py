@@ -11,6 +11,7 @@ from torch import nn
 from ode_transformer.models.depth_stack import depth_choice, feed_forward_options
 from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, SubLayerKind
 from ode_transformer.numerics import SPLITTINGS, Splitting
+from ode_transformer.support.errors import OptionError
 
 
 def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
@@ -18,7 +19,7 @@ def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module
     sizes = getattr(cfg, stack)
     inner = share * sizes.ffn_embed_dim
     if not inner.is_integer():
-        raise ValueError(
+        raise OptionError(
             f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
             f"layer and has to be even"
         )

@@ -250,6 +250,8 @@ def check_options(
     if refused is not None:
         stack, reason = refused
         raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
+    if args.value_residual != "none" and all(getattr(args, f"{stack}_layers") < 2 for stack in stacks):
+        raise OptionError(f"--value-residual {args.value_residual}: a stack of one layer has no later layer to add to")
     for stack in stacks:
         middle, layers = (
             depth_choice(cfg, stack).without_unused_options().middle_layers,

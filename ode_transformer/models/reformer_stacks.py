@@ -38,6 +38,7 @@ from ode_transformer.nn import (
     joint_width,
     parts_of_batch,
 )
+from ode_transformer.support.errors import OptionError
 
 # Factor √E in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone, √E·embed + pos;
 # then the PreNet's output has positions only through its input.
@@ -252,7 +253,7 @@ class ReformerDecoder(ODETransformerDecoder):
     def _refuse_large_pairs(self, source: list[int], target: list[int]) -> None:
         largest = max(s * t for s, t in zip(source, target, strict=True))
         if self.training and largest > self.cfg.max_joint_cells:
-            raise ValueError(
+            raise OptionError(
                 f"a sentence pair has {largest:,} cells, more than --max-joint-cells {self.cfg.max_joint_cells}: raise "
                 f"it, or leave such pairs out by --task joint_translation --joint-cells-overflow skip"
             )

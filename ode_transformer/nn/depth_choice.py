@@ -101,8 +101,9 @@ class DepthChoice:
 
     @property
     def has_stage_weights(self) -> bool:
-        """True if a step has several stages that coefficients can weigh."""
-        return self.weighed_stages is not None and self.weighed_stages.stages > 1
+        """True if a step has several stages that coefficients can weigh; plain repetition has none to choose."""
+        tableau = self.weighed_stages
+        return tableau is not None and tableau.stages > 1 and tableau.order > 0
 
     @property
     def has_learned_weights(self) -> bool:

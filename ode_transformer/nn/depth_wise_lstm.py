@@ -189,8 +189,9 @@ class DepthWiseLSTM(DepthScheme):
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
     def start(self, y0: Tensor) -> LSTMState:
+        # Views here and in ``step``: the cell's gradient is then that of what reads it, without the output's.
         if self.embedding_first:
-            return LSTMState(y0, cell=y0)
+            return LSTMState(y0.view_as(y0), cell=y0.view_as(y0))
         return LSTMState(y0, cell=torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
@@ -202,7 +203,7 @@ class DepthWiseLSTM(DepthScheme):
         v = torch.cat([*self._merge(attended, y, depth), y], dim=-1)  # [.., n·dim]
         i, f, g, h = self._gates_and_hidden(v, depth)  # [.., dim] each
         cell = torch.addcmul(depth_state.cell * f, h, i)
-        return LSTMState(cell * g, depth + 1, cell=cell)
+        return LSTMState(cell * g, depth + 1, cell=cell.view_as(cell))
 
     def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
         """Return the vectors of v beside o', [.., dim] each."""

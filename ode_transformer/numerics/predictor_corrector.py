@@ -104,8 +104,8 @@ class IncrementCorrection(PredictorCorrectorScheme):
             weights, corrected = self.beta, (increments[0], *earlier)[: len(self.beta) - 1]
         for _ in range(self.iterations):
             prediction = add_weighted(y, weights, (field(prediction), *corrected))
-        # A view, so that its gradient is that of the steps that read it, without that of this one.
-        remembered = (increments[0].view_as(y), *earlier)[: self.earlier_increments]
+        # Views, so that their gradients are those of the steps that read them later, without that of this one.
+        remembered = [increment.view_as(y) for increment in (increments[0], *earlier)[: self.earlier_increments]]
         return self._state(prediction, block + 1, remembered)
 
     def _state(self, y: Tensor, depth: int, increments: Sequence[Tensor]) -> DepthState:
@@ -163,7 +163,8 @@ class OutputCorrection(PredictorCorrectorScheme):
         self.stage_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(stages))
 
     def start(self, y0: Tensor) -> OutputsState:
-        return OutputsState(y0, history=(y0,), earlier_sum=self._earlier_sum((y0,)))
+        # A view, so that its gradient is that of what reads x_1, without that of the sums over s_0.
+        return OutputsState(y0.view_as(y0), history=(y0,), earlier_sum=self._earlier_sum((y0,)))
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> OutputsState:
         assert isinstance(depth_state, OutputsState)

@@ -164,6 +164,15 @@ def task_of(kind: type) -> Any:
         ({"encoder_ode_scheme": "euler", "ode_coefficients": "gate"}, "scheme 'euler' has one"),
         ({"post_norm": True}, "post-norm"),
         ({"dropout": 1.0}, "--dropout 1.0"),
+        (
+            {
+                "layer_norm_without_affine": True,
+                "encoder_ode_scheme": "dlstm",
+                "layer_splitting": "lie-trotter",
+                "arch": "ode_bert_base",
+            },
+            "--layer-norm-without-affine: --enc",
+        ),
         ({"encoder_layerdrop": 0.1}, "LayerDrop"),
         ({"encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
         ({"mha_reg_scale_factor": 0.1}, "--mha-reg-scale-factor is not supported by --arch macaron_bert_base"),

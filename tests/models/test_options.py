@@ -107,6 +107,10 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ),
         ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm"),
         ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins attentions of decoder"),
+        (
+            {"value_residual": "learned", "encoder_layers": 1, "decoder_layers": 1},
+            "--value-residual learned: a stack of",
+        ),
         ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "--ode-middle-layers 3: the encoder has 2 layers"),
         ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
         ({"dlstm_hidden": "linear"}, "--encoder-ode-scheme euler: the parts of a depth-wise LSTM"),
@@ -143,6 +147,9 @@ def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
     model = small_model(decoder_ode_scheme="rk2", ode_coefficients="gate")
     names = [name for name, _ in model.named_parameters() if ".scheme.scheme.coefficients." in name]
     assert {name.split(".")[0] for name in names} == {"decoder"}
+    for scheme in ("repeat", "polynet"):  # which have no weights to choose
+        gated = small_model(encoder_ode_scheme="rk2", decoder_ode_scheme=scheme, ode_coefficients="gate")
+        assert not [name for name, _ in gated.decoder.named_parameters() if "coefficients" in name]
 
 
 @pytest.mark.parametrize(

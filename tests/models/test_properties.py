@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
 from observers_for_tests import AttentionRecord
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.models import ODELanguageModel
+from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
 from ode_transformer.models.architectures import complete_transformer_options
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
 from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
@@ -284,6 +286,23 @@ def test_recomputing_evaluates_each_layer_again_in_the_backward_pass(example) ->
         model(source, None, previous)[0].sum().backward()
         factor = 2 if recompute else 1
         assert (calls.count("encoder"), calls.count("decoder")) == (2 * factor, factor)
+
+
+@pytest.mark.parametrize("parts", [{}, {"arch": "reformer", "max_joint_cells": 60}], ids=str)
+def test_recomputing_shows_pytorch_a_tensor(parts, example, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a tensor among the arguments it knows the GPU whose random numbers dropout draws again; without one none."""
+    shown: list[bool] = []
+
+    def watched(function, *arguments, **options):
+        shown.append(any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(arguments)))
+        return checkpoint(function, *arguments, **options)
+
+    for module in (depth_stack, reformer_stacks):
+        monkeypatch.setattr(module, "checkpoint", watched)
+    source, previous = example
+    forward(small_model(checkpoint_activations=True, **parts).train(), source, previous)
+    assert len(shown) >= 4
+    assert all(shown)
 
 
 def test_each_dropout_reaches_its_place() -> None:

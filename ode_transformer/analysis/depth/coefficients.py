@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from torch import Tensor
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
-from ode_transformer.numerics import RecurrenceScheme, Weight
-from ode_transformer.numerics.coefficients import GateCoefficients
+from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.errors import UserError
 
@@ -84,6 +83,7 @@ def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWe
             model(**batch)
     result = []
     for stack in observable_stacks(model).values():
+        has_gate = stack.choice.coefficients in GATES
         for number, block in enumerate(stack.stepped_blocks):
             rows = {str(block): recurrence_weights(stack, number)}
             if block in observer.weights:
@@ -94,7 +94,8 @@ def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWe
             for name, weights in rows.items():
                 if len(weights):
                     mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
-                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
+                    of_gate = has_gate and name == str(block) and block in observer.weights
+                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist()), of_gate))
     return result
 
 
@@ -112,7 +113,8 @@ def table(rows: list[StageWeights]) -> str:
     for row in rows:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
         lines.append(f"{row.block}:  {weights}")
-    if all(row.is_saturated for row in rows):
+    gates = [row for row in rows if row.of_gate]
+    if gates and all(row.is_saturated for row in gates):
         lines.append(SATURATION)
     return "\n".join(lines)
 
@@ -130,8 +132,7 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
     # Grids are large: a Reformer gets its sentence pairs one by one.
     size = 1 if hasattr(model.decoder, "reduction") else 64
     batches = [samples.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
-    of_gate = any(isinstance(module, GateCoefficients) for module in model.modules())
-    return [replace(row, of_gate=of_gate) for row in stage_weights(model, batches)]
+    return stage_weights(model, batches)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,9 @@ from ode_transformer.analysis.depth import side_by_side
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, check_flows
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
+from ode_transformer.numerics.reference import LEAST_STEPS
 from ode_transformer.support.arguments import positive_float, positive_int
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -178,12 +180,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance", type=positive_float, default=1e-5, help="largest relative error of the solution (default: 1e-5)"
     )
     parser.add_argument(
-        "--max-steps", type=positive_int, default=1024, help="RK4 steps that the solution may take (default: 1024)"
+        "--max-steps",
+        type=positive_int,
+        default=1024,
+        help=f"RK4 steps that the solution may take, from {LEAST_STEPS} on (default: 1024)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
+    if args.max_steps < LEAST_STEPS:
+        raise UserError(f"--max-steps {args.max_steps}: the error of the solution is known from {LEAST_STEPS} steps on")
     names = tuple(args.schemes)
     runs = {}
     for name, path in side_by_side.named_paths(args).items():

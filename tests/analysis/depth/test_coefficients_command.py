@@ -56,6 +56,8 @@ def test_sentences_that_are_too_long_are_left_out(folder: Path, capsys: pytest.C
 def test_saturated_gates_are_explained(weights: list[tuple[float, float]], of_gate: bool, explained: bool) -> None:
     rows = [StageWeights("encoder layer 1", mean, (0.0, 0.0), of_gate) for mean in weights]
     assert ("1 for the first is a plain residual layer" in table(rows)) == explained
+    earlier = StageWeights("encoder layer 1, earlier layers", (0.3, 0.7), (0.0, 0.0))  # of a PCformer
+    assert ("1 for the first is a plain residual layer" in table([*rows, earlier])) == explained
 
 
 def cut(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,47 @@ def test_the_first_layer_reads_what_is_embedded(kind: str, monkeypatch: pytest.M
     norms = gradient_norms(model, [one], PAD)
     assert [norms["encoder"][0], norms["decoder"][0]] == pytest.approx(expected)
     assert [len(norms[stack]) for stack in ("encoder", "decoder")] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        *((scheme, {}) for scheme in ("leapfrog", "multistep", "pcformer2", "iiet", "rk4-moulton", "dlstm")),
+        ("dlstm", {"dlstm_first_cell": "embedding"}),
+    ],
+)
+def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: str, options: dict) -> None:
+    """Each norm is that of inputs that depend on nothing: where all below a layer is cut off."""
+    one, layers = sample([6, 3]), 5
+    model = small_model(encoder_ode_scheme=scheme, encoder_layer_history="none", encoder_layers=layers, **options)
+    norms = gradient_norms(model, [one], PAD)["encoder"]
+    step, cut = model.encoder.scheme.step, []
+
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        if not x.requires_grad:  # a constant start
+            return x
+        cut.append(x.detach().requires_grad_())
+        return cut[-1]
+
+    for number in range(layers):
+
+        def step_apart(layer, state, number=number):
+            if state.depth == number:
+                read = {
+                    "y": state.y,
+                    **{name: getattr(state, name, None) for name in ("cell", "previous", "earlier_sum")},
+                }
+                changes = {name: apart(x) for name, x in read.items() if x is not None}
+                if hasattr(state, "increments"):
+                    changes["increments"] = tuple(map(apart, state.increments))
+                state = replace(state, **changes)
+            return step(layer, state)
+
+        cut.clear()
+        model.encoder.scheme.step = step_apart
+        gradients = torch.autograd.grad(negative_log_likelihood(model, one, PAD), cut)
+        expected = sum(float(gradient.square().sum()) for gradient in gradients) ** 0.5
+        assert norms[number] == pytest.approx(expected), number
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dlcl-increments"])
