@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +160,9 @@ def reproduce(
         train(experiment, options)
         scores[experiment.seed] = evaluate(experiment, options)
     if not options.dry_run:
-        print(f"\nmodel: {experiments[0].model_path}")
+        run = experiments[0].folder
+        report = ["ode-transformer", "report", str(run), "--output", str(run / "report.html")]
+        print(f"\nmodel: {experiments[0].model_path}\na page about it: {shlex.join(report)}")
         if data.recipe.score_titles:
             table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
             write_text(experiments[0].table_path, table + "\n")

@@ -80,7 +80,9 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     scores = json.loads((folder / "scores.json").read_text())
     assert list(scores) == SCORES[kind]
     assert all(math.isfinite(score["value"]) for score in scores.values())
-    assert f"model: {folder.relative_to(elsewhere)}/model/model.pt" in printed
+    run = folder.relative_to(elsewhere)
+    assert f"model: {run}/model/model.pt" in printed
+    assert f"\na page about it: ode-transformer report {run} --output {run}/report.html\n" in printed
     hub = "language_model" if kind == "text" else "translation_model"
     model = torch.hub.load(str(ROOT), hub, str(folder / "model"), source="local", trust_repo=True)
     sentence = "The dog sleeps."
