@@ -16,9 +16,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 
 from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.metrics.significance import mean_text
 from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
@@ -107,7 +107,7 @@ def summary(rows: Sequence[Sequence[object]]) -> str:
     lines = [
         [
             *map(str, key),
-            f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else ""),
+            mean_text(values),
             str(len(values)),
         ]
         for key, values in cells.items()

@@ -34,6 +34,7 @@ for room in rooms:
     package = importlib.import_module(f"ode_transformer.{room}")
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
+importlib.import_module("ode_transformer.metrics.registry")  # which the extras serve and plots need, too
 from ode_transformer.cli import main
 assert main(["train", "--help"]) == 2  # names the missing package
 main(["--help"])

@@ -8,7 +8,7 @@ and then digits that only keep names apart.
 import argparse
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkp
 from ode_transformer.support.checkpoint_schema import check_finite
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_writable
+from ode_transformer.support.plain_options import saved_options
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
@@ -76,8 +77,8 @@ def _larger_is_better(path: Path) -> bool:
     """Return whether the run that wrote ``path`` maximised its metric, by the options in the checkpoint."""
     state = load_checkpoint(path)
     option = "maximize_best_checkpoint_metric"
-    options = (state.get("cfg") or {}).get("checkpoint") or vars(state.get("args") or argparse.Namespace())
-    if not isinstance(options, Mapping) or option not in options:
+    options = saved_options(state, "checkpoint")
+    if option not in options:
         raise UserError(f"{path}: its options do not say whether a higher metric is better: name the files instead")
     return bool(options[option])
 

@@ -232,5 +232,5 @@ def unknown_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> li
 def misplaced_option(subparser: argparse.ArgumentParser, error: UserError) -> str:
     """Return what to do if fairseq-train refuses an option of the subcommand, behind ``--``; "" otherwise."""
     refused = [word.partition("=")[0] for word in error.words] if isinstance(error, UnknownArguments) else []
-    own = [name for name in refused if name in option_names(subparser)]
-    return f" ({own[0]} is an option of {subparser.prog}: write it before --)" if own else ""
+    own_options = [name for name in refused if name in option_names(subparser)]
+    return f" ({own_options[0]} is an option of {subparser.prog}: write it before --)" if own_options else ""

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments.add_seeds(parser, "some of the study's seeds (default: all)")
     parser.add_argument(
         "--systems",
-        type=name_patterns,
+        type=split_patterns,
         metavar="PATTERN,...",
         help="only the systems whose names match, such as 'RK2*'; a comma with a space behind it belongs to the name",
     )
@@ -57,6 +57,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def name_patterns(text: str) -> list[str]:
+def split_patterns(text: str) -> list[str]:
     """Divide patterns of names, such as ``Residual,RK2, gate,RK4``, at the commas without a space behind them."""
     return re.split(r",(?!\s)", text)

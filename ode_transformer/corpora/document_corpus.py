@@ -47,7 +47,7 @@ class DocumentCorpus(CorpusKind):
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         with atomic_directory(output) as folder:
-            return divide([files[name] for name in self.texts], self.valid_share, folder, ".txt")
+            return write_splits([files[name] for name in self.texts], self.valid_share, folder, ".txt")
 
 
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
@@ -85,7 +85,7 @@ def _stripped_lines(path: Path) -> Iterator[str]:
             yield line.strip()
 
 
-def divide(paths: Sequence[Path], valid_share: float, output: Path, suffix: str = "") -> dict[str, int]:
+def write_splits(paths: Sequence[Path], valid_share: float, output: Path, suffix: str = "") -> dict[str, int]:
     """Write ``train`` and ``valid`` into a folder, with a blank line after each document of several lines.
 
     :param suffix: of the files

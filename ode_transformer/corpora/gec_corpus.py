@@ -167,7 +167,7 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
     elif data_set == "nucle_3_2" or options.unedited:
         sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
         if data_set == options.valid == "nucle_3_2":
-            sentences, _ = nucle.divide(sentences, options.valid_every)
+            sentences, _ = nucle.hold_out_sentences(sentences, options.valid_every)
         for sentence in sentences:
             yield " ".join(sentence.tokens), " ".join(nucle.apply_edits(sentence))
     else:
@@ -179,7 +179,7 @@ def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator
     development_set = VALID_MEMBERS.get(options.valid)
     member = development_set or TRAIN_MEMBERS[options.valid]
     if options.valid == "nucle_3_2":
-        _, sentences = nucle.divide(_annotated_sentences(files[options.valid], member), options.valid_every)
+        _, sentences = nucle.hold_out_sentences(_annotated_sentences(files[options.valid], member), options.valid_every)
         for sentence in sentences:
             if corrected := nucle.apply_edits(sentence):
                 yield " ".join(sentence.tokens), " ".join(corrected)

@@ -15,7 +15,7 @@ from ode_transformer.metrics.m2_file import UNCORRECTED_TYPES, AnnotatedSentence
 SEED = 1234  # of get_num_lines.py
 
 
-def divide(
+def hold_out_sentences(
     sentences: Iterable[AnnotatedSentence], parts: int
 ) -> tuple[list[AnnotatedSentence], list[AnnotatedSentence]]:
     """Return the training and the validation sentences of NUCLE.

@@ -79,7 +79,7 @@ def split_of(source: str, shares: Shares) -> str:
     return "test" if position < shares.valid + shares.test else "train"
 
 
-def divide(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
+def assign_splits(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
     """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
     :raises CorpusError: two pairs share a normalised source, or a split is empty
@@ -113,7 +113,7 @@ def write_corpus(
     :returns: number of pairs in each split
     :raises CorpusError: two pairs share a normalised source, a split is empty, or the folder cannot be written
     """
-    by_split = divide(pairs, shares)
+    by_split = assign_splits(pairs, shares)
     counts = {name: len(by_split[name]) for name in SPLITS}
     files = {
         f"{name}.{language}": "".join(f"{getattr(pair, side)}\n" for pair in by_split[name])

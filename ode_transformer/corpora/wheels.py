@@ -56,9 +56,9 @@ def download(requirements: Path, wheels: Path) -> None:
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
     command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
     commands.print_command(["pip", *command[3:]])
-    done = subprocess.run(command, check=False, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
-    if done.returncode != 0:
-        sys.stderr.write(done.stderr)
+    process = subprocess.run(command, check=False, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+    if process.returncode != 0:
+        sys.stderr.write(process.stderr)
         shutil.rmtree(wheels, ignore_errors=True)
         raise UserError(
             f"the wheels of {requirements} could not be downloaded; --wheels or --raw takes a folder that has them"

@@ -1,14 +1,15 @@
 """A trained model with its task, from a checkpoint and the folder of its dictionaries."""
 
-import argparse
 import importlib
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.fairseq_import import import_fairseq
+from ode_transformer.support.plain_options import saved_options
 
 _TRANSLATION = ("translation", "joint_translation")
 
@@ -35,7 +36,7 @@ def load_trained_model(
     # By name, because mypy would follow the import into modules built on fairseq, which has no types.
     saved_model = importlib.import_module("ode_transformer.models.saved_model")
     state = load_checkpoint(path)
-    saved = _task_options(state)
+    saved = saved_options(state, "task")
     task_name = saved.get("_name") or saved.get("task")
     if task_name in _TRANSLATION:
         languages = _languages(saved, data, source, target)
@@ -62,7 +63,7 @@ def load_trained_model(
     return model.eval(), options, task
 
 
-def _languages(saved: dict[str, Any], data: Path, source: str | None, target: str | None) -> tuple[str, str]:
+def _languages(saved: Mapping[str, Any], data: Path, source: str | None, target: str | None) -> tuple[str, str]:
     """Return the languages of the arguments, else of the checkpoint, else of the file names in ``data``."""
     from fairseq.data import data_utils
 
@@ -72,16 +73,16 @@ def _languages(saved: dict[str, Any], data: Path, source: str | None, target: st
     if source is None or target is None:
         flags = {"--source-lang": source, "--target-lang": target}
         absent = " and ".join(flag for flag, language in flags.items() if language is None)
-        place = (
+        dictionary_hint = (
             ""
             if list(data.glob("dict.*.txt"))
             else f", and the folder of their dictionaries as DATA{_data_hint(saved)}"
         )
-        raise UserError(f"{data}: no file names the languages: give {absent}{place}")
+        raise UserError(f"{data}: no file names the languages: give {absent}{dictionary_hint}")
     return source, target
 
 
-def _data_hint(saved: dict[str, Any]) -> str:
+def _data_hint(saved: Mapping[str, Any]) -> str:
     """Return a hint at the folder that the training read."""
     return f" (the training read {str(saved['data'])[:200]})" if isinstance(saved.get("data"), str) else ""
 
@@ -97,15 +98,8 @@ def _check_dictionary(dictionary: Path, model: Path) -> None:
         raise UserError(f"{dictionary}: not a dictionary: {error}") from error
 
 
-def _task_options(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the task's options; old checkpoints hold all options in one namespace."""
-    options = (state.get("cfg") or {}).get("task") or state.get("args") or {}
-    return vars(options) if isinstance(options, argparse.Namespace) else options
-
-
 def _scheme_overrides(state: dict[str, Any], scheme: str, path: Path) -> dict[str, str]:
-    options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
-    saved = vars(options) if isinstance(options, argparse.Namespace) else options
+    saved = saved_options(state, "model")
     trained = saved.get("encoder_ode_scheme")
     if trained is None:
         raise UserError(f"{path}: its architecture steps no scheme, so it cannot be read under {scheme}")

@@ -81,7 +81,7 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
             not isinstance(choice.rule, ButcherTableau) or several and not all_ones(choice.rule.a)
         ),
         f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
-            several and not all_ones([stage_weights(choice)])
+            several and not all_ones([fixed_weights(choice)])
         ),
         f"--ode-steps {choice.steps}, only 1": choice.steps != 1,
         f"--ode-step-size {choice.step_size}, only 1": choice.step_size != 1,
@@ -94,7 +94,7 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
     return next((flag for flag, refused in problems.items() if refused), None)
 
 
-def stage_weights(choice: DepthChoice) -> tuple[float, ...]:
+def fixed_weights(choice: DepthChoice) -> tuple[float, ...]:
     """Return the weights of a scheme's increments, 0 for those that are learned; none of a scheme without weights."""
     tableau = choice.weighed_stages
     if tableau is None:

@@ -22,6 +22,7 @@ from ode_transformer.corpora.parallel_text import text_hash
 from ode_transformer.glue import finetuning, pretraining_text, sentence_data
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training
+from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
@@ -84,7 +85,7 @@ def shuffle(line: str, generator: random.Random) -> str:
     return " ".join(shuffled)
 
 
-def divide(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict[str, list[LabelledText]]]:
+def label_lines(lines: Sequence[str], train: int, test: int) -> tuple[list[str], dict[str, list[LabelledText]]]:
     """Return the lines for pre-training, and the labelled lines of ``train`` and ``valid``; the same on every machine.
 
     Labelled lines are lower-cased and lose their final punctuation, which would show the first and the last word.
@@ -115,13 +116,13 @@ def demonstrate(options: DemoOptions) -> None:
     """
     config = read_yaml(CONFIG, DemoConfig)
     output = options.output
-    if options.arch not in (allowed := finetuning.architectures()):
+    if options.arch not in (allowed := package_architectures("masked_lm")):
         raise UserError(f"--arch {options.arch}: what can be pre-trained is {', '.join(allowed)}")
     if not options.text.is_file():
         raise UserError(
             f"--text {options.text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh"
         )
-    pretraining_lines, task = divide(read_lines(options.text), config.train_lines, config.test_lines)
+    pretraining_lines, task = label_lines(read_lines(options.text), config.train_lines, config.test_lines)
     with lock_directory(output, "preparing data"):
         data, jobs = prepare(pretraining_lines, task, config.pieces, output)
     run_folder = output / training.run_name(options.arch, options.train_flags)

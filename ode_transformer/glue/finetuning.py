@@ -10,32 +10,23 @@ from typing import Any
 
 import torch
 
+from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 
-MODEL = "ode_bert"
 WARMUP_SHARE = 0.1
 _TASK_OPTIONS = {"max_positions", "load_checkpoint_heads"}
-
-
-def architectures() -> list[str]:
-    """Return the names of the encoders that can be pre-trained and fine-tuned."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-    import ode_transformer.models  # noqa: F401
-
-    return sorted(name for name, model in ARCH_MODEL_NAME_REGISTRY.items() if model == MODEL)
 
 
 def model_options(checkpoint: Path) -> dict[str, Any]:
     """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it.
 
-    :raises UserError: the checkpoint's architecture is not one of :func:`architectures`
+    :raises UserError: the checkpoint's architecture is none of this package's for pre-training
     """
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-    allowed = architectures()
+    allowed = package_architectures("masked_lm")
     state = load_checkpoint(checkpoint)
     saved = (state.get("cfg") or {}).get("model") or state.get("args")
     arch = getattr(saved, "arch", None)

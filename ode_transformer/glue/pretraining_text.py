@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from ode_transformer.corpora.document_corpus import SPLITS, divide
+from ode_transformer.corpora.document_corpus import SPLITS, write_splits
 from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
@@ -67,7 +67,7 @@ def prepare(
 
     def divide_texts() -> None:
         with atomic_directory(text) as folder:
-            divide(texts, valid_share, folder)
+            write_splits(texts, valid_share, folder)
 
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
 from ode_transformer.metrics.significance import SentenceStatistics
@@ -36,6 +35,8 @@ def word_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 def phoneme_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
     """Count the edits and the reference's phonemes of each word."""
+    from rapidfuzz.distance import Levenshtein  # of the extra experiments
+
     pairs = _split_pairs(hypotheses, settings)
     return _statistics(
         [(Levenshtein.distance(hypothesis, reference), len(reference)) for hypothesis, reference in pairs]

@@ -50,8 +50,7 @@ class PairedDifference:
     p_value: float
 
     def __str__(self) -> str:
-        low, high = self.interval
-        return f"{self.value:+.2f} [{low:+.2f}, {high:+.2f}], p = {self.p_value:.3f}"
+        return f"{self.value:+.2f} {interval_text(self.interval)}, p = {self.p_value:.3f}"
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,25 @@ def half_interval(values: Sequence[float]) -> float | None:
     from scipy import stats
 
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
+
+
+def mean_text(values: Sequence[float]) -> str:
+    """Return the mean ± standard deviation as text; empty without values."""
+    if not values:
+        return ""
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def difference_text(values: Sequence[float], baseline: Sequence[float]) -> str:
+    """Return :func:`difference` as text, the interval in brackets."""
+    shift, interval = difference(values, baseline)
+    return f"{shift:+.2f}" + (f" {interval_text(interval)}" if interval else "")
+
+
+def interval_text(interval: tuple[float, float]) -> str:
+    """Return the bounds of a difference in brackets."""
+    low, high = interval
+    return f"[{low:+.2f}, {high:+.2f}]"
 
 
 def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:

@@ -28,7 +28,7 @@ from ode_transformer.models.saved_options import TASKS, check_saved_options, is_
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import check_finite, saved_layers, saved_updates
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.plain_options import plain_mapping, shown
+from ode_transformer.support.plain_options import option_mapping, plain_mapping, shown
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
     :param options: options of the model
     :raises ValueError: it has more
     """
-    options = vars(options) if isinstance(options, argparse.Namespace) else options
+    options = option_mapping(options)
     for name in (*_LAYER_COUNTS, *_POSITION_COUNTS):
         if not isinstance(options.get(name), int | float | None):
             raise ValueError(f"option {name}: {shown(options[name])} is not a number")
@@ -190,8 +190,7 @@ def check_buildable(state: Mapping[str, Any]) -> tuple[dict[str, Any] | None, di
 
 def _names(options: Any, key: str) -> list[Any]:
     """Return the names under which fairseq looks for a model or a task."""
-    options = vars(options) if isinstance(options, argparse.Namespace) else options
-    options = options if isinstance(options, Mapping) else {}
+    options = option_mapping(options)
     return [options[name] for name in ("_name", key) if options.get(name) is not None]
 
 
@@ -247,25 +246,24 @@ def load_pretrained(
         raise UserError(f"{folder}: its options for text cannot be used: {_one_line(error)}") from error
 
 
-def reset_search(cfg: DictConfig, given: Mapping[str, Any]) -> None:
+def reset_search(cfg: DictConfig, caller_options: Mapping[str, Any]) -> None:
     """Set the options of the search to fairseq's defaults, so that a checkpoint neither changes it nor names files.
 
-    :param given: options of the caller, which are kept
+    :param caller_options: options of the caller, which are kept
     """
     cfg.generation = OmegaConf.structured(GenerationConfig)
-    overwrite_args_by_name(cfg.generation, given)
+    overwrite_args_by_name(cfg.generation, caller_options)
 
 
-def check_addresses(cfg: DictConfig, given: Mapping[str, Any]) -> None:
+def check_addresses(cfg: DictConfig, caller_options: Mapping[str, Any]) -> None:
     """Refuse addresses as files of subwords and tokenisation, which fairseq would fetch.
 
-    :param given: options of the caller, who may give one
+    :param caller_options: options of the caller, who may give one
     :raises ValueError: the checkpoint has one
     """
     for options in (cfg.bpe, cfg.tokenizer):
-        options = vars(options) if isinstance(options, argparse.Namespace) else options
-        for name, value in (options or {}).items():
-            if "://" in str(value) and name not in given:
+        for name, value in option_mapping(options).items():
+            if "://" in str(value) and name not in caller_options:
                 raise ValueError(f"option {name}: {shown(value)} is an address; give a file")
 
 

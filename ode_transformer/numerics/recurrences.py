@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthState
 from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
-from ode_transformer.numerics.tableau import reserve_scheme_name, tableau_names
+from ode_transformer.numerics.tableau import reserve_scheme_name
 
 
 class RecurrenceScheme(BlockwiseScheme):
@@ -249,8 +249,6 @@ def register_recurrence(recurrence: Recurrence) -> None:
 
     :raises ValueError: if another scheme has its name
     """
-    if recurrence.name in (*RECURRENCES, *tableau_names()):
-        raise ValueError(f"the scheme name {recurrence.name!r} is already in use")
     reserve_scheme_name(recurrence.name)
     RECURRENCES[recurrence.name] = recurrence
 

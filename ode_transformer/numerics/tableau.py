@@ -111,9 +111,11 @@ _RESERVED: set[str] = set()  # names of schemes that are not Runge–Kutta schem
 def reserve_scheme_name(name: str) -> None:
     """Keep ``name`` for a scheme that is not a Runge–Kutta scheme.
 
-    :raises ValueError: if it is not a single word
+    :raises ValueError: if it is not a single word, or another scheme has it
     """
     check_single_word(name)
+    if name in _BY_NAME or name in _RESERVED:
+        raise ValueError(f"the scheme name {name!r} is already in use")
     _RESERVED.add(name)
 
 

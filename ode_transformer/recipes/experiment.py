@@ -101,7 +101,7 @@ class Experiment:
     @cached_property
     def batch(self) -> Batch:
         """The division of an update's tokens over the machine; their number is the recipe's on every machine."""
-        return machine.divide(self.recipe.tokens_per_update, self._max_tokens_per_process, self.machine.processes)
+        return machine.plan_batch(self.recipe.tokens_per_update, self._max_tokens_per_process, self.machine.processes)
 
     @property
     def _max_tokens_per_process(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes.architectures import architectures, check_architecture
-from ode_transformer.recipes.recipe import Flags, Problem, Recipe
+from ode_transformer.recipes.recipe import Flags, Overrides, Problem, Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import (
     length_penalty,
@@ -63,10 +63,7 @@ def fairseq_problems(recipe: Recipe) -> Iterator[Problem]:
 
 def flag_tables(recipe: Recipe) -> Mapping[Key, Flags]:
     """Return every table of fairseq flags in a recipe, by its key in the file."""
-    sections: dict[Key, Any] = {(): recipe}
-    sections |= {("architectures", pattern): section for pattern, section in recipe.architectures.items()}
-    for name, patterns in recipe.variants.items():
-        sections |= {("variants", name, pattern): section for pattern, section in patterns.items()}
+    sections: dict[Key, Recipe | Overrides] = {(): recipe, **recipe.override_sections()}
     tables: dict[Key, Flags] = {
         (*key, table): getattr(section, table) for key, section in sections.items() for table in ("train", "generate")
     }

@@ -203,7 +203,7 @@ class Batch:
         )
 
 
-def divide(tokens: int, max_tokens: int, processes: int) -> Batch:
+def plan_batch(tokens: int, max_tokens: int, processes: int) -> Batch:
     """Return the batch with this number of tokens, up to rounding, in as few passes as possible.
 
     :param tokens: of an update, on all processes

@@ -207,6 +207,13 @@ class Recipe(YamlSection):
         """The fairseq command that decodes with the trained model; a masked language model has nothing to decode."""
         return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
 
+    def override_sections(self) -> dict[Key, Overrides]:
+        """Return every section that overrides the recipe, by its key in the file."""
+        sections: dict[Key, Overrides] = {("architectures", p): section for p, section in self.architectures.items()}
+        for name, patterns in self.variants.items():
+            sections |= {("variants", name, pattern): section for pattern, section in patterns.items()}
+        return sections
+
     def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
         """Return the recipe with an architecture's overrides applied and removed.
 
@@ -282,11 +289,7 @@ def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
 def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
     """Yield the parts of a recipe that contradict each other, and sources that do not exist."""
     yield from _missing_sources(recipe)
-    sections: dict[Key, Overrides] = {
-        ("architectures", pattern): overrides for pattern, overrides in recipe.architectures.items()
-    }
-    for name, patterns in recipe.variants.items():
-        sections |= {("variants", name, pattern): overrides for pattern, overrides in patterns.items()}
+    sections = recipe.override_sections()
     for key, overrides in sections.items():
         if overrides.preparation is not None and overrides.preparation not in recipe.preparations:
             known = ", ".join(recipe.preparations) or "none"

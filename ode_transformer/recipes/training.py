@@ -16,6 +16,7 @@ from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import saved_updates
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, write_text
+from ode_transformer.support.plain_options import saved_options
 
 # Without these flags of fairseq-train a training loses sentences, or differs after it has been resumed.
 RESUMABLE_FLAGS: dict[str, Any] = {
@@ -139,7 +140,7 @@ def remove_expired_checkpoints(checkpoints: Path) -> None:
     if not (last := checkpoints / "checkpoint_last.pt").exists():  # --no-last-checkpoints
         return
     state = load_checkpoint(last)
-    options = (state.get("cfg") or {}).get("checkpoint") or {}
+    options = saved_options(state, "checkpoint")
     within_epoch = ((state.get("extra_state") or {}).get("train_iterator") or {}).get("iterations_in_epoch")
     rules = [("keep_last_epochs", r"checkpoint(\d+)\.pt", False)]
     if within_epoch and options.get("keep_interval_updates_pattern", -1) == -1:

@@ -152,13 +152,14 @@ def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
         ("right" if edit.correct else "wrong", describe(edit.start, edit.end, edit.correction))
         for edit in matched.edits
     ]
-    made = [(edit.start, edit.end, edit.correction) for edit in matched.edits if edit.correct]
+    correct_edits = [(edit.start, edit.end, edit.correction) for edit in matched.edits if edit.correct]
     for gold in matched.gold:
-        found = next((change for text in gold.corrections if (change := (gold.start, gold.end, text)) in made), None)
-        if found is None:
+        changes = ((gold.start, gold.end, text) for text in gold.corrections)
+        matching_edit = next((change for change in changes if change in correct_edits), None)
+        if matching_edit is None:
             edits.append(("missed", describe(gold.start, gold.end, gold.corrections[0])))
         else:
-            made.remove(found)  # two insertions can stand at one place
+            correct_edits.remove(matching_edit)  # two insertions can stand at one place
     return edits
 
 

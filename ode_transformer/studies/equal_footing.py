@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 import numpy as np
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.metrics.significance import mean_text
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.support.tables import csv_text
 
@@ -31,23 +32,22 @@ NOTE = (
 
 def validation_csv(results: StudyResults) -> str:
     """Return a line for each validation of each run."""
-    axis = [results.study.axis.name] if results.study.axis else []
-    rows: list[list[object]] = [["system", *axis, "seed", "parameters", "updates", "compute", "perplexity"]]
+    rows: list[list[object]] = [[*results.study.key_titles, "seed", "parameters", "updates", "compute", "perplexity"]]
     for run in results.runs:
-        cell, cost = [run.cell.system.name, *([run.cell.value] if axis else [])], _cost(results, run)
+        cost = _cost(results, run)
         for updates, perplexity in run.validations:
-            rows.append([*cell, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)])
+            rows.append(
+                [*run.cell.key_texts, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)]
+            )
     return csv_text(rows)
 
 
 def table_rows(results: StudyResults) -> list[list[str]]:
     """Return the rows of a table, the heads first."""
     assert results.first_system is not None
-    axis = [results.study.axis.name] if results.study.axis else []
     budget = min(run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations)
-    rows = [
-        ["system", *axis, "parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
-    ]
+    columns = ["parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
+    rows = [[*results.study.key_titles, *columns]]
     first = results.first_system.parameters
     for cell in results.cells:
         runs = [run for run in results.runs_of(cell) if run.validations]
@@ -56,13 +56,12 @@ def table_rows(results: StudyResults) -> list[list[str]]:
         cost = _cost(results, runs[0])
         within = [[point for point in run.validations if point[0] * cost <= budget * (1 + 1e-9)] for run in runs]
         early = [points[-1] for points in within if points]
-        name = [cell.system.name, *([str(cell.value)] if axis else [])]
         rows.append(
             [
-                *name,
+                *cell.key_texts,
                 *(f"{runs[0].parameters / first:.2f}", f"{cost:.2f}", str(len(runs))),
-                _spread([run.validations[-1][1] for run in runs]),
-                _spread([perplexity for _, perplexity in early]),
+                mean_text([run.validations[-1][1] for run in runs]),
+                mean_text([perplexity for _, perplexity in early]),
                 f"{mean(updates for updates, _ in early):,.0f}" if early else "",
             ]
         )
@@ -128,9 +127,3 @@ def mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:
     end = max(start, min(updates[-1] for updates, _ in curves))
     for at in sorted({at for updates, _ in curves for at in updates if start <= at <= end}):
         yield at, mean(float(np.interp(at, updates, perplexities)) for updates, perplexities in curves)
-
-
-def _spread(values: list[float]) -> str:
-    if not values:
-        return ""
-    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")

@@ -28,7 +28,6 @@ def paired_table(results: StudyResults, statistics: Mapping[str, StatisticsReade
     :return: None if no system has a seed in common with the first one, or there is no such score
     :raises UserError: a log is broken
     """
-    axis = [results.study.axis.name] if results.study.axis else []
     readers = [cache(read) for read in statistics.values()]  # the first system's are compared with all others
     rows = []
     for cell in results.cells:
@@ -37,14 +36,14 @@ def paired_table(results: StudyResults, statistics: Mapping[str, StatisticsReade
         seeds = sorted(by_seed[0].keys() & by_seed[1].keys())
         if cell == baseline or not seeds:
             continue
-        row = [cell.system.name, *([str(cell.value)] if axis else []), str(len(seeds))]
+        row = [*cell.key_texts, str(len(seeds))]
         for read in readers:
             system, first = ([read(folders[seed]) for seed in seeds] for folders in by_seed)
             row.append(str(paired_bootstrap([first, system], SAMPLES, SEED)[1].difference))
         rows.append(row)
     if not rows or not statistics:
         return None
-    heads = ["system", *axis, "seeds", *(f"{title}: difference [95%], p" for title in statistics)]
+    heads = [*results.study.key_titles, "seeds", *(f"{title}: difference [95%], p" for title in statistics)]
     return StudyTable("Paired test over sentences and seeds", [heads, *rows], NOTE)
 
 

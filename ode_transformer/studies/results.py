@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
-from ode_transformer.metrics.significance import difference, half_interval
+from ode_transformer.metrics.significance import difference_text, half_interval, mean_text
 from ode_transformer.studies.study import Cell, Study
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
@@ -124,13 +124,21 @@ class StudyResults:
 
     def csv(self) -> str:
         """Return a line for each run."""
-        axis = [self.study.axis.name] if self.study.axis else []
+        system, *axis = self.study.key_titles
         names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
-        rows: list[list[object]] = [["system", "control", *axis, *names]]
+        rows: list[list[object]] = [[system, "control", *axis, *names]]
         for run in self.runs:
-            cell = [run.cell.system.name, run.cell.system.control or "", *([run.cell.value] if axis else [])]
+            name, *value = run.cell.key_texts
             sizes = [run.seed, run.parameters, run.operations, run.updates, round(run.minutes, 2)]
-            rows.append([*cell, *sizes, *(run.scores.get(title, "") for title in self.titles)])
+            rows.append(
+                [
+                    name,
+                    run.cell.system.control or "",
+                    *value,
+                    *sizes,
+                    *(run.scores.get(title, "") for title in self.titles),
+                ]
+            )
         return csv_text(rows)
 
     @property
@@ -148,7 +156,6 @@ class StudyResults:
 
         A row has the mean ± standard deviation over seeds, the difference to the baseline, and published scores.
         """
-        axis = [self.study.axis.name] if self.study.axis else []
         titles = dict.fromkeys(title for entry in self.published.values() for title in entry.scores)
         recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
         columns = ["parameters", "compute", "seeds"]
@@ -159,21 +166,19 @@ class StudyResults:
         rows = []
         for cell in self.cells:
             runs, control = self.runs_of(cell), cell.system.control
-            row = [cell.system.name + (f" (control: equal {control})" if control else "")]
-            row += [str(cell.value)] if axis else []
+            name, *value = cell.key_texts
+            row = [name + (f" (control: equal {control})" if control else ""), *value]
             row.append(f"{runs[0].parameters:,}" if runs else "")
             row.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
             row.append(str(len(runs)))
             for title in self.titles:
-                values = self.scores(cell, title)
-                spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
                 row += [
-                    f"{mean(values):.2f}{spread}" if values else "",
+                    mean_text(self.scores(cell, title)),
                     self.difference_text(cell, self.baseline(cell), title),
                 ]
             entry = self.published.get(cell.key)
             rows.append([*row, *(entry.text(title, cell.value) if entry else "" for title in titles)])
-        return [["system", *axis, *columns], *rows]
+        return [[*self.study.key_titles, *columns], *rows]
 
     def pair_table(self) -> str:
         """Return :meth:`pair_rows` as Markdown; empty if there are none."""
@@ -182,22 +187,22 @@ class StudyResults:
 
     def pair_rows(self) -> list[list[str]]:
         """Return titles of columns, then the differences to the systems named in ``against``; no row without any."""
-        axis = [self.study.axis.name] if self.study.axis else []
         rows = []
         for cell in self.cells:
             for reference in self.cells:
                 if reference.system.name in cell.system.against and reference.position == cell.position:
-                    row = [cell.system.name, reference.system.name, *([str(cell.value)] if axis else [])]
+                    name, *value = cell.key_texts
+                    row = [name, reference.system.name, *value]
                     rows.append([*row, *(self.difference_text(cell, reference, title) for title in self.titles)])
-        return [["system", "against", *axis, *self.titles], *rows] if rows and self.titles else []
+        system, *axis = self.study.key_titles
+        return [[system, "against", *axis, *self.titles], *rows] if rows and self.titles else []
 
     def difference_text(self, cell: Cell, reference: Cell, title: str) -> str:
         """Return the difference of the means and its confidence interval as text."""
         values, baseline = self.scores(cell, title), self.scores(reference, title)
         if not values or not baseline or cell == reference:
             return ""
-        shift, interval = difference(values, baseline)
-        return f"{shift:+.2f}" + (f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else "")
+        return difference_text(values, baseline)
 
     def plot(self, path: Path) -> None:
         """Draw a panel for each score, with means and their 95% confidence intervals, as a PNG.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.depth.scheme_facts import DEPTH, name_without_alias, scheme_facts, scheme_names
-from ode_transformer.metrics.significance import difference
+from ode_transformer.metrics.significance import difference_text
 from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.studies.study import read_study
@@ -69,10 +69,9 @@ def our_scores(folder: Path) -> dict[str, str]:
         chosen = scheme_and_size(system.arch, system.flags)
         rates = next((rates for rates in reversed(results) if system.name in rates), None)
         if chosen is not None and system.depth == 1 and rates is not None:
-            shift, interval = difference(rates[system.name], rates["Residual"])
-            bounds = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
             seeds = len(rates[system.name])
-            texts[chosen[0]] = f"{shift:+.2f}{bounds}, {seeds} seed{'s' if seeds > 1 else ''}"
+            compared = difference_text(rates[system.name], rates["Residual"])
+            texts[chosen[0]] = f"{compared}, {seeds} seed{'s' if seeds > 1 else ''}"
     return texts | {"euler": ""}
 
 

@@ -116,6 +116,11 @@ class Study(YamlSection):
     analyses: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], str] = {}
 
     @property
+    def key_titles(self) -> list[str]:
+        """Titles of the columns that tell the cells of a table apart."""
+        return ["system", *([self.axis.name] if self.axis else [])]
+
+    @property
     def first_place(self) -> str:
         """The name of the paper's data set."""
         return next(iter(self.places))
@@ -144,6 +149,11 @@ class Cell:
     def key(self) -> tuple[str, int]:
         """Name of the system and position of the value: the same at every place."""
         return self.system.name, self.position
+
+    @property
+    def key_texts(self) -> list[str]:
+        """Name of the system, and the value if there is an axis: what stands below :attr:`Study.key_titles`."""
+        return [self.system.name] if self.value is None else [self.system.name, str(self.value)]
 
     def arch(self, place: Place) -> str:
         """Return the architecture at a place."""

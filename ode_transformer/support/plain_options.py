@@ -45,6 +45,18 @@ def check_options(options: Mapping[str, Any]) -> None:
         check(options)
 
 
+def option_mapping(options: object) -> Mapping[str, Any]:
+    """Return options as a mapping, whichever of fairseq's forms they have; empty if they have none."""
+    if isinstance(options, argparse.Namespace):
+        return vars(options)
+    return options if isinstance(options, Mapping) else {}
+
+
+def saved_options(state: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    """Return the options of a checkpoint's group; old checkpoints hold all options in one namespace."""
+    return option_mapping((state.get("cfg") or {}).get(group) or state.get("args"))
+
+
 class SavedOptions(argparse.Namespace):
     """``argparse.Namespace`` of a file that is being read; refuses options that could run code."""
 

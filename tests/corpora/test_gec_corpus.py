@@ -7,7 +7,7 @@ from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
 from ode_transformer.corpora.gec_corpus import GecCorpus, build
-from ode_transformer.corpora.nucle import apply_edits, divide
+from ode_transformer.corpora.nucle import apply_edits, hold_out_sentences
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match, sum_counts
 from ode_transformer.recipes.recipe import read_recipe
@@ -75,7 +75,7 @@ def test_validation_sentences_are_those_that_python_2_draws():
     """The order of ``random.seed(1234); random.shuffle(list(range(10)))`` in Python 2.7."""
     sentences = [AnnotatedSentence(("a",) * (20 - n), {0: (Edit(0, 1, "x", (("b",),)),)}) for n in range(10)]
     unedited = AnnotatedSentence(("a",), {0: ()})
-    train, valid = divide([*reversed(sentences), unedited], 4)
+    train, valid = hold_out_sentences([*reversed(sentences), unedited], 4)
     numbers = [20 - len(sentence.tokens) for sentence in (*valid, *train[:-1])]
     assert numbers == [8, 1, 7, 4, 2, 5, 6, 0, 3, 9]
     assert (len(valid), train[-1]) == (2, unedited)

@@ -12,7 +12,7 @@ from ode_transformer.corpora.parallel_text import (
     Origin,
     Pair,
     Shares,
-    divide,
+    assign_splits,
     normalise,
     split_of,
     write_corpus,
@@ -69,8 +69,8 @@ def test_split_ignores_case_and_punctuation(text: str) -> None:
 def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
     numbered_pairs = numbered(100)
     by_key = {normalise(source): Pair(source, "x") for source in sources}
-    divided = divide(numbered_pairs + list(by_key.values()), SHARES)
-    alone = divide(numbered_pairs, SHARES)
+    divided = assign_splits(numbered_pairs + list(by_key.values()), SHARES)
+    alone = assign_splits(numbered_pairs, SHARES)
     for name in SPLITS:
         assert [pair for pair in divided[name] if pair in alone[name]] == alone[name]
     keys = [normalise(pair.source) for name in SPLITS for pair in divided[name]]
@@ -78,7 +78,7 @@ def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
 
 
 def test_shares_are_met() -> None:
-    divided = divide(numbered(20_000), SHARES)
+    divided = assign_splits(numbered(20_000), SHARES)
     # Three standard deviations of the larger share are below 200 of 20,000.
     assert abs(len(divided["valid"]) - 4_000) < 200
     assert abs(len(divided["test"]) - 6_000) < 200
@@ -92,7 +92,7 @@ def test_shares_that_leave_a_split_empty_are_refused(valid: float, test: float) 
 
 def test_same_source_twice_is_refused() -> None:
     with pytest.raises(CorpusError, match="same source"):
-        divide([*numbered(100), Pair("Phrase number 7!", "Satz")], SHARES)
+        assign_splits([*numbered(100), Pair("Phrase number 7!", "Satz")], SHARES)
 
 
 def test_written_corpus_is_aligned_and_described(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from forked_commands import run_quickly
 
 from ode_transformer.cli import main
 from ode_transformer.glue import bert_demo
-from ode_transformer.glue.bert_demo import CLASSES, divide, shuffle
+from ode_transformer.glue.bert_demo import CLASSES, label_lines, shuffle
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory
 
@@ -31,7 +31,7 @@ def test_shuffling_keeps_the_words() -> None:
 
 def test_no_line_is_in_the_text_and_the_task() -> None:
     text = lines(400)
-    pretraining_lines, task = divide([*text, text[0], "too short"], 60, 40)
+    pretraining_lines, task = label_lines([*text, text[0], "too short"], 60, 40)
     assert [len(examples) for examples in task.values()] == [60, 40]
     assert len(pretraining_lines) == 301
     sorted_words = {" ".join(sorted(line.lower().rstrip(".").split())) for line in pretraining_lines}
@@ -40,12 +40,12 @@ def test_no_line_is_in_the_text_and_the_task() -> None:
     assert [example.label for example in labelled] == [*CLASSES] * 50
     original = {line.lower().rstrip(".") for line in text}
     assert all((example.texts[0] in original) == (example.label == "original") for example in labelled)
-    assert divide(text, 60, 40)[1] == divide(text[::-1], 60, 40)[1]
+    assert label_lines(text, 60, 40)[1] == label_lines(text[::-1], 60, 40)[1]
 
 
 def test_too_few_lines() -> None:
     with pytest.raises(UserError, match="90 lines of 4 words are too few for 100 labelled ones"):
-        divide(lines(90), 60, 40)
+        label_lines(lines(90), 60, 40)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from forked_commands import run_quickly
 
 from ode_transformer.cli import main
-from ode_transformer.corpora.document_corpus import divide, documents
+from ode_transformer.corpora.document_corpus import documents, write_splits
 from ode_transformer.glue.pretraining_text import learn_pieces, load_encoder
 from ode_transformer.support.files import lock_directory
 
@@ -32,7 +32,7 @@ def test_without_blank_lines_a_line_is_a_document(tmp_path: Path) -> None:
 def test_whole_documents_are_held_out(tmp_path: Path) -> None:
     texts = [f"first {number}\nsecond {number}" for number in range(400)]
     (tmp_path / "a").write_text("\n\n".join(texts))
-    divide([tmp_path / "a"], 0.1, tmp_path)
+    write_splits([tmp_path / "a"], 0.1, tmp_path)
     parts = [(tmp_path / split).read_text().strip().split("\n\n") for split in ("train", "valid")]
     assert sorted(parts[0] + parts[1]) == sorted(texts)
     assert 20 < len(parts[1]) < 60

@@ -18,7 +18,8 @@ from ode_transformer.nn import (
     SubLayerKind,
     build_scheme,
 )
-from ode_transformer.numerics import Block
+from ode_transformer.nn.depth_wise_lstm import LSTM
+from ode_transformer.numerics import RECURRENCES, Block, Recurrence, register_recurrence
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
@@ -261,3 +262,9 @@ def test_half_precision_stays_near(dtype: torch.dtype) -> None:
     torch.testing.assert_close(half.double(), exact, rtol=0.05, atol=0.05)
     half.sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in scheme.parameters())
+
+
+def test_its_name_cannot_be_registered_as_a_scheme() -> None:
+    with pytest.raises(ValueError, match=f"the scheme name '{LSTM}' is already in use"):
+        register_recurrence(Recurrence(LSTM, 1, RECURRENCES["leapfrog"].build, "a test"))
+    assert LSTM not in RECURRENCES

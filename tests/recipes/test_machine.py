@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer.models import fairseq_parser
-from ode_transformer.recipes.machine import MIN_TOKENS_PER_PROCESS, SLURM_PORT, Machine, detect, divide
+from ode_transformer.recipes.machine import MIN_TOKENS_PER_PROCESS, SLURM_PORT, Machine, detect, plan_batch
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 
@@ -218,7 +218,7 @@ def test_torchrun_starts_what_is_in_this_environment(tmp_path: Path, monkeypatch
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5), st.integers(1, 64))
 def test_a_batch_has_the_tokens_of_the_recipe_up_to_rounding(tokens: int, most: int, processes: int) -> None:
-    batch = divide(tokens, most, processes)
+    batch = plan_batch(tokens, most, processes)
     assert batch.max_tokens <= most
     assert batch.processes == processes
     assert abs(batch.tokens - tokens) <= batch.update_freq * processes / 2
@@ -226,9 +226,9 @@ def test_a_batch_has_the_tokens_of_the_recipe_up_to_rounding(tokens: int, most: 
 
 
 def test_the_papers_batch_on_other_machines() -> None:
-    assert [divide(65_536, 4096, processes).flags() for processes in (8, 1, 3)] == [
+    assert [plan_batch(65_536, 4096, processes).flags() for processes in (8, 1, 3)] == [
         {"max-tokens": 4096, "update-freq": 2},
         {"max-tokens": 4096, "update-freq": 16},
         {"max-tokens": 3641, "update-freq": 6},
     ]
-    assert str(divide(8192, 4096, 1)) == "8,192 tokens an update: 4,096 x 2 steps x 1 process"
+    assert str(plan_batch(8192, 4096, 1)) == "8,192 tokens an update: 4,096 x 2 steps x 1 process"

@@ -8,7 +8,7 @@ import yaml
 from models_for_tests import count_parameters
 
 from ode_transformer.cli import main
-from ode_transformer.cli.study import name_patterns
+from ode_transformer.cli.study import split_patterns
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_forward_operations
@@ -86,9 +86,9 @@ def test_some_systems_and_values(tmp_path: Path) -> None:
     """A comma with a space behind it belongs to a name, so that names can be copied from a table."""
     systems = [*SMALL["systems"][:2], {"name": "RK2, gate", "arch": "ode_transformer_rk2_{size}"}]
     made = study_runs(written(tmp_path, systems=systems), "paper", tmp_path)
-    chosen = selected_cells(made, name_patterns("plain,RK2, gate"), (12,))
+    chosen = selected_cells(made, split_patterns("plain,RK2, gate"), (12,))
     assert [str(cell) for cell in chosen] == ["plain, 12", "RK2, gate, 12"]
-    assert selected_cells(made, name_patterns("*"), None) == made.cells
+    assert selected_cells(made, split_patterns("*"), None) == made.cells
 
 
 def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def type_rows(counted: Mapping[str, TypeCounts]) -> list[list[str | int]]:
             *(
                 number
                 for counts in counted.values()
-                for found in [counts.by_type.get(kind, Counts())]
-                for number in (found.correct, found.proposed - found.correct)
+                for of_kind in [counts.by_type.get(kind, Counts())]
+                for number in (of_kind.correct, of_kind.proposed - of_kind.correct)
             ),
         ]
         for kind in sorted(gold, key=lambda kind: (-gold[kind], kind))

@@ -7,11 +7,12 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH, UPDATES, Report, event_reports, log_reports
 from ode_transformer.support.depth_log_names import PREFIX
@@ -137,13 +138,11 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
             points[split, updates] = _point(split, updates, numbers)
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"{report.location}: broken report ({error})") from error
+    updates_of_points = [point.updates for point in points.values()]
+    minutes_of_points, epochs_of_points = (_interpolate(at, updates_of_points) for at in (minutes_at, epochs_at))
     timed_points = [
-        replace(
-            point,
-            minutes=_interpolate(minutes_at, point.updates),
-            epochs=_interpolate(epochs_at, point.updates),
-        )
-        for point in points.values()
+        replace(point, minutes=minutes, epochs=epochs)
+        for point, minutes, epochs in zip(points.values(), minutes_of_points, epochs_of_points, strict=True)
     ]
     return sorted(timed_points, key=lambda point: (not point.split.startswith(TRAIN), point.split, point.updates))
 
@@ -181,14 +180,8 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
     )
 
 
-def _interpolate(values: Mapping[int, float], updates: int) -> float | None:
-    """Return the value at an update, linear between its neighbours; None after the last of them."""
-    neighbours = sorted(values)
-    index = bisect_left(neighbours, updates)
-    if index == len(neighbours):
-        return None
-    right = neighbours[index]
-    if right == updates:
-        return values[right]
-    left = neighbours[index - 1]
-    return values[left] + (values[right] - values[left]) * (updates - left) / (right - left)
+def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:
+    """Return the value at each update, linear between its neighbours; None after the last of them."""
+    known = sorted(values)
+    interpolated = np.interp(updates, known, [values[update] for update in known], right=np.nan)
+    return [None if np.isnan(value) else float(value) for value in interpolated]

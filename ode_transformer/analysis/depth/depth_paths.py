@@ -82,8 +82,8 @@ def _stepped_by(stack: Any, tableau: ButcherTableau | None) -> Iterator[None]:
     owner = stack.scheme if isinstance(stack.scheme, LayerHistory) else stack
     trained = owner.scheme
     if tableau is not None:
-        own = [build_coefficients("tableau", tableau, 1)]
-        owner.scheme = RungeKutta(tableau, own, stack.choice.steps, stack.choice.step_size)
+        coefficients = [build_coefficients("tableau", tableau, 1)]
+        owner.scheme = RungeKutta(tableau, coefficients, stack.choice.steps, stack.choice.step_size)
     try:
         yield
     finally:
