@@ -7,7 +7,7 @@ import os
 from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.options import PRECISIONS, RunOptions
 from ode_transformer.recipes.recipe_files import recipe_names
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
 
@@ -104,7 +104,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=("fp32", "fp16", "bf16"),
+        choices=PRECISIONS,
         help="of the arithmetic (default: fp16 where the GPUs have cores for it)",
     )
 

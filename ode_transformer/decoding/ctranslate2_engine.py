@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
-from ode_transformer.support.arguments import flag_name
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS, flag_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
 
@@ -74,7 +74,11 @@ class ExportedModel:
         return np.array([*(self.numbers.get(piece, self._unknown) for piece in pieces), self._end])
 
     def generate(
-        self, sources: Sequence[Sequence[int]], beam: int = 5, lenpen: float = 1.0, max_len_b: int = 200
+        self,
+        sources: Sequence[Sequence[int]],
+        beam: int = BEAM,
+        lenpen: float = LENGTH_PENALTY,
+        max_len_b: int = MAX_WORDS,
     ) -> list[list[dict[str, Any]]]:
         """Search the translations of token numbers with the end symbol.
 

@@ -10,9 +10,7 @@ At a terminal each line is answered at once.
 """
 
 import argparse
-import logging
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 
 from ode_transformer.decoding.search_processes import can_share_lines, default_processes, search_in_processes
 from ode_transformer.decoding.subwords import build_bpe
-from ode_transformer.support.arguments import flag_name, length_penalty, positive_int
+from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.fairseq_import import import_fairseq
@@ -28,7 +26,6 @@ from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, kind_of_symbols
 
-BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
 
@@ -152,6 +149,7 @@ def load_hub(
     data: Path,
     source: str | None,
     target: str | None,
+    *,
     batch_size: int,
     max_tokens: int | None = None,
     cpu: bool = False,
@@ -193,9 +191,17 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     """
     directory = path.parent
     bpe = build_bpe(args.bpe, args.bpe_model, directory)
-    languages = args.source_lang, args.target_lang
-    limits, data = (args.batch_size, args.max_tokens), args.data or directory
-    hub = load_hub(path, data, *languages, *limits, args.cpu, scheme, args.cuda_graphs)
+    hub = load_hub(
+        path,
+        args.data or directory,
+        args.source_lang,
+        args.target_lang,
+        batch_size=args.batch_size,
+        max_tokens=args.max_tokens,
+        cpu=args.cpu,
+        scheme=scheme,
+        fixed_shapes=args.cuda_graphs,
+    )
     for flag in ("fp16", "cuda_graphs"):
         if getattr(args, flag) and hub.device.type == "cpu":
             raise UserError(f"{flag_name(flag)} needs a GPU")
@@ -256,21 +262,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
-    parser.add_argument("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
-    parser.add_argument(
-        "--lenpen",
-        type=length_penalty,
-        default=LENGTH_PENALTY,
-        help="length penalty; above 1 favours long outputs (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--max-len-b", type=positive_int, default=MAX_WORDS, help="tokens of an output, at most (default: %(default)s)"
-    )
-    parser.add_argument("--batch-size", type=positive_int, default=32, help="lines of a batch (default: 32)")
+    add_beam_arguments(parser)
     parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
-    parser.add_argument("--source-lang", metavar="LANG", help="source language, if checkpoint and DATA do not name it")
-    parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
-    parser.add_argument("--cpu", action="store_true", help="use no GPU")
+    add_language_arguments(parser)
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
     parser.add_argument("--cuda-graphs", action="store_true", help="repeat the steps of a search as graphs, on a GPU")
     parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
@@ -278,8 +272,6 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate ``args.input`` into ``args.output``."""
-    logging.disable(logging.INFO)  # fairseq logs how it loads the model
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq requests it also without a GPU
     if args.output is not None:
         check_writable(args.output)
     search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}

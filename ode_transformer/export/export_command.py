@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from ode_transformer.export.translation_model import load_translation_model
-from ode_transformer.support.arguments import flag_name
+from ode_transformer.support.arguments import add_language_arguments, flag_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -40,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bpe", metavar="NAME", help=f"subwords: {', '.join(SUBWORD_MODELS)} or none (default: by the model's folder)"
     )
     parser.add_argument("--bpe-model", type=Path, metavar="FILE", help="file of --bpe (default: by the model's folder)")
-    parser.add_argument("--source-lang", metavar="LANG", help="source language, if checkpoint and DATA do not name it")
-    parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
+    add_language_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

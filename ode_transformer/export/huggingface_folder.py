@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import GenerationConfig
 
-from ode_transformer.decoding.translate import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.export.huggingface_model import (
     BOS,
     EOS,
@@ -28,6 +27,7 @@ from ode_transformer.export.huggingface_model import (
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
 from ode_transformer.export.translation_model import TranslationModel
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.support.errors import UserError
 
 MODULE = "modeling_ode_transformer"

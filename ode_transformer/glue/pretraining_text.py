@@ -30,14 +30,6 @@ from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 VALID_SHARE = 1 / 200
 
 
-def learn_pieces(text: Path, size: int, cased: bool, output: Path) -> None:
-    """Learn ``size`` pieces from a text and write their model into a folder.
-
-    :raises UserError: the text is too small for so many pieces
-    """
-    train_pieces_of_long_text([text], size, cased, output)
-
-
 def load_encoder(model: Path) -> Callable[[str], str]:
     """Return a function that turns a line into pieces separated by spaces.
 
@@ -71,7 +63,7 @@ def prepare(
 
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:
-            learn_pieces(text / "train", pieces, cased, folder)
+            train_pieces_of_long_text([text / "train"], pieces, cased, folder)
             encode = load_encoder(folder / SENTENCEPIECE_FILE)
             for split in SPLITS:
                 with open(folder / split, "w", encoding="utf-8") as file:

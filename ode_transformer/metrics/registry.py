@@ -22,6 +22,3 @@ METRICS: dict[str, Metric] = {
     "rouge": Metric(rouge, options=("sentences",)),
     "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references", "pieces")),
 }
-
-# The metrics that require hypotheses and references, and no other file
-REFERENCE_METRICS = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}

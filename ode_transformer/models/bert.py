@@ -48,11 +48,6 @@ class ODEBertModel(RobertaModel):
         scheme.load_state_dict(initial_state)
 
     @classmethod
-    def hub_models(cls) -> dict[str, str]:
-        """Return no models: there are none to download."""
-        return {}
-
-    @classmethod
     def from_pretrained(
         cls,
         model_name_or_path: str,

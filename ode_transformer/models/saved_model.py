@@ -29,6 +29,7 @@ from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import check_finite, saved_layers, saved_updates
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.plain_options import option_mapping, plain_mapping, shown
+from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +47,8 @@ _FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torc
 
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
-    "code": "bpe_codes",
-    "bpecodes": "bpe_codes",
-    "sentencepiece.bpe.model": "sentencepiece_model",
-    "merges.txt": "bpe_merges",
-    "vocab.json": "bpe_vocab",
+    **{model.file_name: model.fairseq_option for model in SUBWORD_MODELS.values()},
+    **{"code": "bpe_codes", "merges.txt": "bpe_merges", "vocab.json": "bpe_vocab"},
 }
 
 

@@ -12,7 +12,6 @@ import torch
 
 from ode_transformer.support.errors import UserError
 
-PRECISIONS = ("fp32", "fp16", "bf16")
 # Without a GPU fairseq sets nothing up among the processes that torchrun starts: these flags do.
 CPU_GROUP: dict[str, Any] = {
     "distributed-init-method": "env://",
@@ -128,40 +127,21 @@ def detect(
     count = installed if gpus is None else gpus
     if count > installed and not pretend:
         raise UserError(f"--gpus {count}: this machine has {installed}")
-    slurm_nodes = int(environment.get("SLURM_NNODES", "1"))
-    by_slurm = slurm_nodes > 1 and master is None
+    by_slurm = int(environment.get("SLURM_NNODES", "1")) > 1 and master is None
     if by_slurm:
-        if nodes not in (1, slurm_nodes):
-            raise UserError(f"--nodes {nodes}: Slurm has started {slurm_nodes}; leave out --nodes and --node-rank")
-        nodes, rank = slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
-        if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != nodes:
-            raise UserError(f"Slurm has started {tasks} tasks for {nodes} machines: srun has to start one on each")
+        nodes, rank = _slurm_nodes(nodes, environment)
         if count != installed and not pretend:
             raise UserError(
                 f"--gpus {count}: under Slurm fairseq takes all {installed} of a machine; ask Slurm for fewer"
             )
-    if nodes > 1 and master is None and not by_slurm:
-        raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first, or start this by Slurm's srun")
-    if master is not None and nodes == 1:
-        raise UserError(f"--master {master}: goes with --nodes N, more than 1")
-    if master is not None and not (master.rpartition(":")[0] and master.rpartition(":")[2].isdecimal()):
-        raise UserError(f"--master {master}: expected HOST:PORT")
+    _check_nodes(nodes, master, by_slurm)
     if nodes > 1 and count == 0:
         raise UserError(f"--nodes {nodes}: several machines train on GPUs only")
     if cpu_processes > 1 and count:
         raise UserError(f"--processes {cpu_processes}: of the CPU, and goes with --gpus 0")
     if not 0 <= rank < nodes:
         raise UserError(f"--node-rank {rank}: with --nodes {nodes} it is from 0 to {nodes - 1}")
-    # The GPUs of a machine elsewhere are assumed to have all cores.
-    oldest = min((torch.cuda.get_device_capability(number) for number in range(min(count, installed))), default=(9, 0))
-    if precision is None:
-        precision = "fp16" if count and oldest >= FP16_SINCE else "fp32"
-        if count and precision == "fp32":
-            print(f"fp32: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for fp16", flush=True)
-    if precision != "fp32" and count == 0:
-        raise UserError(f"--precision {precision}: on the processor fairseq trains in fp32 only")
-    if precision == "bf16" and oldest < BF16_SINCE:
-        raise UserError(f"--precision bf16: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for it")
+    precision = _choose_precision(precision, count, min(count, installed))
     if tokens is not None and count * nodes > (fitting := max(1, tokens // longest)):
         if by_slurm:
             raise UserError(f"{count * nodes} GPUs: an update has {tokens:,} tokens, too few; ask Slurm for {fitting}")
@@ -172,6 +152,48 @@ def detect(
     in_slurm = "SLURM_STEP_NODELIST" in environment or "SLURM_JOB_NODELIST" in environment  # what fairseq looks at
     standalone = in_slurm and nodes == 1 and count > 1
     return Machine(count, precision, nodes, rank, master, SLURM_PORT if by_slurm else None, standalone, cpu_processes)
+
+
+def _slurm_nodes(nodes: int, environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of machines that Slurm has started, and the number of this one.
+
+    :param nodes: of the user; 1 for those of Slurm
+    """
+    slurm_nodes = int(environment["SLURM_NNODES"])
+    if nodes not in (1, slurm_nodes):
+        raise UserError(f"--nodes {nodes}: Slurm has started {slurm_nodes}; leave out --nodes and --node-rank")
+    if (tasks := int(environment.get("SLURM_NTASKS", "0"))) != slurm_nodes:
+        raise UserError(f"Slurm has started {tasks} tasks for {slurm_nodes} machines: srun has to start one on each")
+    return slurm_nodes, int(environment.get("SLURM_NODEID", "0"))
+
+
+def _check_nodes(nodes: int, master: str | None, by_slurm: bool) -> None:
+    """Check that several machines, and only these, are told where the first one is."""
+    if nodes > 1 and master is None and not by_slurm:
+        raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first, or start this by Slurm's srun")
+    if master is not None and nodes == 1:
+        raise UserError(f"--master {master}: goes with --nodes N, more than 1")
+    if master is not None and not (master.rpartition(":")[0] and master.rpartition(":")[2].isdecimal()):
+        raise UserError(f"--master {master}: expected HOST:PORT")
+
+
+def _choose_precision(precision: str | None, count: int, installed: int) -> str:
+    """Return the numbers of a training on GPUs, or on the CPU if there are none.
+
+    :param precision: of the user; None for the fastest that all GPUs have cores for
+    :param count: GPUs of the training
+    :param installed: those of them that this machine has; one of another machine is assumed to have all cores
+    """
+    oldest = min((torch.cuda.get_device_capability(number) for number in range(installed)), default=(9, 0))
+    if precision is None:
+        precision = "fp16" if count and oldest >= FP16_SINCE else "fp32"
+        if count and precision == "fp32":
+            print(f"fp32: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for fp16", flush=True)
+    if precision != "fp32" and count == 0:
+        raise UserError(f"--precision {precision}: on the processor fairseq trains in fp32 only")
+    if precision == "bf16" and oldest < BF16_SINCE:
+        raise UserError(f"--precision bf16: a GPU of compute capability {oldest[0]}.{oldest[1]} has no cores for it")
+    return precision
 
 
 @dataclass(frozen=True)

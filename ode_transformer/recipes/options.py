@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+PRECISIONS = ("fp32", "fp16", "bf16")
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -21,7 +23,7 @@ class RunOptions:
     :param average: number of checkpoints to average instead of the recipe's
     :param gpus: of this machine; None for all, 0 for the CPU
     :param processes: processes that train together on the CPU
-    :param precision: one of ``machine.PRECISIONS``; None for the fastest that the GPUs support
+    :param precision: one of ``PRECISIONS``; None for the fastest that the GPUs support
     :param max_tokens: tokens that one process takes at a time, instead of the recipe's
     :param nodes: machines that train together
     :param node_rank: number of this machine among them, from 0

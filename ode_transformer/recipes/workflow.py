@@ -63,13 +63,13 @@ def plan_experiments(
     available = machine.detect(
         options.gpus,
         options.precision,
-        options.nodes,
-        options.node_rank,
-        options.master,
-        recipe.tokens_per_update,
-        max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0))),
-        options.dry_run,
-        options.processes,
+        nodes=options.nodes,
+        rank=options.node_rank,
+        master=options.master,
+        tokens=recipe.tokens_per_update,
+        longest=max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0))),
+        pretend=options.dry_run,
+        cpu_processes=options.processes,
     )
     if available.nodes > 1 and not several_machines:
         raise UserError(f"Slurm has started this on {available.nodes} machines: only training takes several")

@@ -33,7 +33,6 @@ class Drawing:
 
     title: str
     svg: str
-    caption: str = ""
 
 
 def training_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> dict[str, list[Drawing]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it lies."""
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     check_writable(args.output)
     for option in ("data", "split", "sentences", "lines"):
         if args.logs_only and getattr(args, option):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import logging
 import signal
 import socket
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    logging.disable(logging.INFO)  # fairseq logs how it loads the model
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     listener = listen(args.host, args.port)
     with listener:
         address = f"http://{shown_host(args.host)}:{listener.getsockname()[1]}/"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
+BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
 BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
 
 
@@ -131,21 +132,32 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="how pieces are joined to words, as in fairseq-generate; none: not at all (default: by the marks of the "
         "pieces in the target dictionary)",
     )
-    parser.add_argument("--beam", type=positive_int, default=5, help="beam size (default: 5)")
+    add_beam_arguments(parser)
+    add_language_arguments(parser)
+
+
+def add_beam_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a beam search and of where it runs."""
+    parser.add_argument("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
     parser.add_argument(
-        "--lenpen", type=length_penalty, default=1.0, help="length penalty; above 1 favours long outputs (default: 1)"
+        "--lenpen",
+        type=length_penalty,
+        default=LENGTH_PENALTY,
+        help="length penalty; above 1 favours long outputs (default: %(default)g)",
     )
     parser.add_argument(
-        "--max-len-b", type=positive_int, default=200, help="tokens of an output, at most (default: 200)"
+        "--max-len-b", type=positive_int, default=MAX_WORDS, help="tokens of an output, at most (default: %(default)s)"
     )
     parser.add_argument(
-        "--batch-size", type=positive_int, default=32, help="sentences of a batch in the search (default: 32)"
+        "--batch-size", type=positive_int, default=32, help="sentences of a batch (default: %(default)s)"
     )
-    parser.add_argument(
-        "--source-lang", metavar="LANG", help="source language, if neither a checkpoint nor DATA names it"
-    )
-    parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
+
+
+def add_language_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the languages of a model."""
+    parser.add_argument("--source-lang", metavar="LANG", help="source language, if checkpoint and DATA do not name it")
+    parser.add_argument("--target-lang", metavar="LANG", help="target language, likewise")
 
 
 def add_pieces_argument(parser: argparse.ArgumentParser) -> None:

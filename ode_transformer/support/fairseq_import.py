@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -47,6 +48,7 @@ def _without_garbage_collection() -> Iterator[None]:
 def import_fairseq() -> None:
     """Import fairseq, unless it is already; afterwards everybody else imports the postponed modules as usual."""
     if "fairseq" not in sys.modules:
+        warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
         with _without_garbage_collection():
             _import_fairseq()
 

@@ -7,7 +7,7 @@ import pytest
 from glue_tables import sentence, write_published_mrpc, write_tables
 
 from ode_transformer.cli import main
-from ode_transformer.glue import pretraining_text, sentence_data
+from ode_transformer.glue import sentence_data
 from ode_transformer.glue.download import MRPC_FILES
 from ode_transformer.glue.preparation import tables_folder
 from ode_transformer.glue.tasks import TASKS, read_table
@@ -19,7 +19,7 @@ def pretrained_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "pretraining"
     folder.mkdir()
     (tmp_path / "text").write_text("".join(f"{sentence(number)} {number}\n" for number in range(300)))
-    pretraining_text.learn_pieces(tmp_path / "text", 40, False, folder)
+    train_pieces_of_long_text([tmp_path / "text"], 40, False, folder)
     (folder / "dict.txt").write_text("a 1\n")
     return folder
 
@@ -124,5 +124,5 @@ def test_changed_tables_change_the_digest(tmp_path: Path, monkeypatch, name: str
     second_digest = digest()
     assert second_digest != first_digest
     (tmp_path / "text").write_text("".join(f"{sentence(number + 1)} {number}\n" for number in range(300)))
-    pretraining_text.learn_pieces(tmp_path / "text", 41, False, folder)
+    train_pieces_of_long_text([tmp_path / "text"], 41, False, folder)
     assert digest() != second_digest

@@ -8,7 +8,8 @@ from forked_commands import run_quickly
 
 from ode_transformer.cli import main
 from ode_transformer.corpora.document_corpus import documents, write_splits
-from ode_transformer.glue.pretraining_text import learn_pieces, load_encoder
+from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
+from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.support.files import lock_directory
 
 
@@ -41,7 +42,7 @@ def test_whole_documents_are_held_out(tmp_path: Path) -> None:
 def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("".join(f"The Old House, the old house {n}\n" for n in range(300)))
     for cased, equal in ((False, True), (True, False)):
-        learn_pieces(tmp_path / "text", 34, cased, tmp_path)
+        train_pieces_of_long_text([tmp_path / "text"], 34, cased, tmp_path)
         encode = load_encoder(tmp_path / "sentencepiece.bpe.model")
         assert (encode("The Old House") == encode("the old house")) == equal
         assert "\n" not in encode("one\u2028two")

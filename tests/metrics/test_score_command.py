@@ -9,8 +9,11 @@ import pytest
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
-from ode_transformer.metrics.registry import METRICS, REFERENCE_METRICS
+from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support.errors import UserError
+
+# The metrics that require hypotheses and references, and no other file
+REFERENCE_METRICS = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}
 
 
 @pytest.mark.parametrize("metric", REFERENCE_METRICS.values(), ids=REFERENCE_METRICS)

@@ -217,7 +217,7 @@ def test_parts_of_other_trainings_are_accepted(tmp_path: Path) -> None:
 def test_a_checkpoint_does_not_change_the_search(folder: Path) -> None:
     path = rewrite(folder, lambda state: state["cfg"]["generation"].update(sampling=True, replace_unk="/dev/stdin"))
     hubs = (
-        load_hub(path, folder, "en", "de", 1, cpu=True),
+        load_hub(path, folder, "en", "de", batch_size=1, cpu=True),
         ODETransformerModel.from_pretrained(folder, path.name, beam=2),
     )
     for hub in hubs:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import warnings
 from dataclasses import fields
 from pathlib import Path
 
@@ -73,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables; write them, the numbers and the plots into the output folder."""
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     paths = parse_systems(args.system, "CHECKPOINT")
     options = ComparisonOptions(**{field.name: getattr(args, field.name) for field in fields(ComparisonOptions)})
     new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it

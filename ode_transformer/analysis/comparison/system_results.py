@@ -67,7 +67,9 @@ class ComparedSystem:
     def __init__(self, options: ComparisonOptions, name: str, path: Path) -> None:
         self.options, self.name = options, name
         data, split = options.data, options.split
-        self.hub = load_hub(path, data, options.source_lang, options.target_lang, options.batch_size, cpu=options.cpu)
+        self.hub = load_hub(
+            path, data, options.source_lang, options.target_lang, batch_size=options.batch_size, cpu=options.cpu
+        )
         self.model, self.task = self.hub.models[0], self.hub.task
         self.remove_bpe = joined_pieces(self.task, options.remove_bpe)
         self.split = Split(self.model, self.task, data, split, path)

@@ -16,12 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.analysis.depth.side_by_side import load_model_and_samples
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
 from ode_transformer.support.arguments import positive_int
-from ode_transformer.support.errors import UserError
 
 # A gate is saturated where the share of all stages but one is, on average, below this.
 SATURATED = 0.02
@@ -124,15 +122,8 @@ def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWei
 
     :raises UserError: the checkpoint or the data cannot be read, or the model is not of this package
     """
-    model, _, task = load_trained_model(path, data, language_model=True)
-    if not observable_stacks(model):
-        raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} have no stages")
-    samples = Split(model, task, data, split, path)
-    numbers = samples.sentence_numbers(sentences)
-    # Grids are large: a Reformer gets its sentence pairs one by one.
-    size = 1 if hasattr(model.decoder, "reduction") else 64
-    batches = [samples.sample(numbers[start : start + size])["net_input"] for start in range(0, len(numbers), size)]
-    return stage_weights(model, batches)
+    model, samples, _ = load_model_and_samples(path, data, split, sentences)
+    return stage_weights(model, [sample["net_input"] for sample in samples])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

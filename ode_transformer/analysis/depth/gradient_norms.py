@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {
-        name: gradient_norms(*side_by_side.load_model_and_samples(path, args))
+        name: gradient_norms(*side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences))
         for name, path in side_by_side.named_paths(args).items()
     }
     for name, norms in runs.items():

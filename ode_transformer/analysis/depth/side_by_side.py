@@ -56,16 +56,19 @@ def named_paths(args: argparse.Namespace) -> dict[str, Path]:
     return dict(zip(names, args.path, strict=True))
 
 
-def load_model_and_samples(path: Path, args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], int]:
+def load_model_and_samples(
+    path: Path, data: Path, split_name: str, sentences: int
+) -> tuple[Any, list[dict[str, Any]], int]:
     """Load a model and the sentences to measure it on; return it, fairseq's batches, and the padding index.
 
+    :param sentences: the first of the split, at most
     :raises UserError: the checkpoint or the data cannot be read, or the model is not of this package
     """
-    model, _, task = load_trained_model(path, args.data, language_model=True)
+    model, _, task = load_trained_model(path, data, language_model=True)
     if not observable_stacks(model):
         raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
-    split = Split(model, task, args.data, args.split, path)
-    samples = [split.sample(numbers) for numbers in split.batches(args.sentences, max_tokens=4096)]
+    split = Split(model, task, data, split_name, path)
+    samples = [split.sample(numbers) for numbers in split.batches(sentences, max_tokens=4096)]
     return model, samples, task.source_dictionary.pad()
 
 

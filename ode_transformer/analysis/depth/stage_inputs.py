@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what the stages of each checkpoint read and add, block by block."""
     runs = {}
     for name, path in side_by_side.named_paths(args).items():
-        model, samples, _ = side_by_side.load_model_and_samples(path, args)
+        model, samples, _ = side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences)
         check_flows(model, path)
         runs[name] = stage_inputs(model, samples)
         print("\n".join([f"{name}:", *table(runs[name])]), flush=True)

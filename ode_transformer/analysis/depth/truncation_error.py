@@ -194,7 +194,7 @@ def run(args: argparse.Namespace) -> int:
     names = tuple(args.schemes)
     runs = {}
     for name, path in side_by_side.named_paths(args).items():
-        model, samples, _ = side_by_side.load_model_and_samples(path, args)
+        model, samples, _ = side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences)
         check_flows(model, path)
         runs[name] = block_errors(model.double(), samples, args.schemes, args.steps, args.tolerance, args.max_steps)
         for block in runs[name]:

@@ -11,13 +11,11 @@ import torch
 from ode_transformer.analysis.linear_probe.layer_replacement import Distillation, batch_sums
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit
 from ode_transformer.analysis.linear_probe.probe_files import SavedSums, load_fit, load_sums, save_fit, save_sums
-from ode_transformer.analysis.linear_probe.probe_setup import DistillationOptions, ProbeSetup
+from ode_transformer.analysis.linear_probe.probe_setup import LEAST_SQUARES, LIKELIHOOD, DistillationOptions, ProbeSetup
 from ode_transformer.nn.observers import LayerId
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-
-LEAST_SQUARES, LIKELIHOOD = "least-squares", "nll"
 
 
 def fit_layers(setup: ProbeSetup) -> dict[LayerId, LinearFit]:
@@ -79,7 +77,7 @@ def distil_layer(setup: ProbeSetup, options: DistillationOptions, layer: LayerId
     """Train W and b of one layer by the likelihood of the training data, starting from the least-squares solution."""
     path = setup.solution_path(layer, LIKELIHOOD)
     partial_path = setup.solution_path(layer, LIKELIHOOD, "partial.pt")
-    jobs = setup.jobs("nll", *setup.training_request, setup.options.distillation_settings)
+    jobs = setup.jobs(LIKELIHOOD, *setup.training_request, setup.options.distillation_settings)
     request = jobs.digest
 
     def train() -> None:

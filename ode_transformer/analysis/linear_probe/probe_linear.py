@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +17,16 @@ from typing import Any
 from ode_transformer.analysis.linear_probe.layer_probe import probe_layers
 from ode_transformer.analysis.linear_probe.layer_replacement import relative_change
 from ode_transformer.analysis.linear_probe.probe_setup import (
+    LEAST_SQUARES,
+    LIKELIHOOD,
+    OBJECTIVES,
     DistillationOptions,
     ProbeOptions,
     ProbeSetup,
     SearchOptions,
 )
 from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.translation_scores import TOKENIZERS
 from ode_transformer.nn.observers import STACKS, LayerId
 from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
@@ -31,8 +34,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.tables import markdown_table
 
-METRIC_NAMES = ("bleu", "chrf", "per", "wer")  # metrics of one number that need only output and references
-OBJECTIVES = ("least-squares", "nll")
+METRIC_NAMES = tuple(name for name, metric in METRICS.items() if metric.statistics)  # those of one number
 _DISTILLATION = DistillationOptions()  # the defaults
 
 
@@ -84,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--stack", choices=STACKS, help="layers of this stack only (default: of both)")
     parser.add_argument("--layer", type=positive_int, metavar="N", help="only layer N (default: all in turn)")
-    parser.add_argument("--objective", choices=OBJECTIVES, default="least-squares", help="default: least-squares")
+    parser.add_argument("--objective", choices=OBJECTIVES, default=LEAST_SQUARES, help="default: least-squares")
     for name, kind, description in (
         ("updates", positive_int, "number of updates"),
         ("lr", positive_float, "first learning rate"),
@@ -105,7 +107,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; write it, all results, the plot, the solutions and the translations into ``args.output``."""
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # which fairseq asks for with or without a GPU
     options = probe_options(args)
     new_figure(1, 1)  # fails now, not after hours, where matplotlib is missing
     setup = ProbeSetup(options)
@@ -127,7 +128,7 @@ def probe_options(args: argparse.Namespace) -> ProbeOptions:
     :raises UserError: two of them do not go together
     """
     distillation = {name: getattr(args, name) for name in asdict(_DISTILLATION) if getattr(args, name) is not None}
-    if distillation and args.objective != "nll":
+    if distillation and args.objective != LIKELIHOOD:
         raise UserError(f"--{next(iter(distillation))} goes with --objective nll")
     if args.tokenize and args.metric != "bleu":
         raise UserError("--tokenize goes with --metric bleu")
@@ -137,7 +138,7 @@ def probe_options(args: argparse.Namespace) -> ProbeOptions:
         output=args.output,
         stack=args.stack,
         layer=args.layer,
-        distillation=DistillationOptions(**distillation) if args.objective == "nll" else None,
+        distillation=DistillationOptions(**distillation) if args.objective == LIKELIHOOD else None,
         train_subset=args.train_subset,
         max_train_sentences=args.max_train_sentences,
         max_tokens=args.max_tokens,

@@ -23,6 +23,8 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest
 from ode_transformer.support.jobs import Jobs
 
+LEAST_SQUARES, LIKELIHOOD = OBJECTIVES = "least-squares", "nll"
+
 
 @dataclass(frozen=True)
 class DistillationOptions:
@@ -95,7 +97,7 @@ class ProbeOptions:
     @property
     def objective(self) -> str:
         """Name of the objective in file names and results."""
-        return "least-squares" if self.distillation is None else "nll"
+        return LEAST_SQUARES if self.distillation is None else LIKELIHOOD
 
     @property
     def distillation_settings(self) -> dict[str, Any]:
@@ -113,7 +115,7 @@ class ProbeSetup:
         self.options, self.output = options, options.output
         data, checkpoint = options.data, options.checkpoint
         languages = options.source_lang, options.target_lang
-        self.hub = load_hub(checkpoint, data, *languages, options.batch_size, cpu=options.cpu)
+        self.hub = load_hub(checkpoint, data, *languages, batch_size=options.batch_size, cpu=options.cpu)
         self.model, self.task = self.hub.models[0], self.hub.task
         self.remove_bpe = joined_pieces(self.task, options.remove_bpe)
         self.padding_idx = self.task.source_dictionary.pad()
