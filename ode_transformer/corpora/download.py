@@ -258,6 +258,17 @@ def _download(source: Source, folder: Path, sources: Mapping[str, Source]) -> No
     """
     expected, failures = _expected_checksum(source, folder), []
     with PartialFile(_partial_path(source, folder), expected[0] if expected else "sha256") as partial:
+
+        def is_accepted(name: str, digest: str) -> bool:
+            """Keep the file if its checksum is right; otherwise note the failure and start anew."""
+            if expected is None or digest == expected[1]:
+                partial.move_to(folder / source.file)
+                _write_record(folder / source.file, source, folder, (partial.algorithm, digest))
+                return True
+            failures.append(f"{name}: {_difference(source, folder, expected, digest)}")
+            partial.restart()
+            return False
+
         partial_url = partial.origin()[0]
         for url in sorted(source.urls, key=lambda url: url != partial_url):  # resume before starting anew elsewhere
             print_progress(f"{source.file}: {url}")
@@ -266,25 +277,16 @@ def _download(source: Source, folder: Path, sources: Mapping[str, Source]) -> No
             except TransferError as error:
                 failures.append(f"{url}: {error}")
                 continue
-            if expected is None or digest == expected[1]:
-                partial.move_to(folder / source.file)
-                _write_record(folder / source.file, source, folder, (partial.algorithm, digest))
+            if is_accepted(url, digest):
                 return
-            failures.append(f"{url}: {_difference(source, folder, expected, digest)}")
-            partial.restart()
         for copy in source.copies:
             try:
                 _copy_member(copy, partial, folder, sources)
             except UserError as error:
                 failures.append(str(error))
                 continue
-            if expected is None or partial.digest == expected[1]:
-                digest = partial.digest
-                partial.move_to(folder / source.file)
-                _write_record(folder / source.file, source, folder, (partial.algorithm, digest))
+            if is_accepted(copy.member, partial.digest):
                 return
-            failures.append(f"{copy.member}: {_difference(source, folder, expected, partial.digest)}")
-            partial.restart()
         if not partial.size:
             partial.remove()
     reasons = "; ".join(failures)

@@ -7,6 +7,7 @@ import pytest
 from glue_tables import sentence, write_published_mrpc, write_tables
 
 from ode_transformer.cli import main
+from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.glue import sentence_data
 from ode_transformer.glue.download import MRPC_FILES
 from ode_transformer.glue.preparation import tables_folder
