@@ -24,6 +24,7 @@ _NUMBER = r"(\d+(?:\.\d+)?|nan|inf)"
 _RESULT = re.compile(rf"Loss \(base 2\): {_NUMBER}, Perplexity: {_NUMBER}")
 _TOKENS = re.compile(r"Evaluated ([\d,]{1,20}) tokens in ")
 # Settings in the configuration, which fairseq prints first
+_NEEDED_FOR_PIECES = {"post_process": "None", "add_bos_token": "False"}  # with these alone N is the divisor of the loss
 _SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_process")
 
 
@@ -49,6 +50,12 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
         raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {expected_value:.2f}, not {value}")
     if settings.pieces and settings.references is None:
         raise UserError("--pieces needs --references, the text whose words are counted")
+    for name, needed in _NEEDED_FOR_PIECES.items() if settings.pieces else ():
+        if (setting := _setting(log, name)) not in (None, needed):
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(
+                f"{path}: {flag} {setting}: its loss is no mean over its pieces; run fairseq-eval-lm without"
+            )
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     if settings.references is not None:
         expected = sum(len(line.split()) + 1 for line in settings.references)
@@ -64,10 +71,16 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
             )
         unit, eos = "word", f"|eos:counted{'|pieces' if settings.pieces else ''}"
     samples = "".join(
-        f"|{name.replace('_', '-')}:{setting[1]}"
+        f"|{name.replace('_', '-')}:{setting}"
         for name in _SAMPLES
-        if (setting := re.search(rf"'{name}': '?([^',}}]+)", log)) and setting[1] != "None"
+        if (setting := _setting(log, name)) not in (None, "None")
     )
     detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
     lines = None if settings.references is None else len(settings.references)
     return [Score("perplexity", value, f"per:{unit}{eos}{samples}", detail, lines)]
+
+
+def _setting(log: str, name: str) -> str | None:
+    """Return a setting of the configuration in a log; None if it has none."""
+    setting = re.search(rf"'{name}': '?([^',}}]+)", log)
+    return setting[1] if setting else None

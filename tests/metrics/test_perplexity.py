@@ -48,6 +48,16 @@ def test_perplexity_of_words_divided_into_pieces(tmp_path: Path) -> None:
         perplexity([], Settings(TEXT, eval_lm_log=log(tmp_path, "2.0000", "4.00", tokens="7"), pieces=True))
 
 
+@pytest.mark.parametrize("setting", ["'post_process': '@@ '", "'add_bos_token': True"])
+def test_pieces_need_a_loss_that_is_their_mean(tmp_path: Path, setting: str) -> None:
+    """fairseq divides the loss of such a run by another number than that of the tokens which it prints."""
+    path = log(tmp_path, "2.0000", "4.00", tokens="12")
+    path.write_text(path.read_text().replace("'post_process': None", setting))
+    flag = setting.split("'")[1].replace("_", "-")
+    with pytest.raises(UserError, match=f"--{flag} .*: its loss is no mean over its pieces"):
+        perplexity([], Settings(TEXT, eval_lm_log=path, pieces=True))
+
+
 @pytest.mark.parametrize("value", [1.0, 2.718, 119.4649, 128.48499, 98765.4321])
 def test_rounding_is_no_contradiction(tmp_path: Path, value: float) -> None:
     path = log(tmp_path, f"{math.log2(value):.4f}", f"{value:.2f}")
