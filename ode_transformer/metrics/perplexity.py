@@ -54,7 +54,7 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
         if (setting := _setting(log, name)) not in (None, needed):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(
-                f"{path}: {flag} {setting}: its loss is no mean over its pieces; run fairseq-eval-lm without"
+                f"{path}: {flag} {setting}: its loss is no mean over pieces; run fairseq-eval-lm without it"
             )
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     if settings.references is not None:

@@ -54,7 +54,7 @@ def test_pieces_need_a_loss_that_is_their_mean(tmp_path: Path, setting: str) -> 
     path = log(tmp_path, "2.0000", "4.00", tokens="12")
     path.write_text(path.read_text().replace("'post_process': None", setting))
     flag = setting.split("'")[1].replace("_", "-")
-    with pytest.raises(UserError, match=f"--{flag} .*: its loss is no mean over its pieces"):
+    with pytest.raises(UserError, match=f"--{flag} .*: its loss is no mean over pieces"):
         perplexity([], Settings(TEXT, eval_lm_log=path, pieces=True))
 
 
