@@ -19,7 +19,7 @@ def verify_checkpoint(path: Path) -> str:
     """
     from ode_transformer.models.saved_model import check_buildable, check_sizes
 
-    shard = path.with_name(f"{path.name[:-3]}-shard0.pt")
+    shard = path.parent / f"{path.name[:-3]}-shard0.pt"
     if shard.exists():
         raise UserError(f"{path}: fairseq would read {shard.name} in its place: verify and use that one, or remove it")
     state = load_checkpoint(path)

@@ -187,7 +187,9 @@ def _run(argv: list[str]) -> int:
         return 130
     finally:
         logging.disable(logging_level)
-    print(f"ode-transformer {name}: error: {' '.join(message.split())}", file=sys.stderr)
+    # A stranger's file may be quoted: its control characters would change the terminal.
+    shown = "".join(sign if sign.isprintable() else "�" for sign in " ".join(message.split()))
+    print(f"ode-transformer {name}: error: {shown}", file=sys.stderr)
     return 2
 
 

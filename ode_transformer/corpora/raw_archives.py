@@ -43,6 +43,7 @@ ARCHIVE_ERRORS = (
 )
 MAX_RATIO = 250  # decompressed bytes for each byte of the file; text has 2 to 30
 MAX_UNCHECKED_BYTES = 1 << 28  # up to here every ratio is accepted
+MAX_PAX_BYTES = 1 << 16  # of a member's further attributes, which tarfile reads in quadratic time
 MAX_TAR_HEADER_BYTES = 1 << 24  # of a header with a long name, which tarfile reads at once
 MAX_SUGGESTED_FROM = 10_000  # names that an error compares with the missing one
 BUFFER_BYTES = 1 << 16
@@ -159,12 +160,23 @@ def _zip_members(path: Path) -> Iterator[tuple[str, Opener]]:
 def _tar_members(path: Path) -> Iterator[tuple[str, Opener]]:
     with _open_tar_stream(path) as stream:
         try:
-            archive = tarfile.open(fileobj=cast(IO[bytes], CheckedStream(stream, path)), mode="r:")  # noqa: SIM115
+            checked = cast(IO[bytes], CheckedStream(stream, path))
+            archive = tarfile.open(fileobj=checked, mode="r:", tarinfo=_BoundedTarInfo)  # noqa: SIM115
         except tarfile.ReadError as error:
             raise tarfile.ReadError(f"file could not be opened as zip or tar ({error})") from error
         for member in archive:
             if member.isfile():
                 yield member.name.removeprefix("./"), partial(_extract, archive, member)
+
+
+class _BoundedTarInfo(tarfile.TarInfo):
+    """Header of a member; refuses sizes with which tarfile would go back for ever, or read a header for hours."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        longest = MAX_PAX_BYTES if self.type in (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE) else None
+        if self.size < 0 or (longest is not None and self.size > longest):
+            raise tarfile.ReadError(f"a header gives a size of {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]  # typeshed lists public methods alone
 
 
 def _open_tar_stream(path: Path) -> IO[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,6 +108,6 @@ class Split:
         with contextlib.redirect_stderr(io.StringIO()):  # when fairseq's reader fails, it fails again as it is deleted
             try:
                 return read()
-            except (AssertionError, OSError, ValueError) as error:
+            except (AssertionError, LookupError, OSError, OverflowError, struct.error, TypeError, ValueError) as error:
                 failure = str(error)
         raise UserError(f"{self.description}: {failure}")

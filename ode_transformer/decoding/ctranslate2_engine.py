@@ -52,6 +52,8 @@ class ExportedModel:
             shared = (folder / SHARED_VOCABULARY).exists()
             self.words = _read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
             self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
+            if not all(type(positions) is int and positions > 1 for positions in self.max_positions):
+                raise ValueError(f"max_source_positions and max_target_positions: {self.max_positions}")
             self.numbers = {word: number for number, word in enumerate(self.words)}
             self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
             # A worker for each processor, because a step of decoding is too small for several threads.

@@ -7,11 +7,13 @@ import contextlib
 import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 from fairseq import options
 
 from ode_transformer.support.arguments import option_names
+from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UnknownArguments, UserError
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
@@ -40,6 +42,7 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     :raises UnknownArguments: fairseq does not know some of them
     :raises UserError: fairseq rejects it otherwise; the message is fairseq's
     """
+    _check_user_dir(arguments)
     parser = _new_parser(program)
     args, unknown = _catch_exit(lambda: options.parse_args_and_arch(parser, list(arguments), parse_known=True))
     if unknown:
@@ -49,18 +52,31 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def _new_parser(program: str) -> argparse.ArgumentParser:
     import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
+    from ode_transformer.models.saved_options import check_calls
 
     parser = _PARSERS[program]()
     get_value = parser._get_value
 
     def checked_value(action: argparse.Action, text: str) -> Any:
         try:
+            check_calls(action.dest, text)  # fairseq evaluates some values as Python, here or in the training
             return get_value(action, text)
+        except UserError as error:
+            raise argparse.ArgumentError(action, str(error)) from error
         except SyntaxError as error:  # fairseq reads lists such as that of --lr as Python
             raise argparse.ArgumentError(action, f"invalid value: {text!r}") from error
 
     parser._get_value = checked_value  # type: ignore[assignment, method-assign]
     return parser
+
+
+def _check_user_dir(arguments: Sequence[str]) -> None:
+    """Refuse a folder other than this package's, which fairseq would import before it looks at anything else."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user-dir", action="append", default=[])
+    for folder in parser.parse_known_args(list(arguments))[0].user_dir:
+        if Path(folder).resolve() != PACKAGE:
+            raise UserError(f"--user-dir {folder}: cannot be overridden")
 
 
 def _catch_exit(parse_call: Callable[[], Any]) -> Any:

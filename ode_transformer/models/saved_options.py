@@ -111,18 +111,18 @@ def _check_values(options: Mapping[str, Any], types: _Types) -> None:
         if (group := _group(value)) is not None:
             _check_values(group, types)
         else:
-            _check_calls(str(name), value)
+            check_calls(str(name), value)
             types.check(str(name), value)
 
 
-def _check_calls(name: str, value: object) -> None:
+def check_calls(name: str, value: object) -> None:
     """Refuse text that calls something when Python evaluates it.
 
     :raises UserError: names the option
     """
     if isinstance(value, list | tuple):
         for entry in value:
-            _check_calls(name, entry)
+            check_calls(name, entry)
     elif isinstance(value, str) and name not in _PATHS and "(" in value and _is_call(value):
         raise UserError(f"option {name}: {shown(value)} is Python code, which is refused")
 

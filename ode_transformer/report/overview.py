@@ -135,7 +135,7 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
             args = parse_recorded(entry["command"])
             if len(args.metric) > 1 or METRICS[args.metric[0]].statistics is None or log is None:
                 continue
-            args.generate_log = [log]
+            args.generate_log, args.hypotheses = [log], None
             corpus = run.folder.resolve().parent / "corpus"
             args.references = [corpus / path.name for path in args.references or []]  # folders may have been moved
             (output,) = read_systems(args)

@@ -172,6 +172,8 @@ def read_folder(folder: Path) -> ReportedRun:
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
     try:
         scores = {title: Score(**entry) for title, entry in scores.items()}
+        if not all(type(score.value) in (int, float) for score in scores.values()):
+            raise TypeError("a value is no number")
     except TypeError as error:
         raise UserError(f"{folder / 'scores.json'}: not scores of ode-transformer evaluate") from error
     seed = _seed(folder, experiment, origin)

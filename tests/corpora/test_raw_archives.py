@@ -111,6 +111,23 @@ def test_names_of_members_are_no_paths(tmp_path: Path, name: str) -> None:
     assert read(path, "*text") == ["in the archive"]
 
 
+def tar_header(kind: bytes, size: int) -> bytes:
+    """A header whose size is written in base 256, as tar writes large ones."""
+    header = bytearray(tarfile.TarInfo("a.txt").tobuf(tarfile.GNU_FORMAT))
+    header[124:136] = (b"\xff" if size < 0 else b"\x80") + size.to_bytes(11, "big", signed=True)
+    header[156:157] = kind
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header)
+
+
+@pytest.mark.parametrize(("kind", "size"), [(tarfile.REGTYPE, -512), (tarfile.XHDTYPE, 1 << 20)])
+def test_sizes_in_headers_do_not_hang(tmp_path: Path, kind: bytes, size: int) -> None:
+    (tmp_path / "a.tar").write_bytes(tar_header(kind, size) + b"1" * (1 << 20) + b"\0" * 1024)
+    with pytest.raises(UserError, match=f"a.tar: .*a header gives a size of {size:,} bytes"):
+        list(open_texts(tmp_path / "a.tar", "*.txt"))
+
+
 def test_a_line_without_end(tmp_path: Path) -> None:
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(b"short\n" + bytes(MAX_LINE_BYTES + 1)))

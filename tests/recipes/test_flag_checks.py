@@ -1,5 +1,7 @@
 """fairseq's parsers, asked about single flags and whole command lines."""
 
+from pathlib import Path
+
 import pytest
 
 from ode_transformer.models import fairseq_parser
@@ -89,6 +91,29 @@ def test_what_fairseq_refuses_is_said_in_its_words_alone(words: list[str], messa
         fairseq_parser.parse("fairseq-train", ["data", "--arch", "transformer", *words])
     assert str(raised.value).startswith(message)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--weight-softmax", "--adam-betas"])
+def test_a_value_runs_no_code(flag: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with pytest.raises(UserError, match="is Python code, which is refused"):
+        fairseq_parser.parse(
+            "fairseq-train", ["data", "--arch", "lightconv", "--optimizer", "adam", flag, f"open({str(ran)!r}, 'w')"]
+        )
+    recipe_flag = flag.removeprefix("--")
+    assert "is Python code" in str(
+        problem(recipe_flag, f"open({str(ran)!r}, 'w')", "--arch", "lightconv", "--optimizer", "adam")
+    )
+    assert not ran.exists()
+
+
+def test_no_other_folder_is_imported(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "plugin" / "__init__.py").write_text(f"open({str(ran)!r}, 'w')")
+    with pytest.raises(UserError, match="--user-dir .*plugin: cannot be overridden"):
+        fairseq_parser.parse("fairseq-train", ["data", "--arch", "lightconv", "--user-dir", str(tmp_path / "plugin")])
+    assert not ran.exists()
 
 
 def test_kinds_decide_which_flags_there_are() -> None:
