@@ -47,8 +47,8 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def import_fairseq() -> None:
     """Import fairseq, unless it is already; afterwards everybody else imports the postponed modules as usual."""
+    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     if "fairseq" not in sys.modules:
-        warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
         with _without_garbage_collection():
             _import_fairseq()
 
