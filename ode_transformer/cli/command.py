@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import quiet_interrupts
-from ode_transformer.support.errors import UnknownArguments, UserError
+from ode_transformer.support.errors import UnknownArguments, UserError, printable_line
 
 # name: (module, what it does)
 COMMANDS = {
@@ -187,9 +187,7 @@ def _run(argv: list[str]) -> int:
         return 130
     finally:
         logging.disable(logging_level)
-    # A stranger's file may be quoted: its control characters would change the terminal.
-    shown = "".join(sign if sign.isprintable() else "�" for sign in " ".join(message.split()))
-    print(f"ode-transformer {name}: error: {shown}", file=sys.stderr)
+    print(f"ode-transformer {name}: error: {printable_line(message)}", file=sys.stderr)
     return 2
 
 

@@ -27,7 +27,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.plain_options import add_options_check, plain_mapping, shown
+from ode_transformer.support.plain_options import add_options_check, option_mapping, plain_mapping, shown
 
 PACKAGE = __name__.partition(".")[0]
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are accepted, with all their architectures
@@ -97,7 +97,7 @@ def _architectures(options: Mapping[str, Any]) -> Iterator[str]:
         if name in ("arch", "_name") and isinstance(value, str):
             yield value
         elif isinstance(value, argparse.Namespace) or (name == "model" and isinstance(value, Mapping)):
-            yield from _architectures(_group(value) or {})
+            yield from _architectures(option_mapping(value))
 
 
 def _group(value: object) -> Mapping[str, Any] | None:

@@ -28,9 +28,14 @@ class UnknownArguments(UserError):
         super().__init__(f"unrecognized arguments: {' '.join(words)}{similar}")
 
 
+def printable_line(text: object) -> str:
+    """Return a text that came from outside in one line, without control characters that would change a terminal."""
+    return "".join(sign if sign.isprintable() else "�" for sign in " ".join(str(text).split()))
+
+
 def one_line(text: object, length: int = 200) -> str:
-    """Return a text that came from outside in one line of limited length, for a message."""
-    line = " ".join(str(text).split())
+    """Return :func:`printable_line` of limited length, for a message."""
+    line = printable_line(text)
     return line if len(line) <= length else f"{line[:length]}…"
 
 
