@@ -8,6 +8,7 @@ A subcommand that passes the words after ``--`` to fairseq-train declares it wit
 
 import argparse
 import importlib
+import io
 import itertools
 import logging
 import sys
@@ -16,7 +17,7 @@ from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import quiet_interrupts
-from ode_transformer.support.errors import UnknownArguments, UserError, printable_line
+from ode_transformer.support.errors import UnknownArguments, UserError, one_line, printable_line
 
 # name: (module, what it does)
 COMMANDS = {
@@ -160,8 +161,7 @@ def _run(argv: list[str]) -> int:
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        if any("\0" in word for word in argv):
-            raise UserError("an argument contains a NUL character")
+        check_surroundings(argv)
         module = importlib.import_module(COMMANDS[name][0]) if name else None
         if module is not None:
             module.add_arguments(subparsers.choices[name])
@@ -189,6 +189,25 @@ def _run(argv: list[str]) -> int:
         logging.disable(logging_level)
     print(f"ode-transformer {name}: error: {printable_line(message)}", file=sys.stderr)
     return 2
+
+
+def check_surroundings(argv: Sequence[str]) -> None:
+    """Refuse what would end in a traceback, or in a file in the place of a standard stream.
+
+    :raises UserError: an argument contains a NUL character or is not UTF-8, or a standard stream is closed
+    """
+    for word in argv:
+        if "\0" in word:
+            raise UserError("an argument contains a NUL character")
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"the argument {one_line(word)} is not UTF-8; rename the file") from error
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the next file that is opened would take its place
+            raise UserError(f"{name} is closed; redirect it to or from /dev/null instead")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack some of the characters
 
 
 def parse(

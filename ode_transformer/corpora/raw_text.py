@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import YamlSection
 
@@ -30,7 +30,8 @@ Pair = tuple[str, str]
 Item = TypeVar("Item", str, Pair)
 
 MAX_SEGMENT_LINES = 1000
-MAX_UNIT_BYTES = 1 << 26  # from one translation unit to the next
+MAX_UNIT_BYTES = 1 << 22  # from one translation unit to the next
+MAX_DEPTH = 100  # of elements in a TMX file, which has five
 
 _SEGMENT_START = re.compile(r"<seg\b")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)
@@ -212,14 +213,17 @@ class _UnitReader:
 
 def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iterator[Pair]:
     """Yield the pairs of a TMX file. The parser refuses entities that refer to other files."""
-    body, number, reader = None, 0, _UnitReader(text, name)
+    ancestors: list[ElementTree.Element] = []
+    number, reader = 0, _UnitReader(text, name)
     try:
         for event, element in ElementTree.iterparse(reader, ("start", "end")):
-            tag = element.tag.rpartition("}")[2]
             if event == "start":
-                body = element if tag == "body" else body
+                ancestors.append(element)
+                if len(ancestors) > MAX_DEPTH:
+                    raise UserError(f"{name}: more than {MAX_DEPTH} elements within each other")
                 continue
-            if tag != "tu":
+            ancestors.pop()
+            if element.tag.rpartition("}")[2] != "tu":
                 continue
             number, reader.bytes_since_unit = number + 1, 0
             segments = {
@@ -229,11 +233,11 @@ def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iter
             }
             if absent := [language for language in languages if language.lower() not in segments]:
                 present = ", ".join(segments) or "nothing"
-                raise UserError(f"{name}: unit {number} is not in {absent[0]}, but in {present}")
+                raise UserError(f"{name}: unit {number} is not in {absent[0]}, but in {one_line(present)}")
             source, target = (segments[language.lower()].strip() for language in languages)
             yield source, target
-            if body is not None:
-                body.clear()  # frees the units so far
+            for ancestor in ancestors:
+                ancestor.clear()  # frees the units so far
     except (ElementTree.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
         raise UserError(f"{name}: cannot be read as XML: {error}") from error
 

@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
+from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
@@ -71,6 +72,7 @@ def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_
 def _prepare_process() -> None:
     import torch
 
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C at a terminal ends it without a traceback
     torch.set_num_threads(1)
 

@@ -79,7 +79,7 @@ def run(
     with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)
         with subprocess.Popen(
-            arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=_end_with_parent
+            arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=end_with_parent
         ) as process:
             if progress is None:
                 process.wait()
@@ -96,7 +96,7 @@ def threads_to_set(threads: int | None) -> int | None:
     return None if "OMP_NUM_THREADS" in os.environ else threads
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let the kernel stop this process as soon as its parent has ended, which no handler of the parent could promise.
 
     A training that outlived the command would write into the folder of the next one.

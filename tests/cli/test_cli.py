@@ -98,7 +98,36 @@ def test_help_loads_nothing_heavy():
     assert done.returncode == 0, done.stderr
 
 
-def test_an_argument_with_nul_is_refused(command, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("a\0b", "an argument contains a NUL character"),
+        ("a\udce4b", "the argument a�b is not UTF-8; rename the file"),  # a name in Latin-1
+    ],
+)
+def test_an_argument_that_no_file_can_have_is_refused(
+    command, capsys: pytest.CaptureFixture[str], word: str, message: str
+):
     command(failing_with(AssertionError("not reached")))
-    assert cli.main(["try", "a\0b"]) == 2
-    assert capsys.readouterr().err == "ode-transformer try: error: an argument contains a NUL character\n"
+    assert cli.main(["try", word]) == 2
+    assert capsys.readouterr().err == f"ode-transformer try: error: {message}\n"
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_a_closed_stream_is_refused(
+    command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stream: str
+):
+    command(failing_with(AssertionError("not reached")))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, stream, None)  # as the interpreter has it
+        assert cli.main(["try"]) == 2
+    message = f"{stream} is closed; redirect it to or from /dev/null instead"
+    assert capsys.readouterr().err == f"ode-transformer try: error: {message}\n"
+
+
+def test_characters_that_the_locale_lacks_are_printed_as_escapes():
+    program = "from ode_transformer.cli import command\ncommand.check_surroundings([])\nprint('ä 中')\n"
+    environment = os.environ | {"PYTHONPATH": str(Path(ode_transformer.__file__).parent.parent)}
+    environment |= {"PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert done.stdout == "ä \\u4e2d\n".encode("latin-1")

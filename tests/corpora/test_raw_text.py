@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,8 @@ def test_tmx(tmp_path: Path) -> None:
         (('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>'), "&doi;"),
         (("și", "\ud800"), "tmx: cannot be read as XML: not well-formed"),
         (('encoding="UTF-8"', 'encoding="no-such"'), "tmx: cannot be read as XML: unknown encoding"),
+        (("RO", "x" * 300), rf"tmx: unit 2 is not in ro, but in {'x' * 200}…$"),
+        (("<seg>", "<a>" * 100), "tmx: more than 100 elements within each other"),
     ],
 )
 def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> None:
@@ -201,6 +204,18 @@ def test_a_unit_without_end(tmp_path: Path, monkeypatch) -> None:
     path.write_text(TMX.replace("</seg></tuv></tu>", " more" * 100_000, 1))
     with pytest.raises(UserError, match=r"tmx: no end of a translation unit \(</tu>\) in 262,144 bytes"):
         pairs(path, format="tmx", languages=["en", "ro"])
+
+
+def test_units_that_were_read_take_no_memory_wherever_they_stand(tmp_path: Path) -> None:
+    path, unit = tmp_path / "tmx", TMX[TMX.index("<tu>") : TMX.index("</tu>")] + "</tu>"
+    path.write_text(f"<tmx>{f'<header>{unit}</header>' * 20_000}</tmx>")
+    location = PairLocation(file="a", format="tmx", languages=["en", "ro"])
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_pairs({"a": path}, location)) == 20_000
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # all of them together: 21 million bytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_columns_of_several_members(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from killed_commands import wait_for_end
 
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_heading
@@ -73,8 +73,4 @@ def test_a_command_ends_with_the_process_that_started_it_and_its_log_has_all_lin
     call = f"commands.run({python(command)}, Path({str(log)!r}), print)"
     starter = f"from pathlib import Path; from ode_transformer.support import commands; {call}"
     assert subprocess.run([sys.executable, "-c", starter]).returncode == -signal.SIGKILL
-    process = Path("/proc", log.read_text().strip())
-    deadline = time.monotonic() + 30
-    while process.exists() and "zombie" not in (process / "status").read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert time.monotonic() < deadline
+    wait_for_end(int(log.read_text()))

@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import open_input
 
 _TRAINING_STARTS = re.compile(r"training on \d+ devices")  # logged once by each process, before its first update
@@ -73,18 +74,25 @@ def _parse_line(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def event_reports(folder: Path) -> Iterator[Report]:
-    """Yield the reports of TensorBoard files in the order of their time; each process has files of its own."""
+    """Yield the reports of TensorBoard files in the order of their time; each process has files of its own.
+
+    :raises UserError: a record is no event, or a scalar no number
+    """
+    from google.protobuf.message import DecodeError
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator  # takes a second
 
     timed_reports: list[tuple[float, str, str, dict[str, Any]]] = []
     for file in sorted(folder.glob("*/*tfevents*")):
-        events = EventAccumulator(str(file), size_guidance={SCALARS: 0}, purge_orphaned_data=False).Reload()
         numbers_at: dict[int, dict[str, Any]] = defaultdict(dict)
         times: dict[int, float] = {}
-        for tag in events.Tags()["scalars"]:
-            for event in events.Scalars(tag):
-                numbers_at[event.step][tag] = event.value
-                times[event.step] = min(event.wall_time, times.get(event.step, event.wall_time))
+        try:
+            events = EventAccumulator(str(file), size_guidance={SCALARS: 0}, purge_orphaned_data=False).Reload()
+            for tag in events.Tags()["scalars"]:
+                for event in events.Scalars(tag):
+                    numbers_at[event.step][tag] = event.value
+                    times[event.step] = min(event.wall_time, times.get(event.step, event.wall_time))
+        except (DecodeError, TypeError, ValueError) as error:  # records that no program writes
+            raise UserError(f"{file}: cannot be read as a TensorBoard file: {one_line(error)}") from error
         split = _SPLITS.get(file.parent.name, file.parent.name)
         timed_reports += [
             (times[step], split, str(file), {**numbers, UPDATES: step}) for step, numbers in numbers_at.items()

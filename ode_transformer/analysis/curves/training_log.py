@@ -7,6 +7,7 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,9 @@ import numpy as np
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH, UPDATES, Report, event_reports, log_reports
 from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
+
+MAX_UPDATES = 2**53
+LARGEST_NUMBER = 1e40  # above all numbers of fp32, with room for sums in a plot
 
 
 @dataclass(frozen=True)
@@ -116,17 +120,17 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
             process_start, update_seconds, overtaking = minutes, 0.0, True
         try:
             updates = int(numbers[UPDATES])
-            if updates < 0:
-                raise ValueError(f"{updates} updates")
+            if not 0 <= updates <= MAX_UPDATES:
+                raise ValueError(f"{updates:.4g} updates")
             if overtaking:
                 points = {key: point for key, point in points.items() if point.updates < updates}
                 minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
                 epochs_at = {at: value for at, value in epochs_at.items() if at < updates}
                 overtaking = False
             if split == TRAIN:
-                update_seconds += float(numbers.get("train_wall") or 0)
+                update_seconds += _number(numbers.get("train_wall") or 0)
             if "wall" in numbers:
-                seconds = float(numbers["wall"]) or update_seconds
+                seconds = _number(numbers["wall"]) or update_seconds
                 minutes = minutes_at[updates] = process_start + seconds / 60
             if split == TRAIN_EPOCH and numbers["epoch"] is not None:
                 epoch = int(numbers["epoch"])
@@ -134,7 +138,7 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
                 # Resumed within an epoch, training reports that epoch again.
                 points = {at: p for at, p in points.items() if at[0] != TRAIN_EPOCH or p.epoch != epoch}
             elif numbers.get("update") is not None:
-                epochs_at[updates] = float(numbers["update"])
+                epochs_at[updates] = _number(numbers["update"])
             points[split, updates] = _point(split, updates, numbers)
         except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"{report.location}: broken report ({error})") from error
@@ -163,21 +167,34 @@ def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) 
 
 def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
     def optional(name: str) -> float | None:
-        return None if numbers.get(name) is None else float(numbers[name])
+        return None if numbers.get(name) is None else _number(numbers[name])
 
     return Point(
         split=split,
         epoch=None if numbers["epoch"] is None else int(numbers["epoch"]),
         updates=updates,
         minutes=None,
-        loss=float(numbers["loss"]),
+        loss=_number(numbers["loss"]),
         nll_loss=optional("nll_loss"),
         gnorm=optional("gnorm"),
         tokens_per_second=optional("wps") if split.startswith(TRAIN) else None,
         tokens_per_update=optional("wpb") if split.startswith(TRAIN) else None,
         # A report has null where no update since the last one was followed by layer.
-        depth={name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None},
+        depth={
+            name: _number(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None
+        },
     )
+
+
+def _number(value: Any) -> float:
+    """Return a number of a report, which can be infinite or not a number.
+
+    :raises ValueError: it is finite, but beyond ``LARGEST_NUMBER``
+    """
+    number = float(value)
+    if LARGEST_NUMBER < abs(number) < math.inf:
+        raise ValueError(f"{number:.4g} is out of range")
+    return number
 
 
 def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:

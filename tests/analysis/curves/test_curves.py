@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ode_transformer.analysis.curves.curves import run_names
 from ode_transformer.analysis.curves.plot import LoggedRun, curve, draw_figure
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.curves.training_log import read_events, read_log
 from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
@@ -123,6 +124,8 @@ def test_a_loss_can_be_nan(tmp_path: Path):
         (train(10, 5).replace('"10"', "null"), "line 1: broken report"),
         (train(10, 5).replace('"10"', "Infinity"), "line 1: broken report"),
         (train(-10, 5), "line 1: broken report .*-10 updates"),
+        (train(10**20, 5), "line 1: broken report .*1e\\+20 updates"),
+        (train(10, 1e308), "line 1: broken report .*1e\\+308 is out of range"),
         ('{"a": ' * 100_000, "no reports in it"),
     ],
 )
@@ -134,6 +137,15 @@ def test_broken_logs(tmp_path: Path, text: str, message: str):
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path):
     log = write(tmp_path / "log", train(10, 60), train(20, 120)[:-30])
     assert series(log, "train") == [(10, 1.0, 5.0)]
+
+
+def test_a_record_of_tensorboard_that_is_no_event(tmp_path: Path):
+    path = tmp_path / "valid" / "events.out.tfevents.1"
+    path.parent.mkdir()
+    with open(path, "wb") as file:
+        RecordWriter(file).write(b"\xff")
+    with pytest.raises(UserError, match=f"{path}: cannot be read as a TensorBoard file: Error parsing"):
+        read_events(tmp_path)
 
 
 def test_bytes_that_are_not_utf8_and_control_characters_do_not_matter(tmp_path: Path):
