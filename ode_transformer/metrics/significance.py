@@ -1,14 +1,18 @@
-"""Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004), of sentences and seeds.
+"""Significance of the difference between two systems, over sentences and seeds.
 
-Each sample draws as many sentences as the test set has, with replacement, and as many seeds of the trainings as there
-are; all systems are scored on the same draws. With one seed, this is the usual test over sentences.
+Sentences by paired bootstrap resampling (Koehn 2004): each sample draws as many as the test set has, with replacement,
+and all systems are scored on the same draws. Seeds by Welch's t, because of two or three of them draws with replacement
+would repeat the same ones too often:
 
-    score of a system in a sample = mean over the drawn seeds of its score on the drawn sentences
-    intervals = the middle 95% of the samples
-    p = (1 + number of samples whose |difference − mean difference| reaches the observed |difference|) / (1 + samples)
+    shift = difference of the mean scores of the seeds on the drawn sentences
+    error² = s₁²/n₁ + s₂²/n₂, s the standard deviation of a system's n scores on the drawn sentences
+    sample = shift + t · error, t drawn from Student's distribution with Welch's degrees of freedom
+    interval = the middle 95% of the samples
+    p = (1 + number of samples whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
 
-A difference can come from the sentences or from the seeds. A test over the sentences of one training ignores the second
-cause, and one over the means of a few seeds has hardly any power; so both are drawn.
+With one seed for each system this is the usual test over sentences; without any difference between sentences it is
+Welch's test over seeds. A test over the sentences of one training ignores that the next one would differ, and one over
+the means of seeds that the next text would.
 """
 
 from __future__ import annotations
@@ -78,34 +82,54 @@ def paired_bootstrap(
 ) -> list[BootstrapResult]:
     """Compare each system with the first one.
 
-    :param systems: for each system the statistics of each of its seeds, for the same seeds and the same sentences
+    :param systems: for each system the statistics of each of its seeds, of the same sentences
     :param samples: number of samples
     :param seed: of the draws
     """
     score = systems[0][0].score
     numbers = [np.stack([of_seed.numbers for of_seed in system]) for system in systems]  # [seeds, sentences, numbers]
-    seeds, sentences = len(systems[0]), len(numbers[0][0])
+    sentences = len(numbers[0][0])
     generator = np.random.default_rng(seed)
 
-    def scores(drawn_seeds: NDArray[np.int64], counts: NDArray[np.int64]) -> list[float]:
-        return [float(np.mean([score(counts @ system[number]) for number in drawn_seeds])) for system in numbers]
+    def scores(counts: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+        return [np.array([score(counts @ of_seed) for of_seed in system]) for system in numbers]
 
-    observed = scores(np.arange(seeds), np.ones(sentences, dtype=np.int64))
-    drawn = np.empty((samples, len(systems)))
-    for sample in drawn:
-        drawn_seeds = np.asarray(generator.integers(seeds, size=seeds))
-        sample[:] = scores(drawn_seeds, np.bincount(generator.integers(sentences, size=sentences), minlength=sentences))
+    observed = [values.mean() for values in scores(np.ones(sentences, dtype=np.int64))]
+    draws = [
+        scores(np.bincount(generator.integers(sentences, size=sentences), minlength=sentences)) for _ in range(samples)
+    ]
+    of_system = [np.stack(values) for values in zip(*draws, strict=True)]  # each [samples, seeds]
 
     results = []
-    for number, values in enumerate(drawn.T):
-        low, high = _middle(values)
+    for number, values in enumerate(of_system):
+        low, high = _middle(values.mean(axis=1) + _seed_errors(generator, values))
         difference = None
         if number:
-            differences, value = values - drawn[:, 0], observed[number] - observed[0]
-            extreme = int((np.abs(differences - differences.mean()) >= abs(value)).sum())
-            difference = PairedDifference(value, _middle(differences), (1 + extreme) / (1 + samples))
+            shifts, value = values.mean(axis=1) - of_system[0].mean(axis=1), observed[number] - observed[0]
+            drawn = shifts + _seed_errors(generator, values, of_system[0])
+            extreme = int((np.abs(drawn - shifts.mean()) >= abs(value)).sum())
+            difference = PairedDifference(float(value), _middle(drawn), (1 + extreme) / (1 + samples))
         results.append(BootstrapResult(float(values.mean()), (high - low) / 2, difference, samples, seed))
     return results
+
+
+def _seed_errors(generator: np.random.Generator, *systems: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Draw, for each sample, how far a mean over seeds, or the difference of two, is off because the seeds are few.
+
+    Systems with one seed, whose spread is not known, add nothing.
+
+    :param systems: scores of one system or two, [samples, seeds]
+    :return: [samples]
+    """
+    several = [values for values in systems if values.shape[1] > 1]
+    if not several:
+        return np.zeros(len(systems[0]))
+    squares = np.stack([values.var(axis=1, ddof=1) / values.shape[1] for values in several])
+    free = np.array([[values.shape[1] - 1] for values in several])
+    error = squares.sum(axis=0)
+    # Welch's degrees of freedom; without any spread their number does not matter.
+    freedom = error**2 / np.maximum((squares**2 / free).sum(axis=0), np.finfo(float).tiny)
+    return generator.standard_t(np.maximum(freedom, 1)) * np.sqrt(error)
 
 
 def _middle(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -15,9 +15,8 @@ from ode_transformer.studies.study_runs import StudyRuns
 
 SEED = 1
 NOTE = (
-    "Difference to the first system; sentences and seeds are drawn together, "
-    f"{SAMPLES:,} times. With two or three seeds the interval is too narrow and p too small where seeds differ more "
-    "than sentences do."
+    f"Difference to the first system. The interval contains the chance of sentences, by {SAMPLES:,} draws, and that of "
+    "seeds, by Welch's t, so that it is wider than the interval over seeds alone."
 )
 StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 
