@@ -14,10 +14,9 @@ from pydantic import Field
 
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.parallel_text import text_hash
-from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.raw_archives import read_texts
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import decode_stream
 
 SPLITS = ("train", "valid")
 
@@ -80,9 +79,7 @@ def _has_inner_blank_line(path: Path) -> bool:
 
 
 def _stripped_lines(path: Path) -> Iterator[str]:
-    for name, text in open_texts(path, None):
-        for line in decode_stream(text, name):
-            yield line.strip()
+    return map(str.strip, read_texts(path))
 
 
 def write_splits(paths: Sequence[Path], valid_share: float, output: Path, suffix: str = "") -> dict[str, int]:

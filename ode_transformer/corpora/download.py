@@ -22,7 +22,7 @@ from ode_transformer.corpora.transfer import (
 )
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_text
+from ode_transformer.support.files import file_stamp, write_text
 
 Checksum = tuple[str, str]  # algorithm and value
 
@@ -81,8 +81,7 @@ def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
         checksum = _read_record(source, folder).get("checksum")
         if checksum and _is_recorded(path, source, folder, tuple(checksum)):
             return list(checksum)
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
+    return [*file_stamp(path)]
 
 
 def remove_download(source: Source, folder: Path) -> None:

@@ -27,12 +27,12 @@ from ode_transformer.corpora import nucle
 from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
 from ode_transformer.corpora.lang8 import tokenised_pairs
-from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import byte_lines, decode_stream
+from ode_transformer.support.lines import byte_lines
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.yaml_file import YamlSection
 
@@ -161,9 +161,8 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
     """Yield the pairs of a data set for training, as tokens with spaces between them."""
     path = files[data_set]
     if data_set == "lang8_raw":
-        lines = (line for name, text in open_texts(path, None) for line in decode_stream(text, name))
         tokenise = partial(tokenised_pairs, files[PUNKT])
-        yield from map_chunks(tokenise, lines, workers, "entries of lang8_raw read", chunk_size=500)
+        yield from map_chunks(tokenise, read_texts(path), workers, "entries of lang8_raw read", chunk_size=500)
     elif data_set == "nucle_3_2" or options.unedited:
         sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
         if data_set == options.valid == "nucle_3_2":

@@ -21,9 +21,8 @@ from pathlib import Path
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.corpora.cleaning import replace_control_characters
-from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.raw_archives import read_texts
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import decode_stream
 
 LANGUAGE = "English"
 PUNKT_FOLDER = "punkt_tab/english"
@@ -92,9 +91,8 @@ class WordTokenizer:
 
 
 def _punkt_table(punkt: Path, name: str) -> Iterator[list[str]]:
-    for title, text in open_texts(punkt, f"{PUNKT_FOLDER}/{name}"):
-        for line in decode_stream(text, title):
-            yield line.split("\t")
+    for line in read_texts(punkt, f"{PUNKT_FOLDER}/{name}"):
+        yield line.split("\t")
 
 
 @cache  # slow to make

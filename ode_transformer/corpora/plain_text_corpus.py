@@ -10,10 +10,9 @@ from pydantic import Field
 
 from ode_transformer.corpora.cleaning import single_spaces
 from ode_transformer.corpora.corpus import CorpusKind, SplitWriter, test_split_name
-from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.raw_archives import read_texts
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import decode_stream
 
 SourceNames = Annotated[list[str], Field(min_length=1)]
 
@@ -59,5 +58,4 @@ class PlainTextCorpus(CorpusKind):
 def text_lines(paths: Sequence[Path]) -> Iterator[str]:
     """Yield the lines of texts, compressed or not, that are not empty."""
     for path in paths:
-        for name, text in open_texts(path, None):
-            yield from filter(None, map(single_spaces, decode_stream(text, name)))
+        yield from filter(None, map(single_spaces, read_texts(path)))

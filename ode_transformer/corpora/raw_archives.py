@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.lines import decode_stream
 
 # What the standard library raises for archives that are broken, encrypted or compressed in an unknown way.
 ARCHIVE_ERRORS = (
@@ -131,6 +132,12 @@ def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]
                 yield str(path), _decompress(file, path)
             return
         yield from _open_members(path, pattern.removeprefix("./"))
+
+
+def read_texts(path: Path, pattern: str | None = None) -> Iterator[str]:
+    """Yield the lines of the texts that :func:`open_texts` opens."""
+    for name, text in open_texts(path, pattern):
+        yield from decode_stream(text, name)
 
 
 def _open_members(path: Path, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:

@@ -31,11 +31,11 @@ from pydantic import Field, model_validator
 
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
 from ode_transformer.corpora.moses import Tokenizer
-from ode_transformer.corpora.raw_archives import open_texts
+from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import decode_lines, decode_stream
+from ode_transformer.support.lines import decode_lines
 from ode_transformer.support.parallel import map_chunks
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
@@ -95,7 +95,7 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
     :returns: number of lines in each split, and of stories that were left out
     :raises UserError: a raw file is broken, a listed story is in none of the archives, or a split is empty
     """
-    lists = {split: [story_name(line) for line in _list_lines(files[name])] for split, name in LISTS.items()}
+    lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
     listed = {name for names in lists.values() for name in names}
     with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
         texts = folder / "texts"
@@ -118,11 +118,6 @@ def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus,
     left_out = splits.counts.pop("left out", 0)
     print_progress(f"{left_out:,} stories without an article or highlights left out")
     return {**splits.counts, "left out": left_out}
-
-
-def _list_lines(path: Path) -> Iterator[str]:
-    for name, text in open_texts(path, None):
-        yield from decode_stream(text, name)
 
 
 def story_name(address: str) -> str:

@@ -18,7 +18,7 @@ from ode_transformer.glue.tasks import TASKS, submission_text
 from ode_transformer.recipes.training import TrainingRecord, train
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -129,7 +129,7 @@ def plan_runs(
             {**options, **point},
         )
         command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
-        request = [*map(str, command), model.stat().st_size, model.stat().st_mtime_ns, prepared.digest]
+        request = [*map(str, command), *file_stamp(model), prepared.digest]
         runs.append(GridRun(folder, command, request))
     return runs
 

@@ -14,7 +14,7 @@ from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -121,6 +121,6 @@ def tables_folder(task: GlueTask, raw: Path | None, output: Path) -> Path:
     folder = raw / task.name
     if task.name != "MRPC" or (folder / "train.tsv").exists() or not (folder / MRPC_FILES[0]).exists():
         return folder
-    files = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(folder.iterdir())]
+    files = [[str(path), *file_stamp(path)] for path in sorted(folder.iterdir())]
     Jobs(output).run(job_name, files, last_table, lambda: divide_mrpc(folder, output / task.name))
     return output / task.name

@@ -22,7 +22,7 @@ from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory, lock_directory
+from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -77,7 +77,7 @@ def prepare(
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
     jobs = Jobs(output)
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in texts]
+    files = [[str(path), *file_stamp(path)] for path in texts]
     with lock_directory(output, "preparing data"):
         jobs.run("text", [files, valid_share], text, divide_texts)
         jobs.run("pieces", [pieces, cased], encoded, encode_splits)

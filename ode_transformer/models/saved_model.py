@@ -9,7 +9,6 @@ import argparse
 import logging
 import math
 import os
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ode_transformer.models.saved_options import TASKS, check_saved_options, is_allowed_architecture
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import check_finite, saved_layers, saved_updates
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.plain_options import option_mapping, plain_mapping, shown
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
@@ -102,13 +101,13 @@ def build_saved_model(
         raise
     except Exception as error:  # options of the right types can still fail anywhere in fairseq, torch and Hydra
         data = overrides.get("data")
-        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {_one_line(error)}") from error
+        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {_message_of(error)}") from error
     return model, config, task
 
 
-def _one_line(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     """Return the message of an error, some of which have a line for each parameter of a wrong size."""
-    return textwrap.shorten(str(error) or type(error).__name__, 300)
+    return one_line(str(error) or type(error).__name__, 300)
 
 
 @contextmanager
@@ -241,7 +240,7 @@ def load_pretrained(
     except OSError:
         raise
     except Exception as error:  # options of generation, subwords and tokenisation, as in build_saved_model
-        raise UserError(f"{folder}: its options for text cannot be used: {_one_line(error)}") from error
+        raise UserError(f"{folder}: its options for text cannot be used: {_message_of(error)}") from error
 
 
 def reset_search(cfg: DictConfig, caller_options: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -95,7 +95,7 @@ def preprocessed_data(folder: Path) -> TrainingData:
     """
     if not sorted(folder.glob("train.*.bin")) or not sorted(folder.glob("valid.*.bin")):
         raise UserError(f"--data {folder}: not a folder of fairseq-preprocess with a training and a validation set")
-    files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(folder.iterdir())]
+    files = [[file.name, *file_stamp(file)] for file in sorted(folder.iterdir())]
     return TrainingData(folder, Jobs(folder).digest_of(files), {})
 
 

@@ -111,6 +111,12 @@ def open_input(path: str | os.PathLike[str]) -> BufferedReader:
         raise
 
 
+def file_stamp(path: Path) -> list[int]:
+    """Return size and modification time of a file, which change when it does."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
 def content_digest(paths: Iterable[Path]) -> str:
     """Return a digest of the names and contents of files."""
     digest = hashlib.sha256()

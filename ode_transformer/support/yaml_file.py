@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import open_input
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -136,14 +136,15 @@ class YamlFile:
             if isinstance(value, int) and abs(value) > LARGEST_INT:
                 raise ValueError
         except Exception as error:  # the constructors fail in many ways, with KeyError for !!bool and so on
-            raise self._syntax_error(node.start_mark.line, f"{_shorten(node.value)} is no valid {kind}") from error
+            value = one_line(repr(node.value), 80)
+            raise self._syntax_error(node.start_mark.line, f"{value} is no valid {kind}") from error
         return value
 
     def _unsupported_tag(self, node: yaml.Node) -> UserError:
         if node.tag == f"{_YAML_TAGS}merge":
             return self._syntax_error(node.start_mark.line, "<< is not supported: write the keys out")
         tag = node.tag.replace(_YAML_TAGS, "!!", 1)
-        return self._syntax_error(node.start_mark.line, f"the tag {_shorten(tag)} is not supported")
+        return self._syntax_error(node.start_mark.line, f"the tag {one_line(repr(tag), 80)} is not supported")
 
     def error(self, key: Key, message: str) -> UserError:
         """Return an error that names the line of a value, or of the nearest value above it that has a line."""
@@ -176,7 +177,7 @@ class YamlFile:
         # Each member of a union of types reports an error of its own.
         messages = [entry["msg"] for entry in errors if self._file_key(entry) == key]
         message = ", or ".join(f"{text[0].lower()}{text[1:]}" for text in messages)
-        value = "" if isinstance(first["input"], dict | list) else f"{_shorten(first['input'])}: "
+        value = "" if isinstance(first["input"], dict | list) else f"{one_line(repr(first['input']), 80)}: "
         return self.error(key, value + message)
 
     def _file_key(self, entry: Any) -> Key:
@@ -186,11 +187,6 @@ class YamlFile:
             if (*key, name) in self.line_numbers:
                 key = (*key, name)
         return key
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _allowed_keys(schema: type[BaseModel], location: tuple[str | int, ...]) -> str:
