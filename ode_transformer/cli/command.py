@@ -177,6 +177,8 @@ def _run(argv: list[str]) -> int:
         message = (
             f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export,huggingface]'"
         )
+    except UnicodeEncodeError as error:  # such as \ud800 in a JSON file
+        message = f"UTF-8 cannot write {one_line(ascii(error.object), 80)}"
     except OSError as error:
         if error.strerror is None:
             raise

@@ -49,6 +49,7 @@ def test_a_command_is_one_line_in_the_table(command, capsys: pytest.CaptureFixtu
         (UserError("two\n  lines"), "two lines"),
         (FileNotFoundError(2, "No such file or directory", "b.pt"), "b.pt: No such file or directory"),
         (OSError(28, "No space left on device"), "No space left on device"),
+        (UnicodeEncodeError("utf-8", "a\ud800", 1, 2, "surrogates not allowed"), r"UTF-8 cannot write 'a\ud800'"),
     ],
 )
 def test_errors_take_one_line(command, capsys: pytest.CaptureFixture[str], error: Exception, message: str):
