@@ -28,7 +28,7 @@ from ode_transformer.corpora.plain_text_corpus import text_lines
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, printable_line
 
 CHARACTERS_PER_TOKEN = 4
 MAX_PIECES = 32_000
@@ -200,7 +200,7 @@ class OwnRecipe:
             "vocabulary": {"kind": "sentencepiece", "size": plan.pieces, "fewer": True},
             **(self._language_model(plan) if self.kind == "text" else self._two_sided_model(plan)),
         }
-        lines = [f"# {comment}" for comment in comments]
+        lines = [f"# {printable_line(comment)}" for comment in comments]  # a path may hold a line feed
         for name, value in sections.items():
             if name == "corpus":
                 lines += ["corpus:", *(f"  {key}: {_flow(entry)}" for key, entry in value.items())]
