@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.metrics.metric import Lines, Score, Settings, check_lengths, paired_references
 
 # Functions that divide a document's line into lines of one sentence each
 SENTENCES = {
@@ -24,10 +24,15 @@ KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
 
 
 def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """Compute the three F1 scores, in per cent."""
+    """Compute the three F1 scores, in per cent.
+
+    :raises UserError: a document has too many words
+    """
     from rouge_score.rouge_scorer import RougeScorer
 
     references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
+    check_lengths(hypotheses, "hypotheses")
+    check_lengths(references, "references")
     scorer = RougeScorer(list(KINDS.values()), use_stemmer=True)
     documents = [scorer.score(split(r), split(h)) for h, r in zip(hypotheses, references, strict=True)]
     signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.comparison.examples import SystemOutputs, mark_differences, most_different
+from ode_transformer.analysis.comparison.examples import (
+    SystemOutputs,
+    differences,
+    mark_differences,
+    most_different,
+)
 from ode_transformer.cli.command import main
 
 SOURCES = ["He go to school .", "I likes it .", "All is well ."]
@@ -115,3 +120,9 @@ def test_wrong_lines_are_refused_with_what_is_allowed(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["examples", "--system", "a=b", "--lines", "3,0"])
     assert "3,0: expected rising whole numbers from 1 on" in capsys.readouterr().err
+
+
+def test_long_texts_are_not_aligned() -> None:
+    text = "a b " * 1000
+    assert [kind for kind, _ in differences(text, text)] == ["equal"]
+    assert [kind for kind, _ in differences(f"{text} a", text)] == ["missing", "added"]
