@@ -5,14 +5,15 @@ and all systems are scored on the same draws. Seeds by Welch's t, because of two
 would repeat the same ones too often:
 
     shift = difference of the mean scores of the seeds on the drawn sentences
-    error² = s₁²/n₁ + s₂²/n₂, s the standard deviation of a system's n scores on the drawn sentences
+    error² = (s₁² + s₂²) / n, s the standard deviation of a system's n scores on the drawn sentences
     sample = shift + t · error, t drawn from Student's distribution with Welch's degrees of freedom
     interval = the middle 95% of the samples
-    p = (1 + number of samples whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
+    p = (1 + samples · share of those whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
 
 With one seed for each system this is the usual test over sentences; without any difference between sentences it is
 Welch's test over seeds. A test over the sentences of one training ignores that the next one would differ, and one over
-the means of seeds that the next text would.
+the means of seeds that the next text would. Where both count, the test is careful: what differs between seeds on some
+sentences only is in s and in the drawn sentences.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 SAMPLES = 1000
 SEED = 12345
+T_DRAWS = 100  # for each draw of sentences, so that chance moves the interval of few seeds little
 Sums = NDArray[np.float64]
 
 
@@ -62,7 +64,7 @@ class BootstrapResult:
     """A system's scores over the samples.
 
     :param mean: in the unit of the score
-    :param interval: half the width of the range of the middle 95%
+    :param interval: half the width of the range of the middle 95%; of several seeds with their chance
     :param difference: to the first system; None for the first itself
     """
 
@@ -82,54 +84,53 @@ def paired_bootstrap(
 ) -> list[BootstrapResult]:
     """Compare each system with the first one.
 
-    :param systems: for each system the statistics of each of its seeds, of the same sentences
+    :param systems: for each system the statistics of each of its seeds, as many for all, of the same sentences
     :param samples: number of samples
     :param seed: of the draws
     """
-    score = systems[0][0].score
+    score, seeds = systems[0][0].score, len(systems[0])
     numbers = [np.stack([of_seed.numbers for of_seed in system]) for system in systems]  # [seeds, sentences, numbers]
     sentences = len(numbers[0][0])
     generator = np.random.default_rng(seed)
 
-    def scores(counts: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-        return [np.array([score(counts @ of_seed) for of_seed in system]) for system in numbers]
+    def scores(counts: NDArray[np.int64]) -> list[list[float]]:
+        return [[score(counts @ system[number]) for number in range(seeds)] for system in numbers]
 
-    observed = [values.mean() for values in scores(np.ones(sentences, dtype=np.int64))]
-    draws = [
-        scores(np.bincount(generator.integers(sentences, size=sentences), minlength=sentences)) for _ in range(samples)
-    ]
-    of_system = [np.stack(values) for values in zip(*draws, strict=True)]  # each [samples, seeds]
+    observed = np.mean(scores(np.ones(sentences, dtype=np.int64)), axis=1)
+    drawn = np.array(
+        [
+            scores(np.bincount(generator.integers(sentences, size=sentences), minlength=sentences))
+            for _ in range(samples)
+        ]
+    )  # [samples, systems, seeds]
+    means = drawn.mean(axis=2)
+    squares = drawn.var(axis=2, ddof=1) / seeds if seeds > 1 else np.zeros_like(means)
 
     results = []
-    for number, values in enumerate(of_system):
-        low, high = _middle(values.mean(axis=1) + _seed_errors(generator, values))
+    for number, value in enumerate(observed - observed[0]):
+        low, high = _middle(means[:, [number]] + _seed_errors(generator, squares[:, [number]], seeds))
         difference = None
         if number:
-            shifts, value = values.mean(axis=1) - of_system[0].mean(axis=1), observed[number] - observed[0]
-            drawn = shifts + _seed_errors(generator, values, of_system[0])
-            extreme = int((np.abs(drawn - shifts.mean()) >= abs(value)).sum())
-            difference = PairedDifference(float(value), _middle(drawn), (1 + extreme) / (1 + samples))
-        results.append(BootstrapResult(float(values.mean()), (high - low) / 2, difference, samples, seed))
+            shifts = means[:, [number]] - means[:, [0]]
+            differences = shifts + _seed_errors(generator, squares[:, [0, number]], seeds)
+            extreme = samples * float((np.abs(differences - shifts.mean()) >= abs(value)).mean())
+            difference = PairedDifference(float(value), _middle(differences), (1 + extreme) / (1 + samples))
+        results.append(BootstrapResult(float(means[:, number].mean()), (high - low) / 2, difference, samples, seed))
     return results
 
 
-def _seed_errors(generator: np.random.Generator, *systems: NDArray[np.float64]) -> NDArray[np.float64]:
+def _seed_errors(generator: np.random.Generator, squares: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
     """Draw, for each sample, how far a mean over seeds, or the difference of two, is off because the seeds are few.
 
-    Systems with one seed, whose spread is not known, add nothing.
-
-    :param systems: scores of one system or two, [samples, seeds]
-    :return: [samples]
+    :param squares: squared standard error of each mean, [samples, one or two systems]
+    :return: [samples, draws]; zeros for one seed, whose spread is not known
     """
-    several = [values for values in systems if values.shape[1] > 1]
-    if not several:
-        return np.zeros(len(systems[0]))
-    squares = np.stack([values.var(axis=1, ddof=1) / values.shape[1] for values in several])
-    free = np.array([[values.shape[1] - 1] for values in several])
-    error = squares.sum(axis=0)
+    if seeds == 1:
+        return np.zeros((len(squares), 1))
+    square = squares.sum(axis=1, keepdims=True)
     # Welch's degrees of freedom; without any spread their number does not matter.
-    freedom = error**2 / np.maximum((squares**2 / free).sum(axis=0), np.finfo(float).tiny)
-    return generator.standard_t(np.maximum(freedom, 1)) * np.sqrt(error)
+    freedom = (seeds - 1) * square**2 / np.maximum((squares**2).sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    return generator.standard_t(np.maximum(freedom, 1), size=(len(squares), T_DRAWS)) * np.sqrt(square)
 
 
 def _middle(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -15,8 +15,8 @@ from ode_transformer.studies.study_runs import StudyRuns
 
 SEED = 1
 NOTE = (
-    f"Difference to the first system. The interval contains the chance of sentences, by {SAMPLES:,} draws, and that of "
-    "seeds, by Welch's t, so that it is wider than the interval over seeds alone."
+    "Difference to the first system, of the seeds that both have. The interval contains the chance of sentences, by "
+    f"{SAMPLES:,} draws, and with several seeds theirs, by Welch's t; as a rule it is wider than that over seeds alone."
 )
 StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 
