@@ -39,7 +39,8 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
         if adaptive_softmax is not None:  # which fairseq leaves to the loss
             adaptive_softmax.get_log_prob(output[0], None)
 
-    return count_operations(forward)
+    with torch.no_grad():  # in which the counter registers no hooks
+        return count_operations(forward)
 
 
 def count_operations(function: Callable[[], object]) -> int:
