@@ -31,10 +31,11 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training
     """
     data, command = experiment.data.prepared_jobs(), experiment.train_command()
-    print(f"{experiment.batch_description}; {experiment.machine}", flush=True)
+    description = f"{experiment.batch_description}; {experiment.machine}"
     folder, rank = experiment.folder, experiment.machine.rank
     folder.mkdir(parents=True, exist_ok=True)
     if rank > 0:  # only the first machine writes checkpoints and records
+        print(description, flush=True)
         commands.run(command, folder / f"train.node{rank}.log", progress)
         return
     digest = experiment.digest(data)
@@ -49,6 +50,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
 
     with lock_directory(folder, "training"):
+        print(description, flush=True)
         write_record(experiment)
         request = _train_request(experiment, data)
         Jobs(folder, data.digest).run("train", request, experiment.checkpoints, run_training)

@@ -68,14 +68,18 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
     workflow.prepare(runs.data, runs.options)
     failures = []
     trials = [(f"{cell}, {tuning.flag} {value}", trial) for cell in cells for value, trial in runs.trials(cell).items()]
+    waiting: set[str] = set()  # what has been said is not said again in each round
     while trials:
         locked = []
         for name, trial in trials:
-            print(f"\n=== {name}, seed {tuning.seed}", flush=True)
+            if name not in waiting:
+                print(f"\n=== {name}, seed {tuning.seed}", flush=True)
             try:
                 workflow.train(trial, runs.options)
             except LockedError as error:  # of a process that shares the study
-                print(f"{error}: later", flush=True)
+                if name not in waiting:
+                    print(f"{error}: later", flush=True)
+                waiting.add(name)
                 locked.append((name, trial))
             except UserError as error:
                 failures.append(f"{name}: {error}")

@@ -40,7 +40,10 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2.0: broken"]
     assert calls == ["locked", "broken", "free", "locked", "locked"]
     assert waited == [run_study.POLL_SECONDS]
-    assert capsys.readouterr().out.splitlines()[-1] == "RK2: lr 3.0"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "RK2: lr 3.0"
+    assert printed.count("=== RK2, lr 1.0, seed 1") == 1
+    assert sum(line.endswith("another process is training here: later") for line in printed) == 1
 
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
