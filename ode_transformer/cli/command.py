@@ -11,9 +11,10 @@ import importlib
 import io
 import itertools
 import logging
+import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import quiet_interrupts
@@ -158,10 +159,12 @@ def _run(argv: list[str]) -> int:
     for name, (_, summary) in COMMANDS.items():
         subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
     name = argv[0] if argv and argv[0] in COMMANDS else ""
+    stdout_errors: str | None = None
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        check_surroundings(argv)
+        check_words(argv)
+        stdout_errors = prepare_streams()
         module = importlib.import_module(COMMANDS[name][0]) if name else None
         if module is not None:
             module.add_arguments(subparsers.choices[name])
@@ -177,8 +180,11 @@ def _run(argv: list[str]) -> int:
         message = (
             f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export,huggingface]'"
         )
-    except UnicodeEncodeError as error:  # such as \ud800 in a JSON file
-        message = f"UTF-8 cannot write {one_line(ascii(error.object), 80)}"
+    except UnicodeEncodeError as error:
+        if error.reason != "surrogates not allowed":
+            raise
+        excerpt = error.object[max(0, error.start - 20) : error.end + 20]
+        message = f"a text of the input contains what UTF-8 cannot write: {ascii(excerpt)}"  # \ud800 in a JSON file
     except OSError as error:
         if error.strerror is None:
             raise
@@ -189,14 +195,16 @@ def _run(argv: list[str]) -> int:
         return 130
     finally:
         logging.disable(logging_level)
+        if stdout_errors is not None:
+            cast(io.TextIOWrapper, sys.stdout).reconfigure(errors=stdout_errors)
     print(f"ode-transformer {name}: error: {printable_line(message)}", file=sys.stderr)
     return 2
 
 
-def check_surroundings(argv: Sequence[str]) -> None:
-    """Refuse what would end in a traceback, or in a file in the place of a standard stream.
+def check_words(argv: Sequence[str]) -> None:
+    """Refuse words that no file name or option can have.
 
-    :raises UserError: an argument contains a NUL character or is not UTF-8, or a standard stream is closed
+    :raises UserError: a word contains a NUL character or is not UTF-8
     """
     for word in argv:
         if "\0" in word:
@@ -204,12 +212,25 @@ def check_surroundings(argv: Sequence[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError as error:
-            raise UserError(f"the argument {one_line(word)} is not UTF-8; rename the file") from error
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # the next file that is opened would take its place
-            raise UserError(f"{name} is closed; redirect it to or from /dev/null instead")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack some of the characters
+            raise UserError(f"an argument is not UTF-8: {one_line(word)}") from error
+
+
+def prepare_streams() -> str | None:
+    """Open a closed standard stream, whose place the next file would take; print what a locale lacks as escapes.
+
+    :return: how standard output treated such characters, if it is to do so again
+    :raises UserError: standard output is closed
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # for the rest of the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None or sys.stdout.closed:
+        raise UserError("standard output is closed; redirect it to /dev/null instead")
+    if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.errors != "strict":
+        return None
+    sys.stdout.reconfigure(errors="backslashreplace")
+    return "strict"
 
 
 def parse(

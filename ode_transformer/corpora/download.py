@@ -81,7 +81,7 @@ def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
         checksum = _read_record(source, folder).get("checksum")
         if checksum and _is_recorded(path, source, folder, tuple(checksum)):
             return list(checksum)
-    return [*file_stamp(path)]
+    return file_stamp(path)
 
 
 def remove_download(source: Source, folder: Path) -> None:

@@ -135,7 +135,10 @@ def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]
 
 
 def read_texts(path: Path, pattern: str | None = None) -> Iterator[str]:
-    """Yield the lines of the texts that :func:`open_texts` opens."""
+    """Yield the lines of the texts that :func:`open_texts` opens.
+
+    :raises UserError: as in ``open_texts``, or a line is not UTF-8 or too long
+    """
     for name, text in open_texts(path, pattern):
         yield from decode_stream(text, name)
 

@@ -31,7 +31,7 @@ Item = TypeVar("Item", str, Pair)
 
 MAX_SEGMENT_LINES = 1000
 MAX_UNIT_BYTES = 1 << 22  # from one translation unit to the next
-MAX_DEPTH = 100  # of elements in a TMX file, which has five
+MAX_DEPTH = 100  # of elements in a TMX file
 
 _SEGMENT_START = re.compile(r"<seg\b")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)

@@ -72,8 +72,9 @@ def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_
 def _prepare_process() -> None:
     import torch
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C ends it without a traceback; a parent may ignore both
+        signal.signal(number, signal.SIG_DFL)
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C at a terminal ends it without a traceback
     torch.set_num_threads(1)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ode_transformer.metrics.metric import Lines, Score, Settings, check_lengths, paired_references
+from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
 from ode_transformer.metrics.significance import SentenceStatistics
 from ode_transformer.support.errors import UserError
 
@@ -64,6 +64,4 @@ def _split_pairs(hypotheses: Lines, settings: Settings) -> list[tuple[list[str],
     references = paired_references(hypotheses, settings)
     if not any(reference.split() for reference in references):
         raise UserError("nothing to score: the references are empty")
-    check_lengths(hypotheses, "hypotheses")
-    check_lengths(references, "references")
     return [(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]

@@ -11,7 +11,6 @@ from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
 Lines = Sequence[str]
-MAX_WORDS_OF_LINE = 10_000  # far above any sentence or summary
 
 
 @dataclass(frozen=True)
@@ -126,14 +125,3 @@ def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
     if not references:
         raise UserError("nothing to score: the references are empty")
     return references
-
-
-def check_lengths(lines: Lines, name: str) -> None:
-    """Refuse lines that would keep an alignment, whose time grows with the square of the length, busy for hours.
-
-    :param name: of the text, for the error
-    :raises UserError: a line has more than ``MAX_WORDS_OF_LINE`` words
-    """
-    for number, line in enumerate(lines, start=1):
-        if (words := len(line.split())) > MAX_WORDS_OF_LINE:
-            raise UserError(f"{name}, line {number}: {words:,} words; at most {MAX_WORDS_OF_LINE:,} can be aligned")

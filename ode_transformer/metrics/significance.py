@@ -1,8 +1,8 @@
 """Significance of the difference between two systems, over sentences and seeds.
 
 Sentences by paired bootstrap resampling (Koehn 2004): each sample draws as many as the test set has, with replacement,
-and all systems are scored on the same draws. Seeds by Welch's t, because of two or three of them draws with replacement
-would repeat the same ones too often:
+and all systems are scored on the same draws. Seeds by Welch's t: there are two or three of them, and drawn with
+replacement they would seem to vary less than they do:
 
     shift = difference of the mean scores of the seeds on the drawn sentences
     error² = (s₁² + s₂²) / n, s the standard deviation of a system's n scores on the drawn sentences
@@ -12,8 +12,8 @@ would repeat the same ones too often:
 
 With one seed for each system this is the usual test over sentences; without any difference between sentences it is
 Welch's test over seeds. A test over the sentences of one training ignores that the next one would differ, and one over
-the means of seeds that the next text would. Where both count, the test is careful: what differs between seeds on some
-sentences only is in s and in the drawn sentences.
+the means of seeds that the next text would. Where both count, the test is conservative, because what differs
+between seeds on some sentences only is counted twice, in s and in the drawn sentences.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
         if adaptive_softmax is not None:  # which fairseq leaves to the loss
             adaptive_softmax.get_log_prob(output[0], None)
 
-    with torch.no_grad():  # in which the counter registers no hooks
+    with torch.no_grad():  # else the counter spends most of the time on hooks for gradients
         return count_operations(forward)
 
 

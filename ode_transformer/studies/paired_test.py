@@ -16,7 +16,7 @@ from ode_transformer.studies.study_runs import StudyRuns
 SEED = 1
 NOTE = (
     "Difference to the first system, of the seeds that both have. The interval contains the chance of sentences, by "
-    f"{SAMPLES:,} draws, and with several seeds theirs, by Welch's t; as a rule it is wider than that over seeds alone."
+    f"{SAMPLES:,} draws, and, of several seeds, the chance of seeds, by Welch's t."
 )
 StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 

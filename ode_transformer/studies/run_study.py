@@ -23,7 +23,7 @@ from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
 from ode_transformer.support.errors import LockedError, UserError
-from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.files import content_digest, is_locked, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
@@ -68,17 +68,18 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
     workflow.prepare(runs.data, runs.options)
     failures = []
     trials = [(f"{cell}, {tuning.flag} {value}", trial) for cell in cells for value, trial in runs.trials(cell).items()]
-    waiting: set[str] = set()  # what has been said is not said again in each round
+    waiting: set[str] = set()
     while trials:
         locked = []
         for name, trial in trials:
-            if name not in waiting:
-                print(f"\n=== {name}, seed {tuning.seed}", flush=True)
+            if name in waiting and is_locked(trial.folder):
+                locked.append((name, trial))
+                continue
+            print(f"\n=== {name}, seed {tuning.seed}", flush=True)
             try:
                 workflow.train(trial, runs.options)
             except LockedError as error:  # of a process that shares the study
-                if name not in waiting:
-                    print(f"{error}: later", flush=True)
+                print(f"{error}: later", flush=True)
                 waiting.add(name)
                 locked.append((name, trial))
             except UserError as error:
@@ -198,6 +199,6 @@ def run_study(
     if not options.dry_run and results.runs:
         write_report(folder, [folder / STUDY_FILE])
     if failures:
-        raise UserError(f"{len(failures)} runs failed; the first: {failures[0]}")
+        raise UserError(f"{len(failures)} of the runs failed; the first: {failures[0]}")
     if analysis_failures:
-        raise UserError(f"{len(analysis_failures)} analyses failed; the first: {analysis_failures[0]}")
+        raise UserError(f"{len(analysis_failures)} of the analyses failed; the first: {analysis_failures[0]}")

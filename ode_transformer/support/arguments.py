@@ -4,6 +4,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+from ode_transformer.support.errors import shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
@@ -33,7 +34,7 @@ def positive_int(text: str) -> int:
 def language_code(text: str) -> str:
     """Parse a language code: two small letters."""
     if not (len(text) == 2 and text.isascii() and text.isalpha() and text.islower()):
-        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a language code, such as de")
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not a language code, such as de")
     return text
 
 
@@ -50,9 +51,9 @@ def whole_numbers(text: str) -> tuple[int, ...]:
     try:
         numbers = tuple(non_negative_int(number) for number in text.split(","))
     except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{_shorten(text)}: expected whole numbers divided by commas") from error
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected whole numbers divided by commas") from error
     if len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"{_shorten(text)}: a number stands twice")
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: a number stands twice")
     return numbers
 
 
@@ -102,9 +103,9 @@ def _whole_number(text: str, least: int, explanation: str = "") -> int:
     if text.isdecimal():  # more than 4,300 digits would make int() fail
         number = int(digits) if len(digits) <= len(str(LARGEST_INT)) else LARGEST_INT + 1
     if number is None or number < least:
-        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not a whole number from {least} on{explanation}")
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not a whole number from {least} on{explanation}")
     if number > LARGEST_INT:
-        raise argparse.ArgumentTypeError(f"{_shorten(text)} is too large: at most {LARGEST_INT} is allowed")
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is too large: at most {LARGEST_INT} is allowed")
     return number
 
 
@@ -114,12 +115,8 @@ def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> flo
     except ValueError:
         value = math.nan
     if not is_allowed(value):
-        raise argparse.ArgumentTypeError(f"{_shorten(text)} is not {allowed}")
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
     return value
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:

@@ -99,7 +99,7 @@ def threads_to_set(threads: int | None) -> int | None:
 def end_with_parent() -> None:
     """Let the kernel stop this process as soon as its parent has ended, which no handler of the parent could promise.
 
-    A training that outlived the command would write into the folder of the next one.
+    A training that outlived the command would write into the folder of the next one, a search would only take time.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

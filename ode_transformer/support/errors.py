@@ -35,8 +35,12 @@ def printable_line(text: object) -> str:
 
 def one_line(text: object, length: int = 200) -> str:
     """Return :func:`printable_line` of limited length, for a message."""
-    line = printable_line(text)
-    return line if len(line) <= length else f"{line[:length]}…"
+    return shorten(printable_line(text), length)
+
+
+def shorten(text: str, length: int) -> str:
+    """Return at most ``length`` characters of a text, with an ellipsis if that is not all."""
+    return text if len(text) <= length else f"{text[:length]}…"
 
 
 class OptionError(SystemExit, ValueError):

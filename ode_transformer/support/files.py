@@ -111,7 +111,7 @@ def open_input(path: str | os.PathLike[str]) -> BufferedReader:
         raise
 
 
-def file_stamp(path: Path) -> list[int]:
+def file_stamp(path: Path) -> list[object]:
     """Return size and modification time of a file, which change when it does."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
@@ -167,6 +167,15 @@ def _staging_folder(target: Path) -> Iterator[Path]:
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process holds the lock of a directory."""
+    try:
+        with lock_directory(directory, ""):
+            return False
+    except LockedError:
+        return True
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.errors import UserError, shorten
 
 MAX_DEPTH = 10  # of lists within lists
 MAX_VALUES = 100_000  # options and their entries, in one set of options
@@ -144,7 +144,7 @@ def _plain_string(name: str, value: str) -> str:
 
 def shown(value: object) -> str:
     """Return a value as it stands in a message: on one line, not long."""
-    return one_line(repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__, 60)
+    return shorten(repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__, 60)
 
 
 torch.serialization.add_safe_globals([(SavedOptions, "argparse.Namespace")])

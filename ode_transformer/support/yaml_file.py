@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.errors import UserError, shorten
 from ode_transformer.support.files import open_input
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -136,7 +136,7 @@ class YamlFile:
             if isinstance(value, int) and abs(value) > LARGEST_INT:
                 raise ValueError
         except Exception as error:  # the constructors fail in many ways, with KeyError for !!bool and so on
-            value = one_line(repr(node.value), 80)
+            value = shorten(repr(node.value), 80)
             raise self._syntax_error(node.start_mark.line, f"{value} is no valid {kind}") from error
         return value
 
@@ -144,7 +144,7 @@ class YamlFile:
         if node.tag == f"{_YAML_TAGS}merge":
             return self._syntax_error(node.start_mark.line, "<< is not supported: write the keys out")
         tag = node.tag.replace(_YAML_TAGS, "!!", 1)
-        return self._syntax_error(node.start_mark.line, f"the tag {one_line(repr(tag), 80)} is not supported")
+        return self._syntax_error(node.start_mark.line, f"the tag {shorten(repr(tag), 80)} is not supported")
 
     def error(self, key: Key, message: str) -> UserError:
         """Return an error that names the line of a value, or of the nearest value above it that has a line."""
@@ -177,7 +177,7 @@ class YamlFile:
         # Each member of a union of types reports an error of its own.
         messages = [entry["msg"] for entry in errors if self._file_key(entry) == key]
         message = ", or ".join(f"{text[0].lower()}{text[1:]}" for text in messages)
-        value = "" if isinstance(first["input"], dict | list) else f"{one_line(repr(first['input']), 80)}: "
+        value = "" if isinstance(first["input"], dict | list) else f"{shorten(repr(first['input']), 80)}: "
         return self.error(key, value + message)
 
     def _file_key(self, entry: Any) -> Key:

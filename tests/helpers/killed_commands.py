@@ -4,9 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 from commands_for_tests import COMMANDS
 from forked_commands import carry_out, forking_context
@@ -40,16 +38,3 @@ def kill(process: BaseProcess) -> None:
     if process.is_alive():
         os.killpg(process.pid, signal.SIGKILL)
     process.join()
-
-
-def wait_for_end(number: int, seconds: float = 30) -> None:
-    """Wait until the process of this number has ended.
-
-    :raises TimeoutError: it runs on after ``seconds``
-    """
-    status, deadline = Path("/proc", str(number), "status"), time.monotonic() + seconds
-    with suppress(FileNotFoundError, ProcessLookupError):
-        while "zombie" not in status.read_text():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"process {number} runs on")
-            time.sleep(0.05)

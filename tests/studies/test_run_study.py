@@ -15,17 +15,21 @@ from ode_transformer.support.errors import LockedError, UserError
 
 
 def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """One trial is locked twice, one fails, one is trained at once."""
+    """One trial is locked for three rounds, one fails, one is trained at once."""
     calls: list[str] = []
+    names, looks = ["locked", "broken", "free"], [True, True, False]
 
-    def train(trial: str, options: object) -> None:
+    def train(experiment: SimpleNamespace, options: object) -> None:
+        trial = experiment.folder
         calls.append(trial)
-        if trial == "locked" and calls.count(trial) < 3:
+        print(f"{trial} trained")
+        if calls == ["locked"]:
             raise LockedError("runs/locked: another process is training here")
         if trial == "broken":
             raise UserError("broken")
 
     monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(run_study, "is_locked", lambda folder: looks.pop(0))
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     waited: list[float] = []
     monkeypatch.setattr(run_study.time, "sleep", waited.append)
@@ -33,16 +37,16 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
         place=Place(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0])),
         data=None,
         options=SimpleNamespace(dry_run=False),
-        trials=lambda cell: {1.0: "locked", 2.0: "broken", 3.0: "free"},
+        trials=lambda cell: {value: SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
         chosen_flags=lambda cell: {"lr": 3.0},
     )
     cell = Cell(StudySystem(name="RK2", arch="a"))
-    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2.0: broken"]
-    assert calls == ["locked", "broken", "free", "locked", "locked"]
-    assert waited == [run_study.POLL_SECONDS]
+    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2: broken"]
+    assert calls == ["locked", "broken", "free", "locked"]
+    assert waited == [run_study.POLL_SECONDS] * 2
     printed = capsys.readouterr().out.splitlines()
     assert printed[-1] == "RK2: lr 3.0"
-    assert printed.count("=== RK2, lr 1.0, seed 1") == 1
+    assert printed[-4:-1] == ["", "=== RK2, lr 1, seed 1", "locked trained"]
     assert sum(line.endswith("another process is training here: later") for line in printed) == 1
 
 

@@ -254,8 +254,8 @@ def costs_of(args: argparse.Namespace, kinds: set[str]) -> dict[str, int]:
         model = build_from_options(args, 100)
     costs = {"parameters": count_parameters(model)}
     if "compute" in kinds:
-        for buffer in model.to_empty(device="cpu").buffers():
-            buffer.zero_()  # some are indexes
+        for tensor in model.to_empty(device="cpu").state_dict().values():
+            tensor.zero_()
         costs["compute"] = count_forward_operations(model)
     return costs
 

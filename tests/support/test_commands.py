@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from killed_commands import wait_for_end
+from ended_processes import wait_for_end
 
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_heading

@@ -91,7 +91,8 @@ def event_reports(folder: Path) -> Iterator[Report]:
                 for event in events.Scalars(tag):
                     numbers_at[event.step][tag] = event.value
                     times[event.step] = min(event.wall_time, times.get(event.step, event.wall_time))
-        except (DecodeError, TypeError, ValueError) as error:  # records that no program writes
+        # What records raise that no program writes
+        except (DecodeError, MemoryError, OverflowError, TypeError, ValueError) as error:
             raise UserError(f"{file}: cannot be read as a TensorBoard file: {one_line(error)}") from error
         split = _SPLITS.get(file.parent.name, file.parent.name)
         timed_reports += [

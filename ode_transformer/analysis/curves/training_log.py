@@ -17,9 +17,9 @@ import numpy as np
 
 from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH, UPDATES, Report, event_reports, log_reports
 from ode_transformer.support.depth_log_names import PREFIX
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, shorten
 
-MAX_UPDATES = 2**53
+MAX_COUNT = 2**53  # of updates or epochs
 LARGEST_NUMBER = 1e40  # above all numbers of fp32, with room for sums in a plot
 
 
@@ -94,9 +94,9 @@ def read_log(path: Path) -> list[Point]:
 
 
 def read_events(folder: Path) -> list[Point]:
-    """Return the same as :func:`read_log` from a folder of ``--tensorboard-logdir``; a damaged file ends early.
+    """Return the same as :func:`read_log` from a folder of ``--tensorboard-logdir``; a cut file ends early.
 
-    :raises UserError: there are no reports
+    :raises UserError: there are no reports, or a file has records that no program writes
     """
     points = points_of(event_reports(folder))
     if not points:
@@ -107,7 +107,7 @@ def read_events(folder: Path) -> list[Point]:
 def points_of(reports: Iterable[Report]) -> list[Point]:
     """Return the points of reports, which come in the order in which they were written.
 
-    :raises UserError: a number is missing or not a number
+    :raises UserError: a number is missing, not a number or out of range
     """
     points: dict[tuple[str, int], Point] = {}
     minutes_at, epochs_at = {0: 0.0}, {0: 0.0}  # by update
@@ -119,9 +119,7 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
         if report.resumed:
             process_start, update_seconds, overtaking = minutes, 0.0, True
         try:
-            updates = int(numbers[UPDATES])
-            if not 0 <= updates <= MAX_UPDATES:
-                raise ValueError(f"{updates:.4g} updates")
+            updates = _count(numbers[UPDATES])
             if overtaking:
                 points = {key: point for key, point in points.items() if point.updates < updates}
                 minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
@@ -133,7 +131,7 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
                 seconds = _number(numbers["wall"]) or update_seconds
                 minutes = minutes_at[updates] = process_start + seconds / 60
             if split == TRAIN_EPOCH and numbers["epoch"] is not None:
-                epoch = int(numbers["epoch"])
+                epoch = _count(numbers["epoch"])
                 epochs_at[updates] = _epochs_at_report(epochs_at, updates, epoch)
                 # Resumed within an epoch, training reports that epoch again.
                 points = {at: p for at, p in points.items() if at[0] != TRAIN_EPOCH or p.epoch != epoch}
@@ -171,7 +169,7 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
 
     return Point(
         split=split,
-        epoch=None if numbers["epoch"] is None else int(numbers["epoch"]),
+        epoch=None if numbers["epoch"] is None else _count(numbers["epoch"]),
         updates=updates,
         minutes=None,
         loss=_number(numbers["loss"]),
@@ -184,6 +182,17 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
             name: _number(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None
         },
     )
+
+
+def _count(value: Any) -> int:
+    """Return a number of updates or epochs.
+
+    :raises ValueError: it is negative, beyond ``MAX_COUNT`` or no whole number
+    """
+    count = int(value)
+    if not 0 <= count <= MAX_COUNT:
+        raise ValueError(f"{shorten(str(count), 30)} is out of range")
+    return count
 
 
 def _number(value: Any) -> float:

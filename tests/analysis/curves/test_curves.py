@@ -1,10 +1,12 @@
 """Curves from fairseq's logs."""
 
 import csv
+import struct
 import sys
 from pathlib import Path
 
 import pytest
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ode_transformer.analysis.curves.curves import run_names
@@ -123,8 +125,9 @@ def test_a_loss_can_be_nan(tmp_path: Path):
         ("\n" + train(10, 5).replace('"epoch": 1, ', ""), "line 2: broken report .*epoch"),
         (train(10, 5).replace('"10"', "null"), "line 1: broken report"),
         (train(10, 5).replace('"10"', "Infinity"), "line 1: broken report"),
-        (train(-10, 5), "line 1: broken report .*-10 updates"),
-        (train(10**20, 5), "line 1: broken report .*1e\\+20 updates"),
+        (train(-10, 5), "line 1: broken report .*-10 is out of range"),
+        (train(10**20, 5), "line 1: broken report .*100000000000000000000 is out of range"),
+        (train(10, 5, epoch=10**25), "line 1: broken report .*10000000000000000000000000 is out of range"),
         (train(10, 1e308), "line 1: broken report .*1e\\+308 is out of range"),
         ('{"a": ' * 100_000, "no reports in it"),
     ],
@@ -145,6 +148,10 @@ def test_a_record_of_tensorboard_that_is_no_event(tmp_path: Path):
     with open(path, "wb") as file:
         RecordWriter(file).write(b"\xff")
     with pytest.raises(UserError, match=f"{path}: cannot be read as a TensorBoard file: Error parsing"):
+        read_events(tmp_path)
+    length = struct.pack("<Q", 2**63)  # with a checksum that is right
+    path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + bytes(100))
+    with pytest.raises(UserError, match=f"{path}: cannot be read as a TensorBoard file: "):
         read_events(tmp_path)
 
 
