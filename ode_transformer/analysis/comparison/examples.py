@@ -127,10 +127,10 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
     all of the hypothesis added.
     """
     hypothesis_words, reference_words = hypothesis.split(), reference.split()
-    if _alignment_steps(hypothesis_words, reference_words) > MAX_STEPS and hypothesis_words != reference_words:
-        opcodes = [("replace", 0, len(reference_words), 0, len(hypothesis_words))]
-    elif hypothesis_words == reference_words:
-        opcodes = [("equal", 0, len(reference_words), 0, len(hypothesis_words))]
+    opcodes: Sequence[tuple[str, int, int, int, int]]
+    if hypothesis_words == reference_words or _alignment_steps(hypothesis_words, reference_words) > MAX_STEPS:
+        kind = "equal" if hypothesis_words == reference_words else "replace"
+        opcodes = [(kind, 0, len(reference_words), 0, len(hypothesis_words))]
     else:
         opcodes = SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes()
     for kind, i, j, k, m in opcodes:
