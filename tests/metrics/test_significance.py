@@ -161,6 +161,12 @@ def test_without_differences_between_sentences_it_is_welch_over_seeds() -> None:
     assert p_value(paired_bootstrap(one_seed, 100)[1]) == pytest.approx(1 / 101)
 
 
+def test_the_draws_of_one_seed_are_those_of_published_values() -> None:
+    generator = np.random.default_rng(7)
+    pair = [[statistics((generator.random(200) < rate).astype(float))] for rate in (0.3, 0.35)]
+    assert str(paired_bootstrap(pair, 100)[1]) == "35.58 ± 5.75, difference +7.50 [-2.05, +15.86], p = 0.099"
+
+
 def test_the_seed_reproduces() -> None:
     first, again, other = (bootstrap("chrf", GOOD, ALIKE, samples=50, seed=seed) for seed in (3, 3, 4))
     assert first == again
