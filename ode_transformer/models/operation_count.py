@@ -39,8 +39,7 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
         if adaptive_softmax is not None:  # which fairseq leaves to the loss
             adaptive_softmax.get_log_prob(output[0], None)
 
-    with torch.no_grad():  # else the counter spends most of the time on hooks for gradients
-        return count_operations(forward)
+    return count_operations(forward)
 
 
 def count_operations(function: Callable[[], object]) -> int:

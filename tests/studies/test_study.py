@@ -254,6 +254,7 @@ def costs_of(args: argparse.Namespace, kinds: set[str]) -> dict[str, int]:
         model = build_from_options(args, 100)
     costs = {"parameters": count_parameters(model)}
     if "compute" in kinds:
+        model.requires_grad_(False)  # else most of the time goes to hooks for gradients
         for tensor in model.to_empty(device="cpu").state_dict().values():
             tensor.zero_()
         costs["compute"] = count_forward_operations(model)

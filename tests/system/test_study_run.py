@@ -105,7 +105,7 @@ def test_a_part_the_table_and_a_failure(study: StudyOf, capsys) -> None:
     assert study("--seeds", 2) == 2
     captured = capsys.readouterr()
     assert captured.err.splitlines()[-1].startswith(
-        "ode-transformer study: error: 1 runs failed; the first: RK2, seed 2: fairseq-train"
+        "ode-transformer study: error: 1 of the runs failed; the first: RK2, seed 2: fairseq-train"
     )
     assert [row["system"] for row in study.numbers()] == ["Residual", "twice"]
     assert "| RK2 |  |  | 0 |" in study.table()
