@@ -8,16 +8,15 @@ A subcommand that passes the words after ``--`` to fairseq-train declares it wit
 
 import argparse
 import importlib
-import io
 import itertools
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.console import quiet_interrupts
+from ode_transformer.support.console import escaped_output, quiet_interrupts
 from ode_transformer.support.errors import UnknownArguments, UserError, one_line, printable_line
 
 # name: (module, what it does)
@@ -159,18 +158,18 @@ def _run(argv: list[str]) -> int:
     for name, (_, summary) in COMMANDS.items():
         subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
     name = argv[0] if argv and argv[0] in COMMANDS else ""
-    stdout_errors: str | None = None
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
         check_words(argv)
-        stdout_errors = prepare_streams()
-        module = importlib.import_module(COMMANDS[name][0]) if name else None
-        if module is not None:
-            module.add_arguments(subparsers.choices[name])
-        args = parse(parser, subparsers.choices.get(name), argv)
-        assert module is not None  # the parser accepts no other command
-        status: int = module.run(args)
+        open_closed_streams()
+        with escaped_output():
+            module = importlib.import_module(COMMANDS[name][0]) if name else None
+            if module is not None:
+                module.add_arguments(subparsers.choices[name])
+            args = parse(parser, subparsers.choices.get(name), argv)
+            assert module is not None  # the parser accepts no other command
+            status: int = module.run(args)
         return status
     except UserError as error:
         message = str(error) + (misplaced_option(subparsers.choices[name], error) if name else "")
@@ -195,8 +194,6 @@ def _run(argv: list[str]) -> int:
         return 130
     finally:
         logging.disable(logging_level)
-        if stdout_errors is not None:
-            cast(io.TextIOWrapper, sys.stdout).reconfigure(errors=stdout_errors)
     print(f"ode-transformer {name}: error: {printable_line(message)}", file=sys.stderr)
     return 2
 
@@ -215,10 +212,9 @@ def check_words(argv: Sequence[str]) -> None:
             raise UserError(f"an argument is not UTF-8: {one_line(word)}") from error
 
 
-def prepare_streams() -> str | None:
-    """Open a closed standard stream, whose place the next file would take; print what a locale lacks as escapes.
+def open_closed_streams() -> None:
+    """Open /dev/null for a closed standard stream, whose place the next file would take.
 
-    :return: how standard output treated such characters, if it is to do so again
     :raises UserError: standard output is closed
     """
     if sys.stdin is None:
@@ -227,10 +223,6 @@ def prepare_streams() -> str | None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None or sys.stdout.closed:
         raise UserError("standard output is closed; redirect it to /dev/null instead")
-    if not isinstance(sys.stdout, io.TextIOWrapper) or sys.stdout.errors != "strict":
-        return None
-    sys.stdout.reconfigure(errors="backslashreplace")
-    return "strict"
 
 
 def parse(

@@ -104,33 +104,34 @@ def paired_bootstrap(
         ]
     )  # [samples, systems, seeds]
     means = drawn.mean(axis=2)
-    squares = drawn.var(axis=2, ddof=1) / seeds if seeds > 1 else np.zeros_like(means)
 
     results = []
     for number, value in enumerate(observed - observed[0]):
-        low, high = _middle(means[:, [number]] + _seed_errors(generator, squares[:, [number]], seeds))
+        low, high = _middle(means[:, [number]] + _seed_errors(generator, drawn[:, [number]]))
         difference = None
         if number:
             shifts = means[:, [number]] - means[:, [0]]
-            differences = shifts + _seed_errors(generator, squares[:, [0, number]], seeds)
+            differences = shifts + _seed_errors(generator, drawn[:, [0, number]])
             extreme = samples * float((np.abs(differences - shifts.mean()) >= abs(value)).mean())
             difference = PairedDifference(float(value), _middle(differences), (1 + extreme) / (1 + samples))
         results.append(BootstrapResult(float(means[:, number].mean()), (high - low) / 2, difference, samples, seed))
     return results
 
 
-def _seed_errors(generator: np.random.Generator, squares: NDArray[np.float64], seeds: int) -> NDArray[np.float64]:
+def _seed_errors(generator: np.random.Generator, scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Draw, for each sample, how far a mean over seeds, or the difference of two, is off because the seeds are few.
 
-    :param squares: squared standard error of each mean, [samples, one or two systems]
+    :param scores: [samples, one or two systems, seeds]
     :return: [samples, draws]; zeros for one seed, whose spread is not known
     """
+    samples, _, seeds = scores.shape
     if seeds == 1:
-        return np.zeros((len(squares), 1))
+        return np.zeros((samples, 1))
+    squares = scores.var(axis=2, ddof=1) / seeds
     square = squares.sum(axis=1, keepdims=True)
     # Welch's degrees of freedom; without any spread their number does not matter.
     freedom = (seeds - 1) * square**2 / np.maximum((squares**2).sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return generator.standard_t(np.maximum(freedom, 1), size=(len(squares), T_DRAWS)) * np.sqrt(square)
+    return generator.standard_t(np.maximum(freedom, 1), size=(samples, T_DRAWS)) * np.sqrt(square)
 
 
 def _middle(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 Progress goes to standard error, because standard output is for results.
 """
 
+import io
 import os
 import signal
 import sys
@@ -74,6 +75,20 @@ class ProgressMeter:
             return False
         self.last_save = time.monotonic()
         return True
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """During the block, print characters that the encoding of standard output lacks as escapes."""
+    stdout = sys.stdout
+    if not isinstance(stdout, io.TextIOWrapper) or stdout.errors != "strict":
+        yield
+        return
+    stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        stdout.reconfigure(errors="strict")
 
 
 @contextmanager

@@ -127,11 +127,12 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
     all of the hypothesis added.
     """
     hypothesis_words, reference_words = hypothesis.split(), reference.split()
-    opcodes: Sequence[tuple[str, int, int, int, int]]
-    if hypothesis_words == reference_words or _alignment_steps(hypothesis_words, reference_words) > MAX_STEPS:
-        kind = "equal" if hypothesis_words == reference_words else "replace"
-        opcodes = [(kind, 0, len(reference_words), 0, len(hypothesis_words))]
-    else:
+    if hypothesis_words == reference_words:
+        if reference_words:
+            yield "equal", " ".join(reference_words)
+        return
+    opcodes: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(reference_words), 0, len(hypothesis_words))]
+    if _alignment_steps(hypothesis_words, reference_words) <= MAX_STEPS:
         opcodes = SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes()
     for kind, i, j, k, m in opcodes:
         added, missing = " ".join(hypothesis_words[k:m]), " ".join(reference_words[i:j])
@@ -146,8 +147,8 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
 
 def _alignment_steps(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """Return how long ``SequenceMatcher`` takes at most: pairs of equal words, for each piece that it finds."""
-    counts = Counter(hypothesis), Counter(reference)
-    return sum(count * counts[1][word] for word, count in counts[0].items()) * max(len(hypothesis), len(reference))
+    in_reference = Counter(reference)
+    return sum(in_reference[word] for word in hypothesis) * max(len(hypothesis), len(reference))
 
 
 def mark_differences(hypothesis: str, reference: str) -> str:
