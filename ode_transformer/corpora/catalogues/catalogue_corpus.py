@@ -1,29 +1,26 @@
 """Parallel corpus of English and another language, from the gettext catalogues of Python packages.
 
-    python -m ode_transformer.corpora.catalogues.catalogue_corpus --wheels DIR --target de --output DIR
-
-``--wheels`` is a folder with wheels (``configs/quickstart_catalogues.txt`` names a set). ``clean_message`` selects good
-training data: phrases of at least two words without placeholders, markup, paths or code. English text that occurs
-several times is used once, with the translation of most packages.
+``configs/quickstart_catalogues.txt`` names a set of wheels. ``clean_message`` selects good training data: phrases of at
+least two words without placeholders, markup, paths or code. English text that occurs several times is used once, with
+the translation of most packages.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 import statistics
-import sys
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from ode_transformer.corpora.catalogues.catalogue_files import Message, Wheel, count_languages, read_wheel
 from ode_transformer.corpora.cleaning import ROMANIAN_LETTERS
-from ode_transformer.corpora.parallel_text import CorpusError, Origin, Pair, Shares, normalise, write_corpus
+from ode_transformer.corpora.parallel_text import Origin, Pair, Shares, normalise, write_corpus
 from ode_transformer.corpora.wheels import WheelCorpus
+from ode_transformer.support.errors import UserError
 
 SHARES = Shares(valid=0.025, test=0.035)
 MAX_WORDS = 80
@@ -136,22 +133,22 @@ def read_wheels(directory: Path, target: str) -> list[Wheel]:
     """Read all wheels in a folder.
 
     :param target: language code
-    :raises CorpusError: there are none, one is broken, or none has the language
+    :raises UserError: there are none, one is broken, or none has the language
     """
     paths = sorted(directory.glob("*.whl"))
     if not paths:
-        raise CorpusError(f"--wheels {directory}: no wheels there")
+        raise UserError(f"{directory}: no wheels there")
     wheels = [read_wheel(path, target) for path in paths]
     if not any(wheel.messages for wheel in wheels):
         languages = count_languages(wheels).most_common()
         listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages[:MAX_LISTED])) or "none at all"
         rarer = f" and {len(languages) - MAX_LISTED} rarer ones" if len(languages) > MAX_LISTED else ""
-        raise CorpusError(f"--target {target}: no catalogues in this language; there are (packages): {listed}{rarer}")
+        raise UserError(f"--target {target}: no catalogues in this language; there are (packages): {listed}{rarer}")
     return wheels
 
 
-def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list[Origin]]:
-    """Make the corpus; return the number of pairs in each split, and the contribution of each package."""
+def build(wheels: Path, target: str, output: Path) -> dict[str, int]:
+    """Make the corpus from the wheels in a folder; return the number of pairs in each split."""
     contents = read_wheels(wheels, target)
     spelling = _RESPELLED.get(target, {})
     candidates = (
@@ -168,7 +165,7 @@ def build(wheels: Path, target: str, output: Path) -> tuple[dict[str, int], list
             alone = sum(len(packages) == 1 for packages in names)
             origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
     title = f"English to {target}: translation catalogues of Python packages"
-    return write_corpus(output, chosen, ("en", target), SHARES, title, origins), origins
+    return write_corpus(output, chosen, ("en", target), SHARES, title, origins)
 
 
 class CatalogueCorpus(WheelCorpus):
@@ -185,29 +182,4 @@ class CatalogueCorpus(WheelCorpus):
         return "en", self.target
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        return build(files["wheels"], self.target, output)[0]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="catalogue_corpus",
-        description="Make a parallel corpus from the translation catalogues in wheels.",
-    )
-    parser.add_argument("--wheels", type=Path, required=True, help="directory with wheels of translated packages")
-    parser.add_argument("--target", default="de", help="language code: de, fr, ro, pt_BR, ... (default: de)")
-    parser.add_argument("--output", type=Path, required=True, help="directory for the corpus")
-    args = parser.parse_args(argv)
-    try:
-        counts, origins = build(args.wheels, args.target, args.output)
-    except CorpusError as error:
-        print(f"{parser.prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    for origin in origins:
-        print(f"{origin.package} {origin.version} ({origin.licence}): {origin.pairs:,} pairs")
-    print(f"{args.output}: " + ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " pairs")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return build(files["wheels"], self.target, output)

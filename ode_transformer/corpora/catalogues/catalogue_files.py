@@ -23,9 +23,8 @@ from ode_transformer.corpora.catalogues.message_files import (
     read_mo,
     read_po,
 )
-from ode_transformer.corpora.parallel_text import CorpusError
 from ode_transformer.corpora.raw_archives import read_zip_member
-from ode_transformer.support.errors import one_line
+from ode_transformer.support.errors import UserError, one_line
 
 ENGLISH = ("en", "en_US", "en_GB")
 # Languages whose regional forms differ too much to replace each other.
@@ -61,7 +60,7 @@ def read_wheel(path: Path, target: str) -> Wheel:
     """Read the messages of a wheel in a language; there are none if the wheel lacks it.
 
     :param target: language code
-    :raises CorpusError: the wheel or one of its catalogues is broken; the message names both
+    :raises UserError: the wheel or one of its catalogues is broken; the message names both
     """
     member = ""
     try:
@@ -76,7 +75,7 @@ def read_wheel(path: Path, target: str) -> Wheel:
             member = "METADATA"
             name, version, licence = read_metadata(archive)
     except CATALOGUE_ERRORS as error:
-        raise CorpusError(f"{path}: broken wheel: {member and member + ': '}{one_line(error)}") from error
+        raise UserError(f"{path}: broken wheel: {member and member + ': '}{one_line(error)}") from error
     return Wheel(name, version, licence, frozenset(files), tuple(messages))
 
 

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogues.catalogue_corpus import choose_translations, clean_message, filter_lengths, main
+from ode_transformer.corpora.catalogues.catalogue_corpus import (
+    build,
+    choose_translations,
+    clean_message,
+    filter_lengths,
+)
 from ode_transformer.corpora.catalogues.catalogue_files import Message
-from ode_transformer.corpora.parallel_text import Pair, normalise
+from ode_transformer.corpora.parallel_text import SPLITS, Pair, normalise
+from ode_transformer.support.errors import UserError
 
 COLOURS = ["red", "green", "blue", "white", "black", "grey", "brown", "pink", "violet", "orange"]
 FARBEN = ["rot", "grün", "blau", "weiß", "schwarz", "grau", "braun", "rosa", "violett", "orange"]
@@ -25,12 +31,8 @@ MO = "locale/de/LC_MESSAGES/app.mo"
 JUNK = {"Hello %(name)s there": "Hallo %(name)s", "Single": "Einzeln", "Same text": "Same text"}
 
 
-def run(wheels: Path, output: Path, target: str = "de") -> int:
-    return main(["--wheels", str(wheels), "--target", target, "--output", str(output)])
-
-
 def lines(output: Path, language: str) -> list[str]:
-    names = [f"{split}.{language}" for split in ("train", "valid", "test")]
+    names = [f"{split}.{language}" for split in SPLITS]
     return [line for name in names for line in (output / name).read_text(encoding="utf-8").splitlines()]
 
 
@@ -169,7 +171,7 @@ def test_unusual_lengths_are_dropped() -> None:
     assert filter_lengths(fair | odd) == fair
 
 
-def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corpus_from_wheels(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     first = dict(list(CATALOGUE.items())[:400])
@@ -179,7 +181,7 @@ def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     make_wheel(wheels, "second", {MO: compile_mo(second)}, "License: BSD\n")
     make_wheel(wheels, "without", {"a.py": "print()"})
     output = tmp_path / "out"
-    assert run(wheels, output) == 0
+    counts = build(wheels, "de", output)
     pairs = list(zip(lines(output, "en"), lines(output, "de"), strict=True))
     assert {source.lower(): target for source, target in pairs} == {
         source.lower(): target for source, target in CATALOGUE.items()
@@ -188,15 +190,13 @@ def test_corpus_from_wheels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     origins = json.loads((output / "corpus.json").read_text())["origins"]
     contributions = [(o["package"], o["licence"], o["pairs"], o["alone"]) for o in origins]
     assert contributions == [("first", "MIT", 400, 300), ("second", "BSD", 300, 200)]
-    printed = capsys.readouterr().out
-    assert "first 1.0 (MIT): 400 pairs" in printed
-    assert f"{len((output / 'train.en').read_text().splitlines())} train" in printed
+    assert counts == {split: len((output / f"{split}.en").read_text().splitlines()) for split in SPLITS}
 
 
 def test_romanian_is_spelt_with_commas(tmp_path: Path) -> None:
     catalogue = {key: f"{value} şi ţară" for key, value in CATALOGUE.items()}
     make_wheel(tmp_path, "one", {"locale/ro/LC_MESSAGES/app.mo": compile_mo(catalogue)})
-    assert run(tmp_path, tmp_path / "out", "ro") == 0
+    build(tmp_path, "ro", tmp_path / "out")
     assert all(line.endswith(" și țară") for line in lines(tmp_path / "out", "ro"))
 
 
@@ -210,9 +210,9 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {  # what is don
     "another language": (
         lambda folder: make_wheel(folder, "three", {MO.replace("de", "pt_BR"): compile_mo(CATALOGUE)}),
         "xx",
-        "--target xx: no catalogues in this language; there are (packages): de (2), pt_BR (1)\n",
+        "--target xx: no catalogues in this language; there are (packages): de (2), pt_BR (1)",
     ),
-    "no wheels": (shutil.rmtree, "de", "--wheels {0}: no wheels there\n"),
+    "no wheels": (shutil.rmtree, "de", "{0}: no wheels there"),
     "no archive": (
         lambda folder: (folder / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive"),
         "de",
@@ -232,17 +232,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {  # what is don
 
 
 @pytest.mark.parametrize(("spoil", "target", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_makes_no_corpus(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], object], target: str, message: str
-) -> None:
+def test_what_makes_no_corpus(tmp_path: Path, spoil: Callable[[Path], object], target: str, message: str) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     for package in ("one", "two"):
         make_wheel(wheels, package, {MO: compile_mo(CATALOGUE)})
     spoil(wheels)
-    assert run(wheels, tmp_path / "out", target) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("catalogue_corpus: error: ")
-    assert message.format(wheels) in error
-    assert error.count("\n") == 1
+    with pytest.raises(UserError) as error:
+        build(wheels, target, tmp_path / "out")
+    assert message.format(wheels) in str(error.value)
+    assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()

@@ -18,7 +18,7 @@ from ode_transformer.corpora.catalogues.catalogue_files import (
     read_wheel,
 )
 from ode_transformer.corpora.catalogues.message_files import MAX_CATALOGUE_BYTES, default_text, read_mo, read_po
-from ode_transformer.corpora.parallel_text import CorpusError
+from ode_transformer.support.errors import UserError
 
 TEXT_FORM = r"""
 msgid ""
@@ -208,7 +208,7 @@ SPOILT = {
 def test_damage_names_wheel_and_member_in_one_line(tmp_path: Path, member: str, content, reason: str) -> None:
     wheel = make_wheel(tmp_path, "damaged", {member: content})
     message = f"damaged-1.0-py3-none-any.whl: broken wheel: app/locale/de/LC_MESSAGES/app: .*{reason}"
-    with pytest.raises(CorpusError, match=message) as error:
+    with pytest.raises(UserError, match=message) as error:
         read_wheel(wheel, "de")
     assert "\n" not in str(error.value)
     assert read_wheel(wheel, "fr").messages == ()
@@ -218,5 +218,5 @@ def test_a_wheel_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "x-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x-1.0.dist-info/METADATA", "Version: 1.0\n")
-    with pytest.raises(CorpusError, match="x-1.0-py3-none-any.whl: broken wheel: METADATA: .*no Name"):
+    with pytest.raises(UserError, match="x-1.0-py3-none-any.whl: broken wheel: METADATA: .*no Name"):
         read_wheel(path, "de")
