@@ -97,6 +97,15 @@ TABLEAUS: tuple[ButcherTableau, ...] = (
     _read_tableau("rk38", 4, "1/3; -1/3 1; 1 -1 1", "1/8 3/8 3/8 1/8", "Kutta 1901, the 3/8 rule"),
     # The authors' code evaluates the third stage at y + k2 where Kutta's rule says y - k1 + 2 k2, which costs an order.
     _read_tableau("rk3-released", 2, "1/2; 0 1", "1/6 4/6 1/6", "released ODE Transformer code; for parity only"),
+    # Shorter Euler steps of one layer: what a scheme of higher order gains by its order, these do not gain.
+    _read_tableau("euler2", 1, "1/2", "1/2 1/2", "ours: two Euler steps of 1/2, as many evaluations as rk2"),
+    _read_tableau(
+        "euler4",
+        1,
+        "1/4; 1/4 1/4; 1/4 1/4 1/4",
+        "1/4 1/4 1/4 1/4",
+        "ours: four Euler steps of 1/4, as many evaluations as rk4",
+    ),
     # y + F(y) repeatedly: as many Euler steps of full size as there are stages, all with one layer.
     _read_tableau(
         "repeat", 0, "1", "1 1", "plain weight sharing; ODE Transformer (2022) Table 10, first row", ("repeat2",)

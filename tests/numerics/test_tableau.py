@@ -38,12 +38,14 @@ def test_measured_order_is_the_stated_one(scheme: ButcherTableau) -> None:
     assert math.log2(coarse / fine) == pytest.approx(scheme.order, abs=0.1)
 
 
-@pytest.mark.parametrize(("name", "times"), [("repeat", 2), ("repeat4", 4)])
-def test_repeat_is_the_residual_layer_again_and_again(name: str, times: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "times", "length"), [("repeat", 2, 1), ("repeat4", 4, 1), ("euler2", 2, 1 / 2), ("euler4", 4, 1 / 4)]
+)
+def test_one_layer_in_several_euler_steps(name: str, times: int, length: float) -> None:
     y = torch.randn(3, dtype=torch.float64)
     expected = y
     for _ in range(times):
-        expected = expected + torch.sin(expected)
+        expected = expected + length * torch.sin(expected)
     torch.testing.assert_close(runge_kutta_step(torch.sin, y, get_tableau(name)), expected)
 
 
