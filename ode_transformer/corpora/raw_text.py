@@ -228,8 +228,8 @@ def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iter
             number, reader.bytes_since_unit = number + 1, 0
             segments = {
                 (side.get(_LANGUAGE) or side.get("lang", "")).lower(): " ".join("".join(segment.itertext()).split("\n"))
-                for side in element.iter("tuv")
-                for segment in side.iter("seg")
+                for side in element.iterfind(".//{*}tuv")
+                for segment in side.iterfind(".//{*}seg")
             }
             if absent := [language for language in languages if language.lower() not in segments]:
                 present = ", ".join(segments) or "nothing"

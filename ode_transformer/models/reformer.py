@@ -104,10 +104,11 @@ class ReformerModel(ODETransformerModel):
             raise OptionError(f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter")
         if args.encoder_layers < 0:
             raise OptionError(f"--encoder-layers {args.encoder_layers}: 0 for no PreNet, or a number of layers")
-        if not args.encoder_layers and (args.encoder_ode_scheme, args.encoder_layer_history) != ("euler", "none"):
+        prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
+        if not args.encoder_layers and prenet_options != ("euler", "none", 0):
             raise OptionError(
-                "--encoder-ode-scheme, --encoder-layer-history: without a PreNet (--encoder-layers 0) there are no "
-                "layers to step; --decoder-ode-scheme steps the joint layers"
+                "--encoder-ode-scheme, --encoder-layer-history, --encoder-layerdrop: without a PreNet "
+                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers"
             )
         if args.value_residual != "none":
             raise OptionError("--value-residual adds values along one text, and a Reformer's layers attend in a grid")

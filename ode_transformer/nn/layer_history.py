@@ -66,7 +66,7 @@ class LayerHistory(DepthScheme):
     def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
         """Return the outputs of the layer before they are normalised and combined."""
         assert isinstance(depth_state, HistoryState)
-        return self.scheme.layer_inputs(depth_state.inner)
+        return self.scheme.layer_outputs(depth_state.inner)
 
     def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
         inner = self.scheme.skip_layer(outputs, layer, self._inner_state(depth_state))

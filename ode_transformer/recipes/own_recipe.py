@@ -283,7 +283,7 @@ class OwnRecipe:
         sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
-        # Lower perplexity than gate and residual layers in all language models trained here (docs/results/does_it_help.md)
+        # In all language models trained here better than the gate and residual layers (docs/results/language_models.md)
         size: dict[str, Any] = {"ode-coefficients": "ones"} | (narrow if plan.scale is SCALES[0] else {})
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {

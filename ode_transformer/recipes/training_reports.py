@@ -18,8 +18,9 @@ def parse_report(line: str) -> dict[str, float] | None:
         _, mark, report = line.partition(f"| {kind} | ")
         if mark:
             try:
-                values = {name: float(value) for name, value in json.loads(report).items()}
-            except (ValueError, TypeError):  # another process wrote into the same line
+                # null: no update since the last report was followed by layer
+                values = {name: float(value) for name, value in json.loads(report).items() if value is not None}
+            except (ValueError, TypeError, AttributeError):  # another process wrote into the same line
                 return None
             return {"num_updates": values.get("valid_num_updates", 0.0)} | values
     return None

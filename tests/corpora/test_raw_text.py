@@ -170,6 +170,8 @@ def test_tmx(tmp_path: Path) -> None:
     path = tmp_path / "en-ro.tmx.gz"
     path.write_bytes(gzip.compress(TMX.encode()))
     assert pairs(path, format="tmx", languages=["en", "ro"]) == [("Good & bad", "Bun și rău"), ("Two", "Doi")]
+    path.write_bytes(gzip.compress(TMX.replace("<tmx", '<tmx xmlns="http://www.lisa.org/tmx14"').encode()))
+    assert pairs(path, format="tmx", languages=["en", "ro"]) == [("Good & bad", "Bun și rău"), ("Two", "Doi")]
     archive = zipped(tmp_path / "en-ro.zip", {"x/en-ro.tmx": TMX.encode()})
     sentences = pairs(archive, format="tmx", languages=["ro", "en"], member="x/en-ro.tmx")
     assert sentences == [("Bun și rău", "Good & bad"), ("Doi", "Two")]

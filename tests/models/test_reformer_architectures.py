@@ -100,6 +100,7 @@ def test_embeddings_may_be_tied() -> None:
         ({"encoder_layers": -1}, "--encoder-layers -1: 0 for no PreNet, or a number of layers"),
         ({"decoder_layers": 0}, "--decoder-layers 0: a stack has at least one layer"),
         ({"encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet .* there are no layers to step"),
+        ({"encoder_layers": 0, "encoder_layerdrop": 0.1}, "without a PreNet .* there are no layers to step"),
         ({"encoder_layers": 0, "encoder_layer_history": "dlcl"}, "without a PreNet .* there are no layers to step"),
         ({"joint_input": "printed"}, "--joint-input printed: known are paper, released"),
         ({"joint_combination": "cat"}, "--joint-combination cat: known are add, concat"),

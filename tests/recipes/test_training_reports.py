@@ -8,9 +8,11 @@ from ode_transformer.recipes.training_reports import TrainingProgress, print_rep
 
 
 def test_losses_are_printed_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    inner = json.dumps({"epoch": 1, "loss": "8.25", "num_updates": "100", "wall": "90"})
+    # null: of what is followed by layer, if no update since the last report was
+    inner = json.dumps({"epoch": 1, "loss": "8.25", "num_updates": "100", "wall": "90", "depth_a": None})
     valid = json.dumps({"epoch": 1, "valid_loss": "7.5", "valid_num_updates": "100"})
-    for line in (f"2026 | INFO | train_inner | {inner}", f"2026 | INFO | valid | {valid}", "chatter", inner):
+    reports = f"2026 | INFO | train_inner | {inner}", f"2026 | INFO | valid | {valid}"
+    for line in (*reports, "chatter", inner, "| valid | 3"):
         print_report(line)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [

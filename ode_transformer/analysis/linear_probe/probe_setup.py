@@ -173,5 +173,10 @@ def chosen_layers(model: Any, options: ProbeOptions) -> list[LayerId]:
             if options.layer is not None and options.layer > count:
                 raise UserError(f"--layer {options.layer}: the {name} has the layers 1 to {count}")
             numbers = range(1, count + 1) if options.layer is None else [options.layer]
+            if stack.choice.value_residual != "none" and count > 1 and 1 in numbers:
+                raise UserError(
+                    f"--layer 1: later layers of the {name} add its values (--value-residual), so it cannot be "
+                    f"replaced; choose one of the layers 2 to {count}"
+                )
             layers += [LayerId(name, number) for number in numbers]
     return layers

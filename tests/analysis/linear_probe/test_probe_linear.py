@@ -315,6 +315,15 @@ def another_task(folder: Path) -> None:
     save_checkpoint(state, folder / "model.pt")
 
 
+def value_residual(folder: Path) -> None:
+    state = load_checkpoint(folder / "model.pt")
+    state["cfg"]["model"].value_residual = "mean"
+    for name, value in state["model"].items():
+        if bytes(value.byte().flatten().tolist()).startswith(b"scheme="):
+            state["model"][name] = torch.cat([value, torch.tensor(list(b" value_residual=mean"))])
+    save_checkpoint(state, folder / "model.pt")
+
+
 def damaged_solution(folder: Path) -> None:
     assert command(folder) == 0
     flip_in_a_tensor(folder / "out" / "solutions" / "encoder-1.least-squares.pt")
@@ -326,6 +335,11 @@ def long_sentence(folder: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], object], tuple[object, ...], str]] = {
     "layer out of range": (lambda f: None, ("--layer", 3), "--layer 3: the encoder has the layers 1 to 2"),
+    "first layer of a value residual": (
+        value_residual,
+        (),
+        "--layer 1: later layers of the encoder add its values .*choose one of the layers 2 to 2",
+    ),
     "empty training set": (empty, (), "no data of the split 'train'"),
     "a training set of long sentences": (
         lambda f: binarise(f, "train", [("s " * 2 * MAX_POSITIONS, "e")]),
