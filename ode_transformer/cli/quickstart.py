@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
+from ode_transformer.recipes.options import QUICKSTART_TASKS
 from ode_transformer.support.arguments import add_train_flags, positive_float
 
 
@@ -11,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer quickstart``."""
     parser.add_argument(
         "--task",
-        choices=("text", "g2p"),
+        choices=QUICKSTART_TASKS,
         default="text",
         help="text: English to another language, from the catalogues of translated Python packages (default); g2p: "
         "spelling to phonemes, from the CMU Pronouncing Dictionary",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import fields
 from pathlib import Path
 
 from ode_transformer.recipes.options import PRECISIONS, RunOptions
 from ode_transformer.recipes.recipe_files import recipe_names
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
+from ode_transformer.support.commands import available_processors
 
 RESUMES = "Stopped at any point, the same command continues from there."
 
@@ -54,7 +54,7 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=positive_int,
-        default=os.cpu_count() or 1,
+        default=available_processors(),
         metavar="N",
         help="processes for the slow parts of preparation (default: all cores)",
     )

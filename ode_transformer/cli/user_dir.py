@@ -1,9 +1,8 @@
 """``ode-transformer user-dir``: the folder that fairseq's ``--user-dir`` takes, wherever the package is installed."""
 
 import argparse
-from pathlib import Path
 
-import ode_transformer
+from ode_transformer.support.commands import PACKAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,5 +11,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the folder of the package."""
-    print(Path(ode_transformer.__file__).resolve().parent)
+    print(PACKAGE)
     return 0

@@ -170,8 +170,7 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
         for sentence in sentences:
             yield " ".join(sentence.tokens), " ".join(nucle.apply_edits(sentence))
     else:
-        for tokens, correction in edited_sentences(path, TRAIN_MEMBERS[data_set], data_set):
-            yield " ".join(tokens), " ".join(correction)
+        yield from edited_sentences(path, TRAIN_MEMBERS[data_set], data_set)
 
 
 def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[Pair]:
@@ -184,12 +183,12 @@ def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator
                 yield " ".join(sentence.tokens), " ".join(corrected)
         return
     edited = edited_sentences(files[options.valid], member, f"{options.valid}, validation")
-    for number, (tokens, correction) in enumerate(edited, start=1):
+    for number, (original, correction) in enumerate(edited, start=1):
         if correction and (development_set or number % options.valid_every == 0):
-            yield " ".join(tokens), " ".join(correction)
+            yield original, correction
 
 
-def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tuple[list[str], list[str]]]:
+def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[Pair]:
     """Yield the sentences that their first annotator changed, each with its correction, unless edits overlap.
 
     :param member: of an archive; None if the path is the M2 file
@@ -202,7 +201,7 @@ def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tup
         if has_overlapping_edits(sentence):
             overlapping += 1
         elif correction != list(sentence.tokens):
-            yield list(sentence.tokens), correction
+            yield " ".join(sentence.tokens), " ".join(correction)
     if overlapping:
         print_progress(f"{title}: {overlapping:,} sentences left out because their edits overlap")
 

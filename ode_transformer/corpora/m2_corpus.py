@@ -48,12 +48,11 @@ class M2Corpus(TwoSidedCorpus):
         keep = Keep(unit="words", max=self.max_tokens)
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             for split, name in {"train": self.train, "valid": self.valid}.items():
-                for tokens, correction in edited_sentences(files[name], None, name):
-                    pair = " ".join(tokens), " ".join(correction)
-                    if split == "train" and not keep(*pair):
+                for sentence, correction in edited_sentences(files[name], None, name):
+                    if split == "train" and not keep(sentence, correction):
                         splits.counts["left out"] += 1
                     elif correction:
-                        splits.add(split, pair)
+                        splits.add(split, (sentence, correction))
                 if not splits.counts[split]:
                     raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
             for number, name in enumerate(self.test.values()):

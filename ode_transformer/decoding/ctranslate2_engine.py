@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS, flag_name
+from ode_transformer.support.commands import available_processors
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
 
@@ -120,7 +121,7 @@ def _read_json(path: Path) -> Any:
 def _threads() -> int:
     """Return the number of processors that this process may use, or the user's OMP_NUM_THREADS."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    return int(threads) if threads.isdigit() and int(threads) > 0 else len(os.sched_getaffinity(0))
+    return int(threads) if threads.isdigit() and int(threads) > 0 else available_processors()
 
 
 def load_exported_model(args: argparse.Namespace) -> ExportedModel:

@@ -6,7 +6,6 @@ and start at once; each takes the next batch as soon as it is free, long sentenc
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
-from ode_transformer.support.commands import end_with_parent
+from ode_transformer.support.commands import available_processors, end_with_parent
 from ode_transformer.support.errors import UserError
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
@@ -37,7 +36,7 @@ def default_processes(hub: Any, lines: int, batch_size: int) -> int:
     """
     if not can_share_lines(hub):
         return 1
-    return max(1, min(len(os.sched_getaffinity(0)), lines // (BATCHES_PER_PROCESS * batch_size)))
+    return max(1, min(available_processors(), lines // (BATCHES_PER_PROCESS * batch_size)))
 
 
 def search_in_processes(hub: Any, sources: Sequence[Any], processes: int, batch_size: int, **search: Any) -> list[Any]:

@@ -1,8 +1,8 @@
-"""Predictions of a translation model at each target position after the correct prefix (teacher forcing)."""
+"""Predictions of a model at each target position after the correct prefix (teacher forcing)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,16 +30,25 @@ class TokenPredictions:
     real: Tensor
 
 
+def log_probabilities(model: Any, net_input: Mapping[str, Any]) -> Tensor:
+    """Return log p of each word at each target position after the correct prefix, [B, T, V].
+
+    :param net_input: keyword arguments of ``model.forward``
+    """
+    result: Tensor = model.get_normalized_probs(model(**net_input), log_probs=True)
+    return result
+
+
 @torch.no_grad()
 def predict_tokens(model: Any, batches: Iterable[dict[str, Any]], padding_idx: int) -> Iterator[TokenPredictions]:
     """Predict the target tokens of fairseq's batches; results are on the CPU.
 
-    :param model: encoder–decoder model in evaluation mode
+    :param model: in evaluation mode
     """
     device = next(model.parameters()).device
     for batch in batches:
         target, inputs = batch["target"], on_device(batch["net_input"], device)
-        scores = model.get_normalized_probs(model(**inputs), log_probs=True)  # B x T x V
+        scores = log_probabilities(model, inputs)  # [B, T, V]
         loss = -scores.gather(-1, target.to(device).unsqueeze(-1)).squeeze(-1)
         predicted = scores.argmax(-1).cpu()
         yield TokenPredictions(batch["id"], target, predicted, loss.float().cpu(), target.ne(padding_idx))

@@ -1,6 +1,5 @@
 """A trained model with its task, from a checkpoint and the folder of its dictionaries."""
 
-import importlib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,8 +32,8 @@ def load_trained_model(
     :raises OSError: the checkpoint or ``data`` cannot be opened
     """
     import_fairseq()
-    # By name, because mypy would follow the import into modules built on fairseq, which has no types.
-    saved_model = importlib.import_module("ode_transformer.models.saved_model")
+    from ode_transformer.models.saved_model import build_saved_model
+
     state = load_checkpoint(path)
     saved = saved_options(state, "task")
     task_name = saved.get("_name") or saved.get("task")
@@ -59,7 +58,7 @@ def load_trained_model(
         overrides |= _scheme_overrides(state, scheme, path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
-        model, options, task = saved_model.build_saved_model(path, state, overrides)
+        model, options, task = build_saved_model(path, state, overrides)
     return model.eval(), options, task
 
 

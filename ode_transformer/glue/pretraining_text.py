@@ -10,7 +10,6 @@ so that every later use of the pieces does the same. Files are streamed: they ma
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -72,7 +71,7 @@ def prepare(
     def binarise() -> None:
         shutil.rmtree(binary, ignore_errors=True)
         options = {"only-source": True, "trainpref": encoded / "train", "validpref": encoded / "valid"}
-        options |= {"destdir": binary, "workers": len(os.sched_getaffinity(0))}
+        options |= {"destdir": binary, "workers": commands.available_processors()}
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+QUICKSTART_TASKS = ("text", "g2p")
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 

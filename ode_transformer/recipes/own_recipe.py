@@ -142,7 +142,7 @@ def _pairs(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
 
 
 def _corrections(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
-    return ((" ".join(tokens), " ".join(correction)) for tokens, correction in edited_sentences(paths[0], None, "M2"))
+    return edited_sentences(paths[0], None, "M2")
 
 
 KINDS = {

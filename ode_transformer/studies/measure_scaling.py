@@ -29,6 +29,7 @@ from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_toke
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.recipes import quickstart, training
 from ode_transformer.recipes.machine import on_gpu
+from ode_transformer.recipes.options import QUICKSTART_TASKS
 from ode_transformer.recipes.quickstart import QuickstartOptions
 from ode_transformer.recipes.training_reports import print_report
 from ode_transformer.support import commands
@@ -206,7 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder of fairseq-preprocess (default: the quickstart's data)"
     )
-    parser.add_argument("--task", choices=("text", "g2p"), help="task of the quickstart (default: text)")
+    parser.add_argument("--task", choices=QUICKSTART_TASKS, help="task of the quickstart (default: text)")
     parser.add_argument("--target", metavar="LANG", help="target language of the quickstart's text (default: de)")
     parser.add_argument(
         "--quickstart",

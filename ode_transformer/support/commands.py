@@ -22,6 +22,11 @@ _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
+def available_processors() -> int:
+    """Return the number of processors that this process may use, fewer than the machine's under taskset."""
+    return len(os.sched_getaffinity(0))
+
+
 def flags(options: Mapping[str, Any]) -> list[str]:
     """Convert ``{"lr": 0.1, "cpu": True}`` to ``["--lr", "0.1", "--cpu"]``; False and None leave an option out."""
     arguments: list[str] = []

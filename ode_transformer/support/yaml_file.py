@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError, shorten
 from ode_transformer.support.files import open_input
 
-_PACKAGE = Path(__file__).resolve().parents[1]
 # An installed package has the recipes inside it; in a checkout they are beside it.
-CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 MAX_BYTES = 2**18  # of a file
 MAX_DEPTH = 30  # of mappings and lists within each other

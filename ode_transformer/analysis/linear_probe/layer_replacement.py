@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
+from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.nn.observers import LayerId, LayerObserver, observing
 
 
@@ -77,9 +78,8 @@ def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:
 
 def negative_log_likelihood(model: Any, sample: Mapping[str, Any], padding_idx: int) -> Tensor:
     """Return the loss of a batch's target in nats per token: −(1/N) Σ log p(y_t | y_<t, x)."""
-    log_probabilities = model.get_normalized_probs(model(**sample["net_input"]), log_probs=True)
-    target = sample["target"]
-    return nn.functional.nll_loss(log_probabilities.flatten(0, 1), target.flatten(), ignore_index=padding_idx)
+    scores = log_probabilities(model, sample["net_input"])  # [B, T, V]
+    return nn.functional.nll_loss(scores.flatten(0, 1), sample["target"].flatten(), ignore_index=padding_idx)
 
 
 class Distillation:
