@@ -268,7 +268,7 @@ WORKS: dict[str, type[Interruptible]] = {
 def points_of(work: Interruptible, kind: str, most: int | None = None) -> list[int]:
     """Return where a fault of this kind can strike: numbers of changes, or for a limit of size half of each large file.
 
-    :param most: only so many of them, at equal distances
+    :param most: only so many of them, in the middle of as many equal parts
     """
     outcome, _ = work.uninterrupted
     if kind in SIZE_LIMITS:
@@ -280,4 +280,4 @@ def points_of(work: Interruptible, kind: str, most: int | None = None) -> list[i
         points = [number for number, opens in enumerate(opening, 1) if opens or kind not in ERRORS]
     if most is None or most >= len(points):
         return points
-    return [points[round(index * (len(points) - 1) / max(1, most - 1))] for index in range(most)]
+    return [points[(2 * part + 1) * len(points) // (2 * most)] for part in range(most)]

@@ -14,7 +14,7 @@ from interruptions import KINDS, Fault
 
 # (work, fault, points)
 SAMPLE = [(name, kind, 3) for name in ("average", "convert", "translate", "prepare") for kind in KINDS]
-LONG = [("train", kind, 2) for kind in ("kill", "interrupt", "too long")] + [("study", "kill", 1)]
+LONG = [("train", kind, 2) for kind in ("kill", "interrupt", "too long")]
 
 
 @pytest.fixture(scope="module")
