@@ -31,6 +31,7 @@ def serving(model: Path, *words: object) -> Iterator[int]:
     args = serve_arguments(model, *words)
     listener = listen(args.host, args.port)
     server = build_server(args, load_models(args))
+    server.config.timeout_keep_alive = 1  # in place of five seconds
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
