@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -82,55 +83,15 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             it, unless it is requested; ``inner_states`` [T, B, C] each
         """
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
-        keys, queries = prev_output_tokens.size(1), y0.size(1)
-        device = prev_output_tokens.device
         target_padding = prev_output_tokens.eq(self.padding_idx)
-        masks = None if incremental_state is None else self._search_state(incremental_state, "masks", StepMasks)
-        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
-        if step is not None:
-            self_mask = step.mask(self.choice.attention)
-        elif masks is not None:
-            self_mask = masks.over_target(target_padding, self.choice.attention)
-        else:
-            self_mask = attention_mask(
-                queries,
-                keys,
-                device,
-                padding_mask=target_padding if target_padding.any() else None,
-                causal=not full_context_alignment,
-                choice=self.choice.attention,
-            )
-        attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
-        if encoder_out is not None:
-            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
-            source_padding = encoder_out["encoder_padding_mask"]
-            if masks is not None and source_padding:
-                cross_mask = masks.over_source(source_padding[0])
-            else:
-                cross_mask = attention_mask(
-                    queries,
-                    encoder_output.size(1),
-                    device,
-                    padding_mask=source_padding[0] if source_padding and source_padding[0].any() else None,
-                )
-            attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
-        caches = self._caches(incremental_state)
+        attentions = self._attentions(target_padding, encoder_out, incremental_state, causal=not full_context_alignment)
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
         reported = not self.training and (self.reports_alignment or incremental_state is None)
         requested = alignment_layer is not None or reported
         observers = (alignment,) if requested else ()
 
-        def context(layer: int) -> LayerContext:
-            if caches is None:
-                return attentions
-            layer_caches = LayerCaches(caches, layer, KeyValueCache if step is None else partial(FixedCache, step))
-            return {
-                kind: AttentionContext(attention.mask, attention.encoder_output, layer_caches)
-                for kind, attention in attentions.items()
-            }
-
-        contexts = [context(layer) for layer in range(self.num_layers)]
+        contexts = self._with_caches(attentions, incremental_state)
         y, states = self.step_layers(y0, contexts, target_padding, observers)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
@@ -188,6 +149,51 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
+
+    def _attentions(
+        self,
+        target_padding: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: dict[str, Any] | None,
+        causal: bool,
+    ) -> LayerContext:
+        """Return the inputs of attention that all layers share; during a search for the last position alone.
+
+        :param target_padding: of all positions so far, [B, T], True at padding
+        """
+        choice, length, device = self.choice.attention, target_padding.size(1), target_padding.device
+        masks = None if incremental_state is None else self._search_state(incremental_state, "masks", StepMasks)
+        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
+        if step is not None:
+            self_mask = step.mask(choice)
+        elif masks is not None:
+            self_mask = masks.over_target(target_padding, choice)
+        else:
+            self_mask = attention_mask(length, length, device, target_padding, causal, choice)
+        attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
+        if encoder_out is not None:
+            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
+            source_padding = next(iter(encoder_out["encoder_padding_mask"]), None)  # [B, S], if the encoder has one
+            if masks is not None and source_padding is not None:
+                cross_mask = masks.over_source(source_padding)
+            else:
+                queries = length if incremental_state is None else 1
+                cross_mask = attention_mask(queries, encoder_output.size(1), device, source_padding)
+            attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
+        return attentions
+
+    def _with_caches(self, attentions: LayerContext, incremental_state: dict[str, Any] | None) -> list[LayerContext]:
+        """Return the inputs of attention of each layer, with the layer's caches during a search."""
+        caches = self._caches(incremental_state)
+        if caches is None:
+            return [attentions] * self.num_layers
+        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
+        build = KeyValueCache if step is None else partial(FixedCache, step)
+        of_layers = [LayerCaches(caches, layer, build) for layer in range(self.num_layers)]
+        return [
+            {kind: replace(attention, caches=layer_caches) for kind, attention in attentions.items()}
+            for layer_caches in of_layers
+        ]
 
     def _position(self, incremental_state: dict[str, Any]) -> Tensor:
         """Return the embedding of the position of a fixed step, [1, 1, C]."""

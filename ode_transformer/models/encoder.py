@@ -52,13 +52,7 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
         y0, embedding = self.forward_embedding(src_tokens, token_embeddings)  # [B, S, C] each
         y0 = y0.masked_fill(padding.unsqueeze(-1), 0)
         length = src_tokens.size(1)
-        mask = attention_mask(
-            length,
-            length,
-            src_tokens.device,
-            padding_mask=padding if padding.any() else None,
-            choice=self.choice.attention,
-        )
+        mask = attention_mask(length, length, src_tokens.device, padding, choice=self.choice.attention)
         context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
         y, states = self.step_layers(y0, [context] * len(self.layers), padding)
         if self.layer_norm is not None:

@@ -264,23 +264,10 @@ class ReformerDecoder(ODETransformerDecoder):
         """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs
         device, choice = source.device, self.choice.attention
-        # The causal mask already covers padding to the right of a position.
-        visible_padding = target_padding[:, 0] if causal else target_padding
-        target_mask = attention_mask(
-            target.size(1),
-            target_padding.size(1),
-            device,
-            padding_mask=target_padding[:, None] if visible_padding.any() else None,
-            causal=causal,
-            choice=choice,
-        )
-        source_mask = attention_mask(
-            source.size(1),
-            source.size(1),
-            device,
-            padding_mask=source_padding[:, None] if source_padding.any() else None,
-            choice=choice,
-        )
+        sizes = target.size(1), target_padding.size(1)
+        target_mask = attention_mask(*sizes, device, target_padding[:, None], causal, choice)
+        sizes = source.size(1), source.size(1)
+        source_mask = attention_mask(*sizes, device, source_padding[:, None], choice=choice)
 
         def context(layer: int) -> LayerContext:
             layer_caches = None if caches is None else LayerCaches(caches, layer)

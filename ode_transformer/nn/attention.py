@@ -85,16 +85,22 @@ def attention_mask(
 ) -> AttentionMask:
     """Build the mask of ``queries`` positions that are the last of ``keys`` positions.
 
-    :param padding_mask: [.., keys], True at padding; its first axes broadcast to B
-    :param causal: no position attends to a later one
+    :param padding_mask: [.., keys], True at padding, which lies on one side of each text; its first axes broadcast to B
+    :param causal: no position attends to a later one. Padding on the right then needs no mask: what comes before does
+        not see it, and nobody reads what it sees itself
     :param choice: variant of the attention
     """
-    masked = None if padding_mask is None else padding_mask[..., None, None, :]  # [.., 1, 1, S]
+    masked = None
+    if padding_mask is not None and (padding_mask[..., 0] if causal else padding_mask).any():
+        masked = padding_mask[..., None, None, :]  # [.., 1, 1, S]
     if causal and queries > 1:
         future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)  # [T, S]
         masked = future if masked is None else masked | future  # [.., 1, T, S]
     clip = choice.max_relative_positions
-    return AttentionMask(masked, relative_index(queries, keys, clip, device) if clip else None)
+    if not clip:
+        return AttentionMask(masked)
+    positions = torch.arange(keys - queries, keys, device=device)
+    return AttentionMask(masked, relative_index(positions, keys, clip))
 
 
 class MultiheadAttention(nn.Module):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ode_transformer.nn.attention import AttentionChoice, AttentionMask
 from ode_transformer.nn.key_value_cache import KeyValueCache, SpareBuffer
+from ode_transformer.nn.relative_position import relative_index
 
 FIXED_STEP = "fixed_step"  # key of the inputs among fairseq's incremental states
 
@@ -41,9 +42,9 @@ class FixedStep:
 
     def mask(self, choice: AttentionChoice) -> AttentionMask:
         """Return the mask of self-attention, a variant of which is ``choice``."""
-        offsets = torch.arange(self.room, device=self.position.device) - self.position  # [T]
+        later = torch.arange(self.room, device=self.position.device) > self.position  # [T]
         clip = choice.max_relative_positions
-        return AttentionMask((offsets > 0)[None, None, None], offsets.clamp(-clip, clip) + clip if clip else None)
+        return AttentionMask(later[None, None, None], relative_index(self.position, self.room, clip) if clip else None)
 
 
 class FixedCache(KeyValueCache):

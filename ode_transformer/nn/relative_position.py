@@ -14,16 +14,15 @@ import torch
 from torch import Tensor, nn
 
 
-def relative_index(queries: int, keys: int, clip: int, device: torch.device) -> Tensor:
+def relative_index(queries: Tensor, keys: int, clip: int) -> Tensor:
     """Return for each pair (i, j) the flat index of query i and offset j − i in a query-by-offset table.
 
-    The queries are the last ``queries`` of the ``keys`` positions, as in step-by-step decoding.
-
-    :returns: LongTensor [queries · keys] of indices into a table [queries · (2 clip + 1)]
+    :param queries: positions of the queries, [T]
+    :param keys: S, the number of positions that they attend to
+    :returns: LongTensor [T · S] of indices into a table [T · (2 clip + 1)]
     """
-    query_position = torch.arange(keys - queries, keys, device=device)[:, None]  # [T, 1]
-    offset = (torch.arange(keys, device=device)[None, :] - query_position).clamp(-clip, clip) + clip  # [T, S]
-    row = torch.arange(queries, device=device)[:, None] * (2 * clip + 1)  # [T, 1]
+    offset = (torch.arange(keys, device=queries.device) - queries[:, None]).clamp(-clip, clip) + clip  # [T, S]
+    row = torch.arange(len(queries), device=queries.device)[:, None] * (2 * clip + 1)  # [T, 1]
     return (row + offset).reshape(-1)  # [T · S]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
@@ -26,7 +27,8 @@ class StepMasks:
         if not clip:
             return AttentionMask(masked)
         if self._offsets is None or len(self._offsets) < keys:
-            self._offsets = relative_index(1, 2 * keys + 62, clip, padding.device)
+            room = 2 * keys + 62
+            self._offsets = relative_index(torch.tensor([room - 1], device=padding.device), room, clip)
         return AttentionMask(masked, self._offsets[-keys:])
 
     def over_source(self, padding: Tensor) -> AttentionMask:
@@ -35,6 +37,5 @@ class StepMasks:
         :param padding: [B, S], True at padding
         """
         if self._source is None or self._source[0] is not padding:
-            padded = padding if padding.any() else None
-            self._source = padding, attention_mask(1, padding.size(1), padding.device, padding_mask=padded)
+            self._source = padding, attention_mask(1, padding.size(1), padding.device, padding)
         return self._source[1]
