@@ -33,7 +33,7 @@ def draw_gains(output: str, panels: Sequence[Panel]) -> None:
         axes.set_title(title, fontsize=11)
     all_axes[-1].plot([], [], "C1o", label="Runge–Kutta and other schemes")
     all_axes[-1].plot(
-        [], [], "C0s", label="residual layers: more of them, repeated (also: coefficients 1), longer steps"
+        [], [], "C0s", label="residual layers: more of them, repeated (also: coefficients 1), longer or shorter steps"
     )
     figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     save(figure, output)
