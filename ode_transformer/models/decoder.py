@@ -162,14 +162,13 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         :param target_padding: of all positions so far, [B, T], True at padding
         """
         choice, length, device = self.choice.attention, target_padding.size(1), target_padding.device
-        masks = None if incremental_state is None else self._search_state(incremental_state, "masks", StepMasks)
-        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
-        if step is not None:
-            self_mask = step.mask(choice)
-        elif masks is not None:
-            self_mask = masks.over_target(target_padding, choice)
-        else:
+        masks: StepMasks | None = None
+        if incremental_state is None:
             self_mask = attention_mask(length, length, device, target_padding, causal, choice)
+        else:
+            masks = self._search_state(incremental_state, "masks", StepMasks)
+            step: FixedStep | None = incremental_state.get(FIXED_STEP)
+            self_mask = masks.over_target(target_padding, choice) if step is None else step.mask(choice)
         attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
         if encoder_out is not None:
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
@@ -177,22 +176,21 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             if masks is not None and source_padding is not None:
                 cross_mask = masks.over_source(source_padding)
             else:
-                queries = length if incremental_state is None else 1
+                queries = length if masks is None else 1
                 cross_mask = attention_mask(queries, encoder_output.size(1), device, source_padding)
             attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
         return attentions
 
     def _with_caches(self, attentions: LayerContext, incremental_state: dict[str, Any] | None) -> list[LayerContext]:
         """Return the inputs of attention of each layer, with the layer's caches during a search."""
-        caches = self._caches(incremental_state)
-        if caches is None:
+        if incremental_state is None:
             return [attentions] * self.num_layers
-        step: FixedStep | None = (incremental_state or {}).get(FIXED_STEP)
+        caches: dict[str, Cache] = self._search_state(incremental_state, "caches", dict)
+        step: FixedStep | None = incremental_state.get(FIXED_STEP)
         build = KeyValueCache if step is None else partial(FixedCache, step)
-        of_layers = [LayerCaches(caches, layer, build) for layer in range(self.num_layers)]
         return [
             {kind: replace(attention, caches=layer_caches) for kind, attention in attentions.items()}
-            for layer_caches in of_layers
+            for layer_caches in (LayerCaches(caches, layer, build) for layer in range(self.num_layers))
         ]
 
     def _position(self, incremental_state: dict[str, Any]) -> Tensor:

@@ -264,10 +264,9 @@ class ReformerDecoder(ODETransformerDecoder):
         """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs
         device, choice = source.device, self.choice.attention
-        sizes = target.size(1), target_padding.size(1)
-        target_mask = attention_mask(*sizes, device, target_padding[:, None], causal, choice)
-        sizes = source.size(1), source.size(1)
-        source_mask = attention_mask(*sizes, device, source_padding[:, None], choice=choice)
+        queries, keys, length = target.size(1), target_padding.size(1), source.size(1)
+        target_mask = attention_mask(queries, keys, device, target_padding[:, None], causal, choice)
+        source_mask = attention_mask(length, length, device, source_padding[:, None], choice=choice)
 
         def context(layer: int) -> LayerContext:
             layer_caches = None if caches is None else LayerCaches(caches, layer)

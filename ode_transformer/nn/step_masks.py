@@ -23,7 +23,7 @@ class StepMasks:
         :param choice: variant of the attention
         """
         keys, clip = padding.size(1), choice.max_relative_positions
-        masked = padding[:, None, None] if padding.any() else None  # [B, 1, 1, T]
+        masked = attention_mask(1, keys, padding.device, padding).masked_pairs  # [B, 1, 1, T]
         if not clip:
             return AttentionMask(masked)
         if self._offsets is None or len(self._offsets) < keys:

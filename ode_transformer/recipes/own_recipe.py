@@ -284,13 +284,13 @@ class OwnRecipe:
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
         # In all language models trained here better than the gate and residual layers (docs/results/language_models.md)
-        size: dict[str, Any] = {"ode-coefficients": "ones"} | (narrow if plan.scale is SCALES[0] else {})
+        size: dict[str, Any] = {"ode-coefficients": "ones"}
+        choices = {"size": size | narrow, "threads": 1} if plan.scale is SCALES[0] else {"size": size}
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
             "arch": self.architecture(plan),
-            **({"size": size} if self.arch is None else {}),
-            **({"threads": 1} if plan.scale is SCALES[0] and self.arch is None else {}),
+            **(choices if self.arch is None else {}),
             "tokens_per_update": plan.tokens_per_update,
             "average": {"best": True},
             "train": {**flags, **self._training(plan, min(plan.tokens_per_update, 4096))},
