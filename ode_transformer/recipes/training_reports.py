@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
 from typing import TextIO
 
+from ode_transformer.analysis.curves.reports import TRAIN, UPDATES, parse_report
 
-def parse_report(line: str) -> dict[str, float] | None:
-    """Parse a line of fairseq-train's log; None if it is no report of a training or validation loss.
 
-    :return: fairseq's numbers by name, such as ``loss``, ``valid_loss``, ``wall``, ``wps``, and always ``num_updates``
+def loss_report(line: str) -> dict[str, float] | None:
+    """Parse a line of fairseq-train's log; None if it reports neither a training loss nor that of the set ``valid``.
+
+    :return: ``num_updates`` with either ``valid_loss`` or ``loss`` and fairseq's other numbers, such as ``wall``
     """
-    for kind in ("train_inner", "valid"):
-        _, mark, report = line.partition(f"| {kind} | ")
-        if mark:
-            try:
-                # null: no update since the last report was followed by layer
-                values = {name: float(value) for name, value in json.loads(report).items() if value is not None}
-            except (ValueError, TypeError, AttributeError):  # another process wrote into the same line
-                return None
-            return {"num_updates": values.get("valid_num_updates", 0.0)} | values
-    return None
+    split, numbers = parse_report(line) or ("", {})
+    if "loss" not in numbers or split not in {TRAIN, "valid"}:
+        return None
+    # null: no update since the last report was followed by layer
+    values = {name: float(value) for name, value in numbers.items() if value is not None}
+    return values if split == TRAIN else {UPDATES: values[UPDATES], "valid_loss": values["loss"]}
 
 
 def print_report(line: str) -> None:
     """Print a line of fairseq-train's log in short if it is a report of a training or validation loss."""
-    if (values := parse_report(line)) is None:
+    if (values := loss_report(line)) is None:
         return
     name = "valid_loss" if "valid_loss" in values else "loss"
     minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
@@ -60,7 +57,7 @@ class TrainingProgress:
 
     def __call__(self, line: str) -> None:
         """Show what a line of fairseq-train's log reports, if it reports a loss."""
-        report = parse_report(line)
+        report = loss_report(line)
         if report is None:
             return
         self.values |= report

@@ -53,24 +53,26 @@ def log_reports(path: Path) -> Iterator[Report]:
     with io.TextIOWrapper(open_input(path), encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             resumed = resumed or bool(_TRAINING_STARTS.search(line))
-            prefix, report = _parse_line(line)
-            if report:
-                numbers = {key.removeprefix(prefix): value for key, value in report.items()}
-                split = _SPLITS.get(prefix.removesuffix("_") or "train_inner", prefix.removesuffix("_"))
-                yield Report(f"{path}: line {number}", split, numbers, resumed)
+            if (report := parse_report(line)) is not None:
+                yield Report(f"{path}: line {number}", *report, resumed)
                 resumed = False
 
 
-def _parse_line(line: str) -> tuple[str, dict[str, Any]]:
-    """Return the prefix of a report's keys and the report in a line, which is empty if the line has none."""
+def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
+    """Parse a line of a log; None if it holds no report.
+
+    :return: the split and its numbers, as in ``Report``
+    """
     try:
         report = json.loads(line[line.index("{") :])
     except (RecursionError, ValueError):  # no brace, no JSON behind it, or JSON that is no report
-        return "", {}
+        return None
     for key in report:
         if key.endswith(UPDATES):
-            return key.removesuffix(UPDATES), report
-    return "", {}
+            prefix = key.removesuffix(UPDATES)
+            split = _SPLITS.get(prefix.removesuffix("_") or "train_inner", prefix.removesuffix("_"))
+            return split, {key.removeprefix(prefix): value for key, value in report.items()}
+    return None
 
 
 def event_reports(folder: Path) -> Iterator[Report]:
