@@ -13,22 +13,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import sentencepiece
 from pydantic import Field
-from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
+from ode_transformer.support.subword_encoder import SubwordEncoder, check_words
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 from ode_transformer.support.yaml_file import YamlSection
 
 MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
 
 Size = Annotated[int, Field(gt=0)]
+Result = TypeVar("Result")
 Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
 
@@ -71,11 +72,14 @@ class MergeVocabulary(YamlSection):
     remove_bpe: ClassVar[str | None] = "subword_nmt"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the merges from the training text of the source and the target; fewer, if no more occur."""
+        """Learn the merges from the training text of the source and the target; fewer, if no more occur.
+
+        :raises UserError: a word is too long for subword_nmt
+        """
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
         counts: Counter[str] = Counter()
         for text in chosen:
-            for chunk_counts in map_chunks(count_words, iterate_lines(text), workers, f"lines of {text.name} counted"):
+            for chunk_counts in _map_lines(count_words, text, workers, "counted"):
                 counts.update(chunk_counts)
         dictionary = io.StringIO("".join(f"{word} {count}\n" for word, count in counts.items()))
         codes = io.StringIO()
@@ -86,7 +90,7 @@ class MergeVocabulary(YamlSection):
             print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
 
     def encoder(self, folder: Path) -> Encoder:
-        return partial(apply_merges, folder / SUBWORD_NMT_FILE)
+        return partial(divide_lines, "subword_nmt", folder / SUBWORD_NMT_FILE)
 
 
 class PieceVocabulary(YamlSection):
@@ -114,7 +118,7 @@ class PieceVocabulary(YamlSection):
         model.rename(output / SENTENCEPIECE_FILE)
 
     def encoder(self, folder: Path) -> Encoder:
-        return partial(apply_pieces, folder / SENTENCEPIECE_FILE)
+        return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)
 
 
 class LowercasePieceVocabulary(PieceVocabulary):
@@ -175,35 +179,43 @@ def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **option
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
     """Return one counter for all lines, in a list for ``map_chunks``."""
+    for line in lines:
+        check_words(line)
     return [Counter(word for line in lines for word in line.split())]
 
 
-def apply_merges(codes: Path, lines: list[str]) -> list[str]:
-    """Return lines in which subword-nmt has split the words; ``@@`` marks a piece that continues."""
-    bpe = _read_merges(codes, codes.stat().st_mtime_ns)
-    return [bpe.process_line(line) for line in lines]
+def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:
+    """Return lines of pieces with spaces between them.
 
-
-def apply_pieces(model: Path, lines: list[str]) -> list[str]:
-    """Return lines of sentencepiece's pieces."""
-    processor = _read_pieces(model, model.stat().st_mtime_ns)
-    return [" ".join(pieces) for pieces in processor.encode(lines, out_type=str)]
+    :param kind: a key of ``SUBWORD_MODELS``
+    """
+    encoder = _read_encoder(kind, model, model.stat().st_mtime_ns)
+    return [encoder.encode(line) for line in lines]
 
 
 @lru_cache(maxsize=1)  # once in each process
-def _read_merges(codes: Path, mtime_ns: int) -> BPE:
-    with open(codes, encoding="utf-8") as file:
-        return BPE(file)
-
-
-@lru_cache(maxsize=1)
-def _read_pieces(model: Path, mtime_ns: int) -> sentencepiece.SentencePieceProcessor:
-    return sentencepiece.SentencePieceProcessor(model_file=str(model))
+def _read_encoder(kind: str, model: Path, mtime_ns: int) -> SubwordEncoder:
+    return SubwordEncoder(kind, model)
 
 
 def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) -> Iterator[str]:
     """Yield the lines of a text as pieces.
 
     :param folder: with the vocabulary's ``model_file``
+    :raises UserError: a word is too long for subword_nmt
     """
-    return map_chunks(vocabulary.encoder(folder), iterate_lines(text), workers, f"lines of {text.name} divided")
+    return _map_lines(vocabulary.encoder(folder), text, workers, "divided")
+
+
+def _map_lines(
+    function: Callable[[list[str]], list[Result]], text: Path, workers: int, what_is_done: str
+) -> Iterator[Result]:
+    label = f"lines of {text.name} {what_is_done}"
+    return map_chunks(partial(_name_text, text, function), iterate_lines(text), workers, label)
+
+
+def _name_text(text: Path, function: Callable[[list[str]], list[Result]], lines: list[str]) -> list[Result]:
+    try:
+        return function(lines)
+    except UserError as error:
+        raise UserError(f"{text}: {error}") from error

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ode_transformer.decoding.subwords import SubwordEncoder, build_bpe
+from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS, flag_name
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import open_input
+from ode_transformer.support.subword_encoder import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
 PADDING = "<pad>"  # fairseq never generates it

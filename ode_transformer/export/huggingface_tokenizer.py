@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizer
 
-from ode_transformer.decoding.subwords import SubwordEncoder
 from ode_transformer.decoding.translate import normalize_spaces
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE, join_pieces, kind_of_symbols
 
 DICTIONARIES_FILE = "vocab.json"

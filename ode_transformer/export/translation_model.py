@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.decoding.subwords import SubwordEncoder, choose_subword_model
+from ode_transformer.decoding.subwords import choose_subword_model
 from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 

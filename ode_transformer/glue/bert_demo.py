@@ -31,6 +31,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
@@ -160,7 +161,7 @@ def prepare(
     jobs = Jobs(output, Jobs(output).digest_of([text, pieces]))
 
     def binarise_task() -> None:
-        encode = pretraining_text.load_encoder(binary / SENTENCEPIECE_FILE)
+        encode = SubwordEncoder("sentencepiece", binary / SENTENCEPIECE_FILE).encode
         sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data.task)
 
     jobs.run("order", [list(map(str, task.values()))], data.task / "label", binarise_task)

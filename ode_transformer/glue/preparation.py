@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ode_transformer.glue import sentence_data
 from ode_transformer.glue.download import MRPC_FILES, divide_mrpc, download
-from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 
@@ -50,7 +50,7 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
         raise UserError(f"--pretraining {pretraining}: no dict.txt there")
     # A broken file is found before a folder is made.
     read_lines(pretraining / "dict.txt")
-    load_encoder(pretraining / SENTENCEPIECE_FILE)
+    SubwordEncoder("sentencepiece", pretraining / SENTENCEPIECE_FILE)
     with lock_directory(output, "preparing tasks"):
         for name in names:
             prepare_task(TASKS[name], tables_folder(TASKS[name], raw, output / "raw"), pretraining, output)
@@ -80,7 +80,8 @@ def prepare_task(task: GlueTask, folder: Path, pretraining: Path, output: Path) 
 
     def binarise() -> None:
         text = output / "text" / task.name
-        sentence_data.binarise(splits, task.classes, load_encoder(pieces), dictionary, text, data)
+        encode = SubwordEncoder("sentencepiece", pieces).encode
+        sentence_data.binarise(splits, task.classes, encode, dictionary, text, data)
         write_files(data, {"examples.json": json.dumps(examples)}, "examples.json")
 
     jobs.run(f"binarise {task.name}", request, data / "examples.json", binarise)

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import sentencepiece
 
 from ode_transformer.corpora.document_corpus import SPLITS, write_splits
 from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
@@ -24,23 +22,10 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
-
-
-def load_encoder(model: Path) -> Callable[[str], str]:
-    """Return a function that turns a line into pieces separated by spaces.
-
-    :raises UserError: the file is missing or not a model of sentencepiece
-    """
-    if not model.is_file():
-        raise UserError(f"{model}: missing")
-    try:
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    except RuntimeError as error:
-        raise UserError(f"{model}: not a model of sentencepiece") from error
-    return lambda line: " ".join(processor.encode(line, out_type=str))
 
 
 def prepare(
@@ -63,7 +48,7 @@ def prepare(
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:
             train_pieces_of_long_text([text / "train"], pieces, cased, folder)
-            encode = load_encoder(folder / SENTENCEPIECE_FILE)
+            encode = SubwordEncoder("sentencepiece", folder / SENTENCEPIECE_FILE).encode
             for split in SPLITS:
                 with open(folder / split, "w", encoding="utf-8") as file:
                     file.writelines(f"{encode(line)}\n" for line in iterate_lines(text / split))

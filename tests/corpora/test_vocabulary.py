@@ -72,6 +72,17 @@ def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Pa
     assert MERGES.encoder(tmp_path)(["garden"]) != short
 
 
+def test_a_word_that_takes_subword_nmt_too_long_is_refused(texts: list[Path], tmp_path: Path) -> None:
+    MERGES.learn(texts, tmp_path, workers=1)
+    with open(texts[1], "a") as file:
+        file.write("x" * 2001 + "\n")
+    message = r"^.*train\.xx: a word of 2,001 letters; subword_nmt divides words of at most 2,000$"
+    with pytest.raises(UserError, match=message):
+        list(encode_text(MERGES, tmp_path, texts[1], workers=2))
+    with pytest.raises(UserError, match=message):
+        MERGES.learn(texts, tmp_path, workers=1)
+
+
 def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:
     PIECES.learn(texts, tmp_path, workers=1)
     odd = tmp_path / "odd.en"

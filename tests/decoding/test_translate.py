@@ -24,11 +24,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.cli.command import main
-from ode_transformer.decoding import search_processes, subwords
+from ode_transformer.decoding import search_processes
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding.search_processes import default_processes
 from ode_transformer.decoding.subwords import choose_subword_model
 from ode_transformer.decoding.translate import build_bpe, normalize_spaces, translate
+from ode_transformer.support import subword_encoder
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 
@@ -262,7 +263,7 @@ def test_subword_nmt_forgets_words_and_refuses_endless_ones(tmp_path: Path, monk
     codes = tmp_path / "bpecodes"
     codes.write_text("#version: 0.2\nl o\n")
     bpe = build_bpe("subword_nmt", codes, tmp_path)
-    monkeypatch.setattr(subwords, "CACHED_WORDS", 10)
+    monkeypatch.setattr(subword_encoder, "CACHED_WORDS", 10)
     lines = [f"lo{chr(97 + number)}" for number in range(20)]
     assert [bpe.encode(line) for line in lines] == [f"lo@@ {line[2]}" for line in lines]
     cache = bpe._divide.__closure__[0].cell_contents.cache

@@ -10,12 +10,13 @@ from forked_commands import run_quickly
 from glue_tables import sentence, write_tables
 
 from ode_transformer.cli import main
-from ode_transformer.glue import finetuning, pretraining_text
+from ode_transformer.glue import finetuning
 from ode_transformer.glue.glue_command import CONFIG
 from ode_transformer.glue.sentence_data import LabelledText, binarise
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.subword_encoder import SubwordEncoder
 
 
 def test_warm_up_is_a_tenth_of_the_updates() -> None:
@@ -128,7 +129,7 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
     """fairseq sorts and shuffles examples, and batches them by length."""
     run_quickly(monkeypatch)
     data = pretrained / "data-bin"
-    encode = pretraining_text.load_encoder(data / "sentencepiece.bpe.model")
+    encode = SubwordEncoder("sentencepiece", data / "sentencepiece.bpe.model").encode
     texts = [" ".join([sentence(number)] * (1 + number % 4)) for number in range(9)]
     splits = {"train": [LabelledText((text,), f"{number}.5") for number, text in enumerate(texts)]}
     splits |= {"valid": splits["train"], "test": splits["train"][::-1]}

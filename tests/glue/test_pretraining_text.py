@@ -9,8 +9,8 @@ from forked_commands import run_quickly
 from ode_transformer.cli import main
 from ode_transformer.corpora.document_corpus import documents, write_splits
 from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
-from ode_transformer.glue.pretraining_text import load_encoder
 from ode_transformer.support.files import lock_directory
+from ode_transformer.support.subword_encoder import SubwordEncoder
 
 
 def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_pieces_fold_case_unless_told_otherwise(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("".join(f"The Old House, the old house {n}\n" for n in range(300)))
     for cased, equal in ((False, True), (True, False)):
         train_pieces_of_long_text([tmp_path / "text"], 34, cased, tmp_path)
-        encode = load_encoder(tmp_path / "sentencepiece.bpe.model")
+        encode = SubwordEncoder("sentencepiece", tmp_path / "sentencepiece.bpe.model").encode
         assert (encode("The Old House") == encode("the old house")) == equal
         assert "\n" not in encode("one\u2028two")
 
