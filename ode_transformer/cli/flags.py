@@ -71,15 +71,15 @@ def reference_page() -> str:
 
 def architecture_options() -> dict[str, dict[str, Any]]:
     """Return the options that each architecture of this package sets, by its name."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+    from fairseq.models import ARCH_CONFIG_REGISTRY
 
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
+    from ode_transformer.models.saved_options import is_of_this_package
 
     options = {}
-    for name, model in ARCH_MODEL_REGISTRY.items():
-        if model.__module__.startswith("ode_transformer."):
+    for name, set_defaults in ARCH_CONFIG_REGISTRY.items():
+        if is_of_this_package(name):
             args = argparse.Namespace()
-            ARCH_CONFIG_REGISTRY[name](args)
+            set_defaults(args)
             options[name] = vars(args)
     return options
 

@@ -54,11 +54,15 @@ _PATHS = {
 }
 
 
+def is_of_this_package(arch: str) -> bool:
+    """Tell whether this package registers an architecture."""
+    model = ARCH_MODEL_REGISTRY.get(arch)
+    return model is not None and model.__module__.partition(".")[0] == PACKAGE
+
+
 def is_allowed_architecture(name: str) -> bool:
     """Tell whether models of an architecture are built from checkpoints."""
-    model = ARCH_MODEL_REGISTRY.get(name)
-    is_ours = model is not None and model.__module__.partition(".")[0] == PACKAGE
-    return is_ours or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
+    return is_of_this_package(name) or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
 
 
 def check_saved_options(options: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ def architectures(task: str) -> dict[str, bool]:
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
     from fairseq.models.roberta import RobertaModel
 
-    import ode_transformer.models  # noqa: F401
+    from ode_transformer.models.saved_options import is_of_this_package
 
     kind = {
         "translation": FairseqEncoderDecoderModel,
@@ -18,9 +18,7 @@ def architectures(task: str) -> dict[str, bool]:
         "masked_lm": RobertaModel,
     }[task]
     return {
-        name: model.__module__.startswith("ode_transformer.")
-        for name, model in sorted(ARCH_MODEL_REGISTRY.items())
-        if issubclass(model, kind)
+        name: is_of_this_package(name) for name, model in sorted(ARCH_MODEL_REGISTRY.items()) if issubclass(model, kind)
     }
 
 
