@@ -79,6 +79,16 @@ class _OneDNNLinear(torch.autograd.Function):
         rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
         return (
             linear_map(rows, weight.t()).view(x.shape) if dx else None,
-            linear_map(rows.t(), x.reshape(-1, x.size(-1)).t()) if dweight else None,  # [dim, input_dim]
+            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
             rows.sum(0) if dbias else None,
         )
+
+
+def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim].
+
+    oneDNN's operator copies a transposed first factor, so that this is the smaller one.
+    """
+    if dy.size(1) > x.size(1):
+        return linear_map(x.t(), dy.t()).t().contiguous()
+    return linear_map(dy.t(), x.t())

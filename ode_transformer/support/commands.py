@@ -19,6 +19,9 @@ from ode_transformer.support.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
+# To the GNU C library: keep freed memory. It would give blocks above 32 MiB, such as the logits of a batch, back to the
+# kernel, which clears them for each next use.
+_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
@@ -64,7 +67,7 @@ def run(
     append: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Print a command and run it with its output in ``log``.
+    """Print a command and run it with its output in ``log``; one with ``--cpu`` keeps the memory that it frees.
 
     :param command: begins with a command of this Python environment
     :param progress: called with every line of the output
@@ -78,6 +81,8 @@ def run(
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}
+    if "--cpu" in arguments:
+        environment = _KEEP_MEMORY | environment
     if (count := threads_to_set(threads)) is not None:
         environment["OMP_NUM_THREADS"] = str(count)
     # The command itself writes the log, so that no line is lost if this process is killed.

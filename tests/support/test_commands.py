@@ -42,6 +42,20 @@ def test_the_user_decides_on_threads(
     assert (tmp_path / "log").read_text() == f"{threads}\n"
 
 
+def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(tmp_path: Path, monkeypatch) -> None:
+    show = python("import os; print(os.environ.get('MALLOC_MMAP_MAX_'), os.environ.get('MALLOC_TRIM_THRESHOLD_'))")
+    for chosen_by_user, flags, printed in (
+        (None, ["--cpu"], f"0 {2**40}"),
+        ("9", ["--cpu"], f"9 {2**40}"),
+        (None, [], "None None"),
+    ):
+        monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+        if chosen_by_user is not None:
+            monkeypatch.setenv("MALLOC_MMAP_MAX_", chosen_by_user)
+        commands.run([*show, *flags], tmp_path / "log")
+        assert (tmp_path / "log").read_text() == f"{printed}\n"
+
+
 def python(code: str) -> list[str]:
     return [Path(sys.executable).name, "-c", code]
 
