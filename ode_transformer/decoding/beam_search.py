@@ -15,10 +15,9 @@ from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from ode_transformer.decoding.hypotheses import Continuations, Hypotheses
 from ode_transformer.decoding.search_steps import choose_steps
 from ode_transformer.support.errors import UserError
-
-_BLOCK = 64  # words
 
 
 class BeamSearch(SequenceGenerator):
@@ -64,83 +63,71 @@ class BeamSearch(SequenceGenerator):
         :raises UserError: a sentence has none
         """
         source, k = net_input["src_tokens"], self.beam_size
-        sentences = len(source)
-        source_lengths = net_input.get("src_lengths")
-        if source_lengths is None:
-            source_lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
-        limit = self._length_limit(source, source_lengths)
-        rows = torch.arange(sentences, device=source.device).repeat_interleave(k)  # [B · k]
+        lengths = net_input.get("src_lengths")
+        if lengths is None:
+            lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
+        limit = self._length_limit(source, lengths)
+        rows = torch.arange(len(source), device=source.device).repeat_interleave(k)
         encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
         steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
-        tokens = source.new_full((len(rows), limit + 2), self.pad)  # [B · k, positions]
-        tokens[:, 0] = first_token
-        scores = torch.zeros(len(rows), limit + 1, device=source.device)  # sums up to each position
-        attention: Tensor | None = None
-        # Places of a sentence's list without a hypothesis: as many as it had candidates that ended.
-        vacant = torch.zeros(sentences, k, dtype=torch.bool, device=source.device)
-        finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(sentences)]
-        gone = [False] * sentences
+        hypotheses = Hypotheses(len(source), k, limit, first_token, self.pad, source.device)
+        finalized: list[list[dict[str, Tensor]]] = [[] for _ in source]
         waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
-            log_probs, weights = steps.scores(tokens, step)
-            if weights is not None:
-                if attention is None:
-                    attention = scores.new_empty(len(tokens), weights.size(1), limit + 2)
-                attention[:, :, step + 1] = weights
+            log_probs, weights = steps.scores(hypotheses.tokens, step)
             self._forbid(log_probs, step, limit)
-            scores = scores.to(log_probs.dtype)
-            remaining = len(vacant)
-            totals, words, beams = candidates(log_probs, scores[:, step - 1] if step else None, remaining, k)
-            rows = torch.arange(remaining, device=source.device)[:, None] * k + beams  # [B, 2k]
-            ends = words.eq(self.eos) & totals.ne(-math.inf)
-            ends[:, :k] &= ~vacant
-            ended = ends[:, :k]
-            if bool(ended.any()):
-                waiting += self.finalize_hypos(
-                    step,
-                    rows[:, :k][ended],
-                    totals[:, :k][ended],
-                    tokens,
-                    scores,
-                    finalized,
-                    list(gone),
-                    k,
-                    attention,
-                    source_lengths,
-                    limit,
-                )
-            if len(waiting) == remaining:
+            hypotheses.keep_attention(weights, step)
+            found = hypotheses.continuations(log_probs, step)
+            ends = found.words.eq(self.eos) & found.totals.ne(-math.inf)  # [B, 2k]
+            ends[:, :k] &= ~hypotheses.vacant
+            if bool(ends[:, :k].any()):
+                ended = found.first(k).select(ends[:, :k])
+                waiting += self._finalize(step, ended, hypotheses, lengths, limit, finalized)
+            if len(waiting) == len(hypotheses.sentences):
                 break
-            # The first k candidates that go on; where there are fewer, those that ended take the vacant places.
-            ends[:, :k] |= vacant
-            order = torch.arange(ends.size(1), device=source.device)
-            ranks, chosen = (order + len(order) * ends).topk(k, dim=1, largest=False)  # [B, k]
-            chosen_rows, chosen_words, chosen_totals = (x.gather(1, chosen) for x in (rows, words, totals))
-            vacant = ranks >= len(order)
+            chosen = hypotheses.choose(found, ends)
             leaving = steps.may_leave(step) and bool(waiting)
             if leaving:
-                stays = torch.ones(remaining, dtype=torch.bool, device=source.device)
-                stays[waiting] = False
-                chosen_rows, chosen_words, chosen_totals = (
-                    x[stays] for x in (chosen_rows, chosen_words, chosen_totals)
-                )
-                vacant, source_lengths = vacant[stays], source_lengths[stays]
-                left = [sentence for sentence in range(sentences) if not gone[sentence]]
-                for number in waiting:
-                    gone[left[number]] = True
-                waiting = []
+                stays = hypotheses.remove(waiting)
+                chosen, lengths, waiting = chosen.select(stays), lengths[stays], []
             elif waiting:
-                vacant[waiting] = True  # nothing of theirs ends again
-            new_order = chosen_rows.flatten()
-            tokens, scores = tokens.index_select(0, new_order), scores.index_select(0, new_order)
-            tokens[:, step + 1] = chosen_words.flatten()
-            scores[:, step] = chosen_totals.flatten()
-            if attention is not None:
-                attention = attention.index_select(0, new_order)
-            steps.select(new_order, leaving)
+                hypotheses.vacant[waiting] = True  # nothing of theirs ends again
+            steps.select(hypotheses.continue_by(chosen, step), leaving)
         if not all(finalized):
             raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
-        return [sorted(hypotheses, key=lambda hypothesis: -float(hypothesis["score"])) for hypotheses in finalized]
+        return [sorted(of_sentence, key=lambda hypothesis: -float(hypothesis["score"])) for of_sentence in finalized]
+
+    def _finalize(
+        self,
+        step: int,
+        ended: Continuations,
+        hypotheses: Hypotheses,
+        lengths: Tensor,
+        limit: int,
+        finalized: list[list[dict[str, Tensor]]],
+    ) -> list[int]:
+        """Add hypotheses that end to the results of their sentences.
+
+        :param ended: [N] each
+        :param lengths: of the sources of the sentences that are left, [B]
+        :param finalized: of each sentence of the batch, changed in place
+        :returns: numbers, among the sentences that are left, of those that have ended with them
+        """
+        gone = [sentence not in hypotheses.sentences for sentence in range(len(finalized))]
+        newly_ended: list[int] = self.finalize_hypos(
+            step,
+            ended.rows,
+            ended.totals,
+            hypotheses.tokens,
+            hypotheses.scores,
+            finalized,
+            gone,
+            self.beam_size,
+            hypotheses.attention,
+            lengths,
+            limit,
+        )
+        return newly_ended
 
     def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:
         """Return the greatest number of words of a hypothesis, without the end.
@@ -165,47 +152,3 @@ class BeamSearch(SequenceGenerator):
             log_probs[:, self.eos + 1 :] = -math.inf
         elif step < self.min_len:
             log_probs[:, self.eos] = -math.inf
-
-
-def candidates(log_probs: Tensor, scores: Tensor | None, sentences: int, beam: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the 2k best continuations of the k hypotheses of each sentence.
-
-    A logarithm that is not a number counts as -inf.
-
-    :param log_probs: [B · k, words]
-    :param scores: of the hypotheses, [B · k]; None at the first position, where all k are the same
-    :param sentences: B
-    :param beam: k
-    :returns: score, word, and number of the hypothesis of each continuation, the best first, [B, 2k] each
-    """
-    if scores is None:
-        log_probs = log_probs[::beam]
-    hypotheses, words = len(log_probs) // sentences, log_probs.size(1)
-    count = min(2 * beam, hypotheses * words - 1)  # the padding is never one
-    values, indices = largest(log_probs, min(count, words))  # [B · k, n]
-    if bool(values.isnan().any()):  # they would be the largest
-        values, indices = largest(log_probs.masked_fill(log_probs.isnan(), -math.inf), min(count, words))
-    if scores is not None:
-        values = values + scores[:, None]
-    totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]
-    return totals, indices.view(sentences, -1).gather(1, positions), positions // values.size(1)
-
-
-def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` largest numbers of each row and their indices, as ``topk`` does, in any order.
-
-    :param x: [R, N]
-    :returns: [R, count] each
-    """
-    rows, numbers = x.shape
-    blocks = numbers // _BLOCK
-    if blocks <= 2 * count:
-        return x.topk(count)
-    within, length = blocks * _BLOCK, count * _BLOCK
-    best = x[:, :within].unflatten(1, (blocks, _BLOCK)).amax(-1).topk(count, sorted=False).indices  # [R, count]
-    starts = best * _BLOCK + numbers * torch.arange(rows, device=x.device)[:, None]
-    # Every run of numbers is a row of the view, so that blocks are selected as rows.
-    chosen = x.reshape(-1).unfold(0, _BLOCK, 1).index_select(0, starts.flatten()).view(rows, length)
-    values, positions = torch.cat([chosen, x[:, within:]], 1).topk(count)  # of the best blocks, then of the rest
-    block = best.gather(1, (positions // _BLOCK).clamp(max=count - 1))
-    return values, torch.where(positions < length, block * _BLOCK + positions % _BLOCK, positions - length + within)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, batch, small_model
 
-from ode_transformer.decoding.beam_search import BeamSearch, candidates, largest
+from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.hypotheses import candidates, largest
 from ode_transformer.support.errors import UserError
 
 SENTENCES = batch([6, 3, 1, 5])
