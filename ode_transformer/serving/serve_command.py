@@ -18,7 +18,7 @@ from ode_transformer.serving.batches import BatchWorker
 from ode_transformer.serving.connections import connections_with_timeout
 from ode_transformer.serving.requests import Limits
 from ode_transformer.serving.served_model import ServedModel, check_same_languages
-from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int
+from ode_transformer.support.arguments import non_negative_int, positive_int, waiting_time
 from ode_transformer.support.errors import UserError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)"
     )
     parser.add_argument(
-        "--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)"
+        "--timeout", type=waiting_time, default=120.0, help="seconds until a request is refused (default: 120)"
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable
+from threading import TIMEOUT_MAX
 
 from ode_transformer.support.errors import shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -75,6 +76,11 @@ def cell_count(text: str) -> int:
 def positive_float(text: str) -> float:
     """Parse a finite number above 0."""
     return _number(text, lambda value: 0 < value < math.inf, "a positive number")
+
+
+def waiting_time(text: str) -> float:
+    """Parse a number of seconds above 0 that a clock can wait for, at most some 290 years."""
+    return _number(text, lambda value: 0 < value <= TIMEOUT_MAX, f"a number of seconds up to {TIMEOUT_MAX:.0f}")
 
 
 def finite_float(text: str) -> float:
