@@ -1,9 +1,4 @@
-"""fairseq's beam search with the same hypotheses, in fewer passes over the scores of all words.
-
-Per position, fairseq's search reads or writes the scores of all hypotheses and words seven times. Here the candidates
-of each hypothesis are chosen before its score is added, and they are sought only in the blocks of the vocabulary with
-the highest maxima: each of the k best words is in one of the k best blocks.
-"""
+"""fairseq's beam search with the same hypotheses, in fewer passes over the scores of all words."""
 
 from __future__ import annotations
 
@@ -71,7 +66,7 @@ class BeamSearch(SequenceGenerator):
         encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
         steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
         hypotheses = Hypotheses(len(source), k, limit, first_token, self.pad, source.device)
-        finalized: list[list[dict[str, Tensor]]] = [[] for _ in source]
+        finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(source))]
         waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
             log_probs, weights = steps.scores(hypotheses.tokens, step)
@@ -113,7 +108,8 @@ class BeamSearch(SequenceGenerator):
         :param finalized: of each sentence of the batch, changed in place
         :returns: numbers, among the sentences that are left, of those that have ended with them
         """
-        gone = [sentence not in hypotheses.sentences for sentence in range(len(finalized))]
+        left = set(hypotheses.sentences)
+        gone = [sentence not in left for sentence in range(len(finalized))]
         newly_ended: list[int] = self.finalize_hypos(
             step,
             ended.rows,

@@ -1,5 +1,9 @@
 """The hypotheses of a batch during a beam search: k rows for each sentence that is still in it.
 
+Per position, fairseq's search reads or writes the scores of all hypotheses and words seven times. Here the best words
+of each hypothesis are chosen before its score is added, and they are sought only in the blocks of the vocabulary with
+the highest maxima: each of the k best words is in one of the k best blocks.
+
 Axes: B sentences that are left, k hypotheses of each, R = B · k rows.
 """
 
@@ -41,14 +45,15 @@ class Hypotheses:
     :ivar tokens: words so far, the padding behind them, [R, positions]
     :ivar scores: sums of the scores up to each position, [R, positions]
     :ivar attention: over the source, [R, S, positions]; None unless the model reports it
-    :ivar vacant: places of a sentence's list without a hypothesis, as many as it had continuations that ended, [B, k]
+    :ivar vacant: places of a sentence's list from which nothing may end: all of a sentence that waits until others
+        have ended, too; else none, unless it had fewer than k continuations that go on, [B, k]
     :ivar sentences: numbers of the sentences that are left, among those of the batch
     """
 
     def __init__(self, sentences: int, beam: int, limit: int, first_token: int, padding: int, device: torch.device):
         """Begin every hypothesis with one word.
 
-        :param sentences: of the batch
+        :param sentences: their number, B
         :param beam: k
         :param limit: greatest number of words, without the end
         """
@@ -75,7 +80,7 @@ class Hypotheses:
         """
         self.scores = self.scores.to(log_probs.dtype)
         so_far = self.scores[:, step - 1] if step else None
-        totals, words, beams = candidates(log_probs, so_far, len(self.sentences), self.beam)
+        totals, words, beams = best_continuations(log_probs, so_far, len(self.sentences), self.beam)
         first_rows = torch.arange(len(self.sentences), device=beams.device)[:, None] * self.beam
         return Continuations(totals, words, first_rows + beams)
 
@@ -102,18 +107,23 @@ class Hypotheses:
         return rows
 
     def remove(self, sentences: list[int]) -> Tensor:
-        """Take sentences out of the batch, whose rows nothing may continue; return which of those before stay, [B].
+        """Take sentences out of the batch; return which of those before stay, [B].
+
+        Their rows are there until ``continue_by``, which has to be given continuations of the others alone.
 
         :param sentences: their numbers among those that are left
         """
         stays = torch.ones(len(self.sentences), dtype=torch.bool, device=self.vacant.device)
         stays[sentences] = False
         self.vacant = self.vacant[stays]
-        self.sentences = [sentence for number, sentence in enumerate(self.sentences) if number not in sentences]
+        removed = set(sentences)
+        self.sentences = [sentence for number, sentence in enumerate(self.sentences) if number not in removed]
         return stays
 
 
-def candidates(log_probs: Tensor, scores: Tensor | None, sentences: int, beam: int) -> tuple[Tensor, Tensor, Tensor]:
+def best_continuations(
+    log_probs: Tensor, scores: Tensor | None, sentences: int, beam: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the 2k best continuations of the k hypotheses of each sentence.
 
     A logarithm that is not a number counts as -inf.
@@ -126,8 +136,8 @@ def candidates(log_probs: Tensor, scores: Tensor | None, sentences: int, beam: i
     """
     if scores is None:
         log_probs = log_probs[::beam]
-    hypotheses, words = len(log_probs) // sentences, log_probs.size(1)
-    count = min(2 * beam, hypotheses * words - 1)  # the padding is never one
+    per_sentence, words = len(log_probs) // sentences, log_probs.size(1)
+    count = min(2 * beam, per_sentence * words - 1)  # the padding is never one
     values, indices = largest(log_probs, min(count, words))  # [B · k, n]
     if bool(values.isnan().any()):  # they would be the largest
         values, indices = largest(log_probs.masked_fill(log_probs.isnan(), -math.inf), min(count, words))

@@ -45,6 +45,7 @@ def prepare(names: Sequence[str], pretraining: Path, raw: Path | None, output: P
     :param pretraining: folder with the dictionary and the pieces of the pre-trained model
     :param raw: folder with a folder of tables for each task; None downloads them
     :raises UserError: a file is missing or its contents are not the task's
+    :raises OSError: the model of the pieces cannot be opened
     """
     if not (pretraining / "dict.txt").is_file():
         raise UserError(f"--pretraining {pretraining}: no dict.txt there")

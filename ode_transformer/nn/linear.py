@@ -87,8 +87,8 @@ class _OneDNNLinear(torch.autograd.Function):
 def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
     """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim].
 
-    oneDNN's operator copies a transposed first factor, so that this is the smaller one.
+    oneDNN's operator copies a transposed first factor; the other way round, x and the result are copied.
     """
-    if dy.size(1) > x.size(1):
+    if dy.numel() > x.numel() + dy.size(1) * x.size(1):
         return linear_map(x.t(), dy.t()).t().contiguous()
     return linear_map(dy.t(), x.t())

@@ -16,10 +16,15 @@ def loss_report(line: str) -> dict[str, float] | None:
     :return: ``num_updates`` with either ``valid_loss`` or ``loss`` and fairseq's other numbers, such as ``wall``
     """
     split, numbers = parse_report(line) or ("", {})
-    if "loss" not in numbers or split not in {TRAIN, "valid"}:
+    if split not in {TRAIN, "valid"}:
         return None
-    # null: no update since the last report was followed by layer
-    values = {name: float(value) for name, value in numbers.items() if value is not None}
+    try:
+        # null: no update since the last report was followed by layer
+        values = {name: float(value) for name, value in numbers.items() if value is not None}
+    except (TypeError, ValueError):  # another process wrote into the same line
+        return None
+    if not {UPDATES, "loss"} <= values.keys():
+        return None
     return values if split == TRAIN else {UPDATES: values[UPDATES], "valid_loss": values["loss"]}
 
 

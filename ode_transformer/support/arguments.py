@@ -79,8 +79,9 @@ def positive_float(text: str) -> float:
 
 
 def waiting_time(text: str) -> float:
-    """Parse a number of seconds above 0 that a clock can wait for, at most some 290 years."""
-    return _number(text, lambda value: 0 < value <= TIMEOUT_MAX, f"a number of seconds up to {TIMEOUT_MAX:.0f}")
+    """Parse a number of seconds for which a thread can be waited for, at most some 290 years."""
+    allowed = f"a number of seconds above 0 and up to {TIMEOUT_MAX:.0f}"
+    return _number(text, lambda value: 0 < value <= TIMEOUT_MAX, allowed)
 
 
 def finite_float(text: str) -> float:

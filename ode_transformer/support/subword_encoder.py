@@ -20,8 +20,10 @@ def check_words(line: str) -> None:
 
     :raises UserError: a word is longer than ``LONGEST_WORD``
     """
-    if (longest := max(map(len, line.split()), default=0)) > LONGEST_WORD:
-        raise UserError(f"a word of {longest:,} letters; subword_nmt divides words of at most {LONGEST_WORD:,}")
+    longest = max(line.split(), key=len, default="")
+    if len(longest) > LONGEST_WORD:
+        allowed = f"subword_nmt divides words of at most {LONGEST_WORD:,}"
+        raise UserError(f"a word of {len(longest):,} letters, {longest[:10]}…; {allowed}")
 
 
 class SubwordEncoder:

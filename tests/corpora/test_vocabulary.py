@@ -76,7 +76,7 @@ def test_a_word_that_takes_subword_nmt_too_long_is_refused(texts: list[Path], tm
     MERGES.learn(texts, tmp_path, workers=1)
     with open(texts[1], "a") as file:
         file.write("x" * 2001 + "\n")
-    message = r"^.*train\.xx: a word of 2,001 letters; subword_nmt divides words of at most 2,000$"
+    message = r"^.*train\.xx: a word of 2,001 letters, xxxxxxxxxx…; subword_nmt divides words of at most 2,000$"
     with pytest.raises(UserError, match=message):
         list(encode_text(MERGES, tmp_path, texts[1], workers=2))
     with pytest.raises(UserError, match=message):

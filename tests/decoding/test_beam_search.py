@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models_for_tests import EOS, batch, small_model
 
 from ode_transformer.decoding.beam_search import BeamSearch
-from ode_transformer.decoding.hypotheses import candidates, largest
+from ode_transformer.decoding.hypotheses import best_continuations, largest
 from ode_transformer.support.errors import UserError
 
 SENTENCES = batch([6, 3, 1, 5])
@@ -98,7 +98,7 @@ def test_candidates_are_those_of_fairseq(words: int, step: int) -> None:
     spoilt = log_probs.clone()
     spoilt[:, 1] = math.nan
     for scored in (log_probs, spoilt):
-        found = candidates(scored, scores[:, step - 1] if step else None, 2, 3)
+        found = best_continuations(scored, scores[:, step - 1] if step else None, 2, 3)
         for ours, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(ours, theirs)
 

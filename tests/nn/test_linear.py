@@ -11,11 +11,14 @@ from ode_transformer.nn import linear as module
 from ode_transformer.nn.linear import linear_map
 
 
-@pytest.mark.parametrize(("bias", "dim"), [(True, 160), (False, 160), (True, 64)])  # wider and narrower than its input
-def test_values_and_gradients_of_both_libraries(bias: bool, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+# A map that narrows, and two that widen: for the gradient of the weight, one copies dy, the other x.
+@pytest.mark.parametrize(("input_dim", "dim", "bias"), [(96, 64, True), (96, 160, True), (16, 160, False)])
+def test_values_and_gradients_of_both_libraries(
+    input_dim: int, dim: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(1)
-    layer = Linear(96, dim, bias=bias)
-    x = torch.randn(3, 40, 96, requires_grad=True)
+    layer = Linear(input_dim, dim, bias=bias)
+    x = torch.randn(3, 40, input_dim, requires_grad=True)
     inputs = (x, *layer.parameters())
     direction = torch.randn(3, 40, dim)
 

@@ -12,7 +12,12 @@ def test_losses_are_printed_and_nothing_else(capsys: pytest.CaptureFixture[str])
     inner = json.dumps({"epoch": 1, "loss": "8.25", "num_updates": "100", "wall": "90", "depth_a": None})
     valid = json.dumps({"epoch": 1, "valid_loss": "7.5", "valid_num_updates": "100"})
     reports = f"2026 | INFO | train_inner | {inner}", f"2026 | INFO | valid | {valid}"
-    for line in (*reports, "chatter", "| valid | 3", '{"train_loss": "8", "train_num_updates": "100"}'):
+    broken = (
+        *("chatter", "| valid | 3", '{"train_loss": "8", "train_num_updates": "100"}', '{"valid_num_updates": "5"}'),
+        *('{"valid_loss": null, "valid_num_updates": "5"}', '{"valid_loss": "3", "valid_num_updates": null}'),
+        *('{"loss": "x", "num_updates": "5"}', '{"loss": [1], "num_updates": "5"}'),
+    )
+    for line in (*reports, *broken):
         print_report(line)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [

@@ -49,7 +49,8 @@ def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(tmp_path:
         ("9", ["--cpu"], f"9 {2**40}"),
         (None, [], "None None"),
     ):
-        monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+        for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"):
+            monkeypatch.delenv(name, raising=False)
         if chosen_by_user is not None:
             monkeypatch.setenv("MALLOC_MMAP_MAX_", chosen_by_user)
         commands.run([*show, *flags], tmp_path / "log")
