@@ -5,10 +5,11 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from ode_transformer import __version__
 from ode_transformer.recipes import workflow
@@ -61,33 +62,63 @@ def planned_runs(runs: StudyRuns, cells: Sequence[Cell]) -> list[tuple[Cell, Exp
     return [(cell, of_cell[number]) for number in range(len(seeds)) for cell, of_cell in experiments]
 
 
+class Work(NamedTuple):
+    """One piece of work of a study.
+
+    :param name: for the screen
+    :param folder: locked by the process that does it
+    :param do: does it
+    """
+
+    name: str
+    folder: Path
+    do: Callable[[], None]
+
+
+def work_through(works: Iterable[Work]) -> list[str]:
+    """Do all work; what another process of the study is doing comes later, and is then done or found done.
+
+    :return: a line for each failure
+    """
+    failures = []
+    remaining, waiting = list(works), set[str]()
+    while remaining:
+        locked = []
+        for work in remaining:
+            if work.name in waiting and is_locked(work.folder):
+                locked.append(work)
+                continue
+            print(f"\n=== {work.name}", flush=True)
+            try:
+                work.do()
+            except LockedError as error:
+                print(f"{error}: later", flush=True)
+                waiting.add(work.name)
+                locked.append(work)
+            except UserError as error:
+                failures.append(f"{work.name}: {error}")
+                print(failures[-1], file=sys.stderr, flush=True)
+        if len(locked) == len(remaining):
+            time.sleep(POLL_SECONDS)
+        remaining = locked
+    return failures
+
+
 def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
     """Train each system with every value of the place's grid; return a line for each failure."""
     if (tuning := runs.place.tuning) is None:
         return []
     workflow.prepare(runs.data, runs.options)
-    failures = []
-    trials = [(f"{cell}, {tuning.flag} {value}", trial) for cell in cells for value, trial in runs.trials(cell).items()]
-    waiting: set[str] = set()
-    while trials:
-        locked = []
-        for name, trial in trials:
-            if name in waiting and is_locked(trial.folder):
-                locked.append((name, trial))
-                continue
-            print(f"\n=== {name}, seed {tuning.seed}", flush=True)
-            try:
-                workflow.train(trial, runs.options)
-            except LockedError as error:  # of a process that shares the study
-                print(f"{error}: later", flush=True)
-                waiting.add(name)
-                locked.append((name, trial))
-            except UserError as error:
-                failures.append(f"{name}: {error}")
-                print(failures[-1], file=sys.stderr, flush=True)
-        if len(locked) == len(trials):
-            time.sleep(POLL_SECONDS)
-        trials = locked
+    trials = [
+        Work(
+            f"{cell}, {tuning.flag} {value}, seed {tuning.seed}",
+            trial.folder,
+            partial(workflow.train, trial, runs.options),
+        )
+        for cell in cells
+        for value, trial in runs.trials(cell).items()
+    ]
+    failures = work_through(trials)
     for cell in cells:
         if not runs.options.dry_run and (chosen := runs.chosen_flags(cell)):
             print(f"{cell}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
@@ -101,18 +132,16 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experi
 
     :return: a line for each failure
     """
-    options = runs.options
-    workflow.prepare(runs.data, options)
-    failures = []
-    for cell, experiment in experiments:
-        print(f"\n=== {cell}, seed {experiment.seed}", flush=True)
-        try:
-            workflow.train(experiment, options)
-            workflow.evaluate(experiment, options)
-        except UserError as error:
-            failures.append(f"{cell}, seed {experiment.seed}: {error}")
-            print(failures[-1], file=sys.stderr, flush=True)
-    return failures
+    workflow.prepare(runs.data, runs.options)
+
+    def train_and_evaluate_one(experiment: Experiment) -> None:
+        workflow.train(experiment, runs.options)
+        workflow.evaluate(experiment, runs.options)
+
+    return work_through(
+        Work(f"{cell}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
+        for cell, experiment in experiments
+    )
 
 
 def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder: Path, dry_run: bool) -> list[str]:

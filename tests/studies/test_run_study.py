@@ -41,13 +41,33 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
         chosen_flags=lambda cell: {"lr": 3.0},
     )
     cell = Cell(StudySystem(name="RK2", arch="a"))
-    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2: broken"]
+    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2, seed 1: broken"]
     assert calls == ["locked", "broken", "free", "locked"]
     assert waited == [run_study.POLL_SECONDS] * 2
     printed = capsys.readouterr().out.splitlines()
     assert printed[-1] == "RK2: lr 3.0"
     assert printed[-4:-1] == ["", "=== RK2, lr 1, seed 1", "locked trained"]
     assert sum(line.endswith("another process is training here: later") for line in printed) == 1
+
+
+def test_runs_of_another_process_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run is locked until the others are done; it is evaluated, too."""
+    calls: list[tuple[str, int]] = []
+
+    def train(experiment: SimpleNamespace, options: object) -> None:
+        calls.append(("train", experiment.seed))
+        if calls == [("train", 1)]:
+            raise LockedError("runs/1: another process is training here")
+
+    monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(workflow, "evaluate", lambda experiment, options: calls.append(("evaluate", experiment.seed)))
+    monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
+    monkeypatch.setattr(run_study, "is_locked", lambda folder: False)
+    runs = SimpleNamespace(data=None, options=SimpleNamespace())
+    cell = Cell(StudySystem(name="RK2", arch="a"))
+    planned = [(cell, SimpleNamespace(seed=seed, folder=f"runs/{seed}")) for seed in (1, 2)]
+    assert run_study.train_and_evaluate(cast(StudyRuns, runs), planned) == []
+    assert calls == [("train", 1), ("train", 2), ("evaluate", 2), ("train", 1), ("evaluate", 1)]
 
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
