@@ -22,7 +22,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
-from ode_transformer.support.subword_encoder import SubwordEncoder, check_words
+from ode_transformer.support.subword_encoder import SubwordEncoder, check_lengths
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 from ode_transformer.support.yaml_file import YamlSection
 
@@ -179,9 +179,9 @@ def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **option
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
     """Return one counter for all lines, in a list for ``map_chunks``."""
-    for line in lines:
-        check_words(line)
-    return [Counter(word for line in lines for word in line.split())]
+    counts = Counter(word for line in lines for word in line.split())
+    check_lengths(counts)
+    return [counts]
 
 
 def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:

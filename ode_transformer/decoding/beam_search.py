@@ -65,7 +65,7 @@ class BeamSearch(SequenceGenerator):
         rows = torch.arange(len(source), device=source.device).repeat_interleave(k)
         encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
         steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
-        hypotheses = Hypotheses(len(source), k, limit, first_token, self.pad, source.device)
+        hypotheses = Hypotheses(lengths, k, limit, first_token, self.pad)
         finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(source))]
         waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
@@ -77,14 +77,14 @@ class BeamSearch(SequenceGenerator):
             ends[:, :k] &= ~hypotheses.vacant
             if bool(ends[:, :k].any()):
                 ended = found.first(k).select(ends[:, :k])
-                waiting += self._finalize(step, ended, hypotheses, lengths, limit, finalized)
+                waiting += self._finalize(step, ended, hypotheses, limit, finalized)
             if len(waiting) == len(hypotheses.sentences):
                 break
             chosen = hypotheses.choose(found, ends)
             leaving = steps.may_leave(step) and bool(waiting)
             if leaving:
                 stays = hypotheses.remove(waiting)
-                chosen, lengths, waiting = chosen.select(stays), lengths[stays], []
+                chosen, waiting = chosen.select(stays), []
             elif waiting:
                 hypotheses.vacant[waiting] = True  # nothing of theirs ends again
             steps.select(hypotheses.continue_by(chosen, step), leaving)
@@ -97,14 +97,12 @@ class BeamSearch(SequenceGenerator):
         step: int,
         ended: Continuations,
         hypotheses: Hypotheses,
-        lengths: Tensor,
         limit: int,
         finalized: list[list[dict[str, Tensor]]],
     ) -> list[int]:
         """Add hypotheses that end to the results of their sentences.
 
         :param ended: [N] each
-        :param lengths: of the sources of the sentences that are left, [B]
         :param finalized: of each sentence of the batch, changed in place
         :returns: numbers, among the sentences that are left, of those that have ended with them
         """
@@ -120,7 +118,7 @@ class BeamSearch(SequenceGenerator):
             gone,
             self.beam_size,
             hypotheses.attention,
-            lengths,
+            hypotheses.lengths,
             limit,
         )
         return newly_ended

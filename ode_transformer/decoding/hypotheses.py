@@ -48,22 +48,23 @@ class Hypotheses:
     :ivar vacant: places of a sentence's list from which nothing may end: all of a sentence that waits until others
         have ended, too; else none, unless it had fewer than k continuations that go on, [B, k]
     :ivar sentences: numbers of the sentences that are left, among those of the batch
+    :ivar lengths: of their sources, [B]
     """
 
-    def __init__(self, sentences: int, beam: int, limit: int, first_token: int, padding: int, device: torch.device):
+    def __init__(self, lengths: Tensor, beam: int, limit: int, first_token: int, padding: int) -> None:
         """Begin every hypothesis with one word.
 
-        :param sentences: their number, B
+        :param lengths: of the sources, [B]
         :param beam: k
         :param limit: greatest number of words, without the end
         """
-        self.beam, rows = beam, sentences * beam
+        self.lengths, self.beam, self.sentences = lengths, beam, list(range(len(lengths)))
+        rows, device = len(lengths) * beam, lengths.device
         self.tokens = torch.full((rows, limit + 2), padding, device=device)
         self.tokens[:, 0] = first_token
         self.scores = torch.zeros(rows, limit + 1, device=device)
         self.attention: Tensor | None = None
-        self.vacant = torch.zeros(sentences, beam, dtype=torch.bool, device=device)
-        self.sentences = list(range(sentences))
+        self.vacant = torch.zeros(len(lengths), beam, dtype=torch.bool, device=device)
 
     def keep_attention(self, weights: Tensor | None, step: int) -> None:
         """Keep the attention of a step, [R, S]."""
@@ -115,7 +116,7 @@ class Hypotheses:
         """
         stays = torch.ones(len(self.sentences), dtype=torch.bool, device=self.vacant.device)
         stays[sentences] = False
-        self.vacant = self.vacant[stays]
+        self.vacant, self.lengths = self.vacant[stays], self.lengths[stays]
         removed = set(sentences)
         self.sentences = [sentence for number, sentence in enumerate(self.sentences) if number not in removed]
         return stays

@@ -185,7 +185,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         """Return the inputs of attention of each layer, with the layer's caches during a search."""
         if incremental_state is None:
             return [attentions] * self.num_layers
-        caches: dict[str, Cache] = self._search_state(incremental_state, "caches", dict)
+        caches = self._caches(incremental_state)
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
         build = KeyValueCache if step is None else partial(FixedCache, step)
         return [
@@ -205,10 +205,9 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         table: Tensor = self._search_state(incremental_state, f"positions.{step.room}", embed_all)
         return table.index_select(1, step.position)
 
-    def _caches(self, incremental_state: dict[str, Any] | None) -> dict[str, Cache] | None:
-        if incremental_state is None:
-            return None
-        return self._search_state(incremental_state, "caches", dict)
+    def _caches(self, incremental_state: dict[str, Any]) -> dict[str, Cache]:
+        caches: dict[str, Cache] = self._search_state(incremental_state, "caches", dict)
+        return caches
 
     def _search_state(self, incremental_state: dict[str, Any], name: str, build: Callable[[], Any]) -> Any:
         """Return what the decoder keeps under a name during a search; the first call builds it."""
@@ -225,7 +224,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
-        reorder_all((self._caches(incremental_state) or {}).values(), new_order)
+        reorder_all(self._caches(incremental_state).values(), new_order)
 
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches; fairseq's own method looks for them in every module, at each step."""

@@ -205,7 +205,7 @@ class ReformerDecoder(ODETransformerDecoder):
         )
         reported = alignment_layer is not None or not self.training
         compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
-        caches = self._caches(incremental_state)
+        caches = None if incremental_state is None else self._caches(incremental_state)
         # A decoding step computes one line of cells, small beside its caches: there is no need to divide the batch.
         undivided = caches is not None or self.needs_whole_batch
         if undivided or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:

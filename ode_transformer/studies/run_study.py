@@ -62,41 +62,41 @@ def planned_runs(runs: StudyRuns, cells: Sequence[Cell]) -> list[tuple[Cell, Exp
     return [(cell, of_cell[number]) for number in range(len(seeds)) for cell, of_cell in experiments]
 
 
-class Work(NamedTuple):
-    """One piece of work of a study.
+class Training(NamedTuple):
+    """A training of a study, with its evaluation unless it is a trial.
 
     :param name: for the screen
-    :param folder: locked by the process that does it
-    :param do: does it
+    :param folder: locked by the process that trains
+    :param run: trains, or finds the training complete
     """
 
     name: str
     folder: Path
-    do: Callable[[], None]
+    run: Callable[[], None]
 
 
-def work_through(works: Iterable[Work]) -> list[str]:
-    """Do all work; what another process of the study is doing comes later, and is then done or found done.
+def run_all(trainings: Iterable[Training]) -> list[str]:
+    """Run trainings; those that another process of the study is running come later.
 
     :return: a line for each failure
     """
     failures = []
-    remaining, waiting = list(works), set[str]()
+    remaining, waiting = list(trainings), set[str]()
     while remaining:
         locked = []
-        for work in remaining:
-            if work.name in waiting and is_locked(work.folder):
-                locked.append(work)
+        for training in remaining:
+            if training.name in waiting and is_locked(training.folder):
+                locked.append(training)
                 continue
-            print(f"\n=== {work.name}", flush=True)
+            print(f"\n=== {training.name}", flush=True)
             try:
-                work.do()
+                training.run()
             except LockedError as error:
                 print(f"{error}: later", flush=True)
-                waiting.add(work.name)
-                locked.append(work)
+                waiting.add(training.name)
+                locked.append(training)
             except UserError as error:
-                failures.append(f"{work.name}: {error}")
+                failures.append(f"{training.name}: {error}")
                 print(failures[-1], file=sys.stderr, flush=True)
         if len(locked) == len(remaining):
             time.sleep(POLL_SECONDS)
@@ -110,7 +110,7 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
         return []
     workflow.prepare(runs.data, runs.options)
     trials = [
-        Work(
+        Training(
             f"{cell}, {tuning.flag} {value}, seed {tuning.seed}",
             trial.folder,
             partial(workflow.train, trial, runs.options),
@@ -118,7 +118,7 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
         for cell in cells
         for value, trial in runs.trials(cell).items()
     ]
-    failures = work_through(trials)
+    failures = run_all(trials)
     for cell in cells:
         if not runs.options.dry_run and (chosen := runs.chosen_flags(cell)):
             print(f"{cell}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
@@ -138,8 +138,8 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experi
         workflow.train(experiment, runs.options)
         workflow.evaluate(experiment, runs.options)
 
-    return work_through(
-        Work(f"{cell}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
+    return run_all(
+        Training(f"{cell}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
         for cell, experiment in experiments
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ode_transformer.support.errors import UserError
@@ -15,12 +15,12 @@ LONGEST_WORD = 2000  # letters; the time that subword_nmt takes for a word grows
 CACHED_WORDS = 100_000  # words that subword_nmt remembers, some 100 bytes each; it would keep all for ever
 
 
-def check_words(line: str) -> None:
-    """Refuse a line with a word that takes subword_nmt too long.
+def check_lengths(words: Iterable[str]) -> None:
+    """Refuse words of which one takes subword_nmt too long.
 
     :raises UserError: a word is longer than ``LONGEST_WORD``
     """
-    longest = max(line.split(), key=len, default="")
+    longest = max(words, key=len, default="")
     if len(longest) > LONGEST_WORD:
         allowed = f"subword_nmt divides words of at most {LONGEST_WORD:,}"
         raise UserError(f"a word of {len(longest):,} letters, {longest[:10]}…; {allowed}")
@@ -72,7 +72,7 @@ def _subword_nmt_divider(file: Path) -> Callable[[str], str]:
     def divide(line: str) -> str:
         if len(bpe.cache) > CACHED_WORDS:
             bpe.cache.clear()
-        check_words(line)
+        check_lengths(line.split())
         return str(bpe.process_line(line))
 
     return divide
