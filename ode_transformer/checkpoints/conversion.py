@@ -20,6 +20,7 @@ from torch import Tensor
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
+from ode_transformer.support.plain_options import shown
 
 # Patterns of released names and our names, without encoder. or decoder.; None if we have no such parameter
 _NAMES: tuple[tuple[str, str | None], ...] = (
@@ -55,10 +56,18 @@ _COEFFICIENTS = {"gate": "encoder.gate_linear.weight", "scalar": "encoder.alpha"
 _RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
+_SIZES = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
+# Types of the released options that are read here; the others are checked as options of our model.
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    **{name: ((str, type(None)), "text") for name in ("arch", "encoder_history_type", "decoder_history_type")},
+    **{f"{stack}_{name}": ((int,), "a whole number") for stack in ("encoder", "decoder") for name in _SIZES},
+    **{name: ((int,), "a whole number") for name in ("enc_calculate_num", "dec_calculate_num", "max_relative_length")},
+    "word_dropout": ((int, float), "a number"),
+}
+
 # Options that have the same name in both codes
 _COMMON_OPTIONS = (
-    *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in
-      ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "learned_pos", "normalize_before")),
+    *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in (*_SIZES, "learned_pos", "normalize_before")),
     *("decoder_input_dim", "decoder_output_dim", "dropout", "attention_dropout", "max_source_positions"),
     *("max_target_positions", "no_token_positional_embeddings", "share_all_embeddings"),
     *("share_decoder_input_output_embed", "task", "source_lang", "target_lang", "left_pad_source", "left_pad_target"),
@@ -114,6 +123,14 @@ def _rename(stack: str, name: str) -> str | None:
     raise UserError(f"parameter {stack}.{name} belongs to none of the released models")
 
 
+def _check_types(options: Mapping[str, Any]) -> None:
+    for name, (types, description) in _TYPES.items():
+        if name in options and not isinstance(options[name], types):
+            raise UserError(f"option {name}: {shown(options[name])} is not {description}")
+    if options.get("use_word_dropout") and "word_dropout" not in options:
+        raise UserError("option word_dropout is missing, which use_word_dropout needs")
+
+
 def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
     """Check that a released model computes what our model with the same parameter names computes.
 
@@ -141,6 +158,7 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     :raises UserError: a part of the model does not exist here
     """
     options = vars(released)
+    _check_types(options)
     _check_family(options, parameters)
     if options.get("adaptive_softmax_cutoff") is not None:
         raise UserError("adaptive_softmax_cutoff is not supported")

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairseq.models import ARCH_MODEL_REGISTRY
 from safetensors.torch import save_file
 from torch import nn
 from transformers import GenerationConfig
@@ -27,6 +26,7 @@ from ode_transformer.export.huggingface_model import (
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
 from ode_transformer.export.translation_model import TranslationModel
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.model_from_options import model_flags
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.support.errors import UserError
 
@@ -92,9 +92,7 @@ def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> No
 
 def model_options(options: Any) -> dict[str, Any]:
     """Return the options that a model is built from, without those of its training, which may name folders."""
-    parser = argparse.ArgumentParser(add_help=False)
-    ARCH_MODEL_REGISTRY[options.arch].add_args(parser)
-    names = {action.dest for action in parser._actions}
+    names = {action.dest for action in model_flags(options.arch)}
     names |= {"arch", "max_source_positions", "max_target_positions", "ode_options_saved"}  # the last: it is trained
     saved = {name: value for name, value in vars(options).items() if name in names and value is not None}
     return {name: value for name, value in saved.items() if not name.endswith("_embed_path")}

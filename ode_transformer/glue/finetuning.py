@@ -24,7 +24,9 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
 
     :raises UserError: the checkpoint's architecture is none of this package's for pre-training
     """
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    from ode_transformer.models.model_from_options import model_flags
 
     allowed = package_architectures("masked_lm")
     state = load_checkpoint(checkpoint)
@@ -34,10 +36,8 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
         raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
     defaults = argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](defaults)
-    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
-    ARCH_MODEL_REGISTRY[arch].add_args(parser)
     options: dict[str, Any] = {"arch": arch}
-    for action in parser._actions:
+    for action in model_flags(arch):
         if action.dest in _TASK_OPTIONS or not hasattr(saved, action.dest):
             continue
         value = getattr(saved, action.dest)

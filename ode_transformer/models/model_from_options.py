@@ -33,6 +33,13 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
 
 
+def model_flags(arch: str) -> list[argparse.Action]:
+    """Return the flags that the model of an architecture declares; ``default`` is "==SUPPRESS==" where it has none."""
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    return parser._actions
+
+
 def _set_config_defaults(args: argparse.Namespace) -> None:
     """Set options that neither ``args`` nor the architecture has to the defaults of the model's configuration class.
 

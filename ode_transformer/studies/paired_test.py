@@ -2,49 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, read_systems
-from ode_transformer.metrics.significance import SAMPLES, SentenceStatistics, paired_bootstrap
+from ode_transformer.metrics.significance import SAMPLES, PairedDifference, SentenceStatistics, paired_bootstrap
 from ode_transformer.recipes.recipe import Scoring
 from ode_transformer.studies.results import StudyResults, StudyTable
 from ode_transformer.studies.study_runs import StudyRuns
+from ode_transformer.support.tables import csv_text
 
 SEED = 1
 NOTE = (
-    "Difference to the first system, of the seeds that both have. The interval contains the chance of sentences, by "
-    f"{SAMPLES:,} draws, and, of several seeds, the chance of seeds, by Welch's t."
+    "Difference to the first system, and to the systems it is measured against, of the seeds that both have. The "
+    f"interval contains the chance of sentences, by {SAMPLES:,} draws, and, of several seeds, the chance of seeds, by "
+    "Welch's t."
 )
 StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 
 
-def paired_table(results: StudyResults, statistics: Mapping[str, StatisticsReader]) -> StudyTable | None:
-    """Compare every system with the first one at the same value of the axis, over sentences and seeds.
+@dataclass(frozen=True)
+class PairedTest:
+    """Two systems compared over sentences and seeds.
+
+    :param key: the texts of ``StudyResults.pair_titles``
+    :param seeds: that both systems have
+    :param differences: by title of the score
+    """
+
+    key: Sequence[str]
+    seeds: int
+    differences: Mapping[str, PairedDifference]
+
+
+def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReader]) -> Iterator[PairedTest]:
+    """Compare every system with the first one, and with those of its ``against``, at the same value of the axis.
+
+    Systems without a seed in common are left out, and all if there is no score.
 
     :param statistics: of each score of the test set
-    :return: None if no system has a seed in common with the first one, or there is no such score
     :raises UserError: a log is broken
     """
-    readers = [cache(read) for read in statistics.values()]  # the first system's are compared with all others
-    rows = []
-    for cell in results.cells:
-        baseline = results.baseline(cell)
-        by_seed = [{run.seed: run.folder for run in results.runs_of(of) if run.folder} for of in (cell, baseline)]
-        seeds = sorted(by_seed[0].keys() & by_seed[1].keys())
-        if cell == baseline or not seeds:
+    readers = {title: cache(read) for title, read in statistics.items()}  # a system stands in several comparisons
+    references = [(cell, results.baseline(cell)) for cell in results.cells]
+    references += [(cell, reference) for _, cell, reference in results.pairs()]
+    for pair in references:
+        folders = [{run.seed: run.folder for run in results.runs_of(cell) if run.folder} for cell in pair]
+        seeds = sorted(folders[0].keys() & folders[1].keys())
+        if pair[0] == pair[1] or not seeds or not readers:
             continue
-        row = [*cell.key_texts, str(len(seeds))]
-        for read in readers:
-            system, first = ([read(folders[seed]) for seed in seeds] for folders in by_seed)
-            row.append(str(paired_bootstrap([first, system], SAMPLES, SEED)[1].difference))
-        rows.append(row)
-    if not rows or not statistics:
-        return None
-    heads = [*results.study.key_titles, "seeds", *(f"{title}: difference [95%], p" for title in statistics)]
-    return StudyTable("Paired test over sentences and seeds", [heads, *rows], NOTE)
+        differences = {}
+        for title, read in readers.items():
+            system, reference = ([read(of_cell[seed]) for seed in seeds] for of_cell in folders)
+            difference = paired_bootstrap([reference, system], SAMPLES, SEED)[1].difference
+            assert difference is not None  # only the first of the two has none
+            differences[title] = difference
+        yield PairedTest(results.pair_texts(*pair), len(seeds), differences)
+
+
+def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTable:
+    """Return a row for each test.
+
+    :param tests: of these results, at least one
+    """
+    titles = [f"{title}: difference [95%], p" for title in tests[0].differences]
+    rows = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
+    return StudyTable("Paired test over sentences and seeds", [[*results.pair_titles, "seeds", *titles], *rows], NOTE)
+
+
+def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
+    """Return a line for each test and score as CSV."""
+    heads = [*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]
+    rows = [
+        [*test.key, test.seeds, title, *(f"{number:.4f}" for number in (found.value, *found.interval, found.p_value))]
+        for test in tests
+        for title, found in test.differences.items()
+    ]
+    return csv_text([heads, *rows])
 
 
 def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:

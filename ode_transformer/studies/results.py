@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
@@ -187,15 +187,29 @@ class StudyResults:
 
     def pair_rows(self) -> list[list[str]]:
         """Return titles of columns, then the differences to the systems named in ``against``; no row without any."""
-        rows = []
+        rows = [
+            [*key, *(self.difference_text(cell, reference, title) for title in self.titles)]
+            for key, cell, reference in self.pairs()
+        ]
+        return [[*self.pair_titles, *self.titles], *rows] if rows and self.titles else []
+
+    def pairs(self) -> Iterator[tuple[list[str], Cell, Cell]]:
+        """Yield each cell with every system named in its ``against``, and the texts of :attr:`pair_titles`."""
         for cell in self.cells:
             for reference in self.cells:
                 if reference.system.name in cell.system.against and reference.position == cell.position:
-                    name, *value = cell.key_texts
-                    row = [name, reference.system.name, *value]
-                    rows.append([*row, *(self.difference_text(cell, reference, title) for title in self.titles)])
+                    yield self.pair_texts(cell, reference), cell, reference
+
+    @property
+    def pair_titles(self) -> list[str]:
+        """Titles of the columns that say which two systems are compared."""
         system, *axis = self.study.key_titles
-        return [[system, "against", *axis, *self.titles], *rows] if rows and self.titles else []
+        return [system, "against", *axis]
+
+    def pair_texts(self, cell: Cell, reference: Cell) -> list[str]:
+        """Return the texts of the columns of :attr:`pair_titles`."""
+        name, *value = cell.key_texts
+        return [name, reference.system.name, *value]
 
     def difference_text(self, cell: Cell, reference: Cell, title: str) -> str:
         """Return the difference of the means and its confidence interval as text."""

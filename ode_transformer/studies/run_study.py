@@ -18,6 +18,7 @@ from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.report_page import write_report
 from ode_transformer.studies import equal_footing, paired_test
 from ode_transformer.studies.analyses import analysis_commands
+from ode_transformer.studies.paired_test import PairedTest
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Cell, Study, read_study
 from ode_transformer.studies.study_files import find_study
@@ -166,8 +167,8 @@ def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder
     return failures
 
 
-def further_tables(runs: StudyRuns, results: StudyResults) -> Iterator[StudyTable]:
-    """Yield the tables of the grid, of equal footing, and of the test over sentences and seeds, where there are any."""
+def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
+    """Yield the tables of the grid, of equal footing, and of the tests over sentences and seeds, if there are any."""
     if (tuning := runs.place.tuning) is not None:
         rows = [["system", *map(str, tuning.values), "chosen"]]
         for cell in runs.cells:
@@ -181,8 +182,8 @@ def further_tables(runs: StudyRuns, results: StudyResults) -> Iterator[StudyTabl
     if equal_footing.can_be_compared(results):
         rows = equal_footing.table_rows(results)
         yield StudyTable("Equal updates, equal compute, equal parameters", rows, equal_footing.NOTE)
-    if table := paired_test.paired_table(results, paired_test.sentence_readers(runs)):
-        yield table
+    if tests:
+        yield paired_test.paired_table(results, tests)
 
 
 def run_study(
@@ -218,7 +219,10 @@ def run_study(
     folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
     if not options.dry_run:
         results = runs.results()
-        text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results)))
+        tests = list(paired_test.paired_tests(results, paired_test.sentence_readers(runs)))
+        text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
+        if tests:
+            write_text(folder / "paired.csv", paired_test.paired_csv(results, tests))
         if equal_footing.can_be_compared(results):
             write_text(folder / "validations.csv", equal_footing.validation_csv(results))
             equal_footing.draw_validations(results, folder / "validations.png")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ode_transformer.metrics.significance import SentenceStatistics
@@ -17,7 +18,7 @@ from ode_transformer.studies.equal_footing import (
     table_rows,
     validation_csv,
 )
-from ode_transformer.studies.paired_test import paired_table, read_statistics
+from ode_transformer.studies.paired_test import paired_csv, paired_table, paired_tests, read_statistics
 from ode_transformer.studies.results import StudyResults, StudyRun
 from ode_transformer.studies.study import Cell, Place, Study, StudySystem
 from ode_transformer.support.errors import UserError
@@ -86,6 +87,25 @@ def test_the_first_validations_do_not_stretch_the_figure() -> None:
     assert late_perplexities([[(10, 8.0)]]) == pytest.approx((0.97 * 8, 1.03 * 8))
 
 
+def test_a_system_is_tested_against_its_controls(tmp_path: Path) -> None:
+    """The control errs in one sentence, the system in two, the first system in none."""
+    wrong = {"plain": 0, "control": 1, "dear": 2}
+    systems = [StudySystem(name=name, arch="a", against=["control"] if name == "dear" else []) for name in wrong]
+    runs = [StudyRun(Cell(system), 1, 1, 1, 1, 1.0, {}, {}, tmp_path / system.name) for system in systems]
+    compared = StudyResults(STUDY.model_copy(update={"systems": systems}), "here", runs, {})
+
+    def read(folder: Path) -> SentenceStatistics:
+        errors = [[int(n < wrong[folder.name])] for n in range(4)]
+        return SentenceStatistics(np.array(errors, dtype=float), lambda sums: float(sums[0]))
+
+    tests = list(paired_tests(compared, {"errors": read}))
+    assert [(*test.key, test.differences["errors"].value) for test in tests] == [
+        ("control", "plain", 1),
+        ("dear", "plain", 2),
+        ("dear", "control", 1),
+    ]
+
+
 def test_logs_are_compared(tmp_path: Path) -> None:
     for run in results(tmp_path).runs:
         assert run.folder is not None
@@ -99,11 +119,15 @@ def test_logs_are_compared(tmp_path: Path) -> None:
         return read_statistics(["ode-transformer", "score", "--metric", metric, *log])
 
     scores = {title: partial(read, title.lower()) for title in ("PER", "BLEU")}
-    table = paired_table(results(tmp_path), scores)
-    assert table is not None
-    assert table.rows[0][2:] == ["PER: difference [95%], p", "BLEU: difference [95%], p"]
-    assert table.rows[1][:3] == ["dear", "2", "+50.00 [+50.00, +50.00], p = 0.001"]
-    assert paired_table(StudyResults(STUDY, "here", [], {}), scores) is None
-    assert paired_table(results(tmp_path), {}) is None
+    tests = list(paired_tests(results(tmp_path), scores))
+    table = paired_table(results(tmp_path), tests)
+    assert table.rows[0] == ["system", "against", "seeds", "PER: difference [95%], p", "BLEU: difference [95%], p"]
+    assert [row[:4] for row in table.rows[1:]] == [["dear", "plain", "2", "+50.00 [+50.00, +50.00], p = 0.001"]]
+    heads, errors, bleu = csv.reader(io.StringIO(paired_csv(results(tmp_path), tests)))
+    assert heads == ["system", "against", "seeds", "score", "difference", "low", "high", "p"]
+    assert errors == ["dear", "plain", "2", "PER", "50.0000", "50.0000", "50.0000", "0.0010"]
+    assert bleu[3] == "BLEU"
+    assert not list(paired_tests(StudyResults(STUDY, "here", [], {}), scores))
+    assert not list(paired_tests(results(tmp_path), {}))
     with pytest.raises(UserError, match="not a command of ode-transformer score: score bleu"):
         read_statistics(["score", "bleu"])
