@@ -18,7 +18,7 @@ from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.checkpoint_schema import check_finite
 from ode_transformer.support.errors import UserError, one_line
-from ode_transformer.support.files import check_writable
+from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
 from ode_transformer.support.plain_options import saved_options
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
@@ -206,6 +206,7 @@ def run(args: argparse.Namespace) -> int:
     """Average the selected checkpoints into ``args.output``."""
     check_writable(args.output)
     paths = select_checkpoints(args)
+    check_outputs_are_no_inputs([args.output], paths)
     save_checkpoint(average_checkpoints(paths), args.output)
     print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")
     return 0

@@ -13,11 +13,13 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import escaped_output, quiet_interrupts
 from ode_transformer.support.errors import UnknownArguments, UserError, one_line, printable_line
+from ode_transformer.support.files import check_outputs_are_no_inputs
 
 # name: (module, what it does)
 COMMANDS = {
@@ -130,6 +132,8 @@ COMMANDS = {
     "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 
+OUTPUTS = ("output", "csv")  # options that name a file to write
+NO_PATHS = ("command", "words", "train_flags")
 
 # Subcommands made of jobs that are not done twice.
 RESUMABLE = {"quickstart", "prepare", "train", "evaluate", "reproduce", "study", "measure-scaling", "glue"} | {
@@ -169,6 +173,7 @@ def _run(argv: list[str]) -> int:
                 module.add_arguments(subparsers.choices[name])
             args = parse(parser, subparsers.choices.get(name), argv)
             assert module is not None  # the parser accepts no other command
+            check_outputs(args)
             status: int = module.run(args)
         return status
     except UserError as error:
@@ -246,6 +251,25 @@ def parse(
     if unknown:
         refuse(subparser or parser, unknown)
     return args
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Refuse a file to write that the command line also names as one to read, or twice.
+
+    :raises UserError: names the file
+    """
+    values = {name: _paths(value) for name, value in vars(args).items() if name not in NO_PATHS}
+    outputs = [path for name in OUTPUTS for path in values.pop(name, []) if not os.path.isdir(path)]
+    check_outputs_are_no_inputs(outputs, [path for paths in values.values() for path in paths if os.path.isfile(path)])
+
+
+def _paths(value: object) -> list[Path]:
+    """Return what could be a path in the value of an option: FILE, a list of files, or NAME=FILE."""
+    if isinstance(value, list | tuple):
+        return [path for entry in value for path in _paths(entry)]
+    if isinstance(value, Path):
+        return [value]
+    return [Path(value), Path(value.partition("=")[2])] if isinstance(value, str) else []
 
 
 def refuse(parser: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:

@@ -1,6 +1,7 @@
 """``ode-transformer new``: a recipe for a user's own text."""
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from ode_transformer.recipes.recipe import read_recipe
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
+    if os.path.basename(args.name.removesuffix(".yaml")) in ("", ".", ".."):
+        raise UserError(f"{args.name!r}: not the name of an experiment; its folder is called by it")
     if path.exists():
         raise UserError(f"{path}: exists already; remove it, or choose another name")
     check_writable(path)
@@ -49,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     for split, paths in files.items():
         if len(paths) != own_recipe.KINDS[kind].files:
             expected = "source and target" if own_recipe.KINDS[kind].files == 2 else "one file"
-            raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for {kind}")
+            chosen = "" if args.kind else f", the kind that --train has by its {len(files['train'])} file(s)"
+            raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for {kind}{chosen}")
     if args.arch is not None:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
     recipe = own_recipe.OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -108,6 +109,9 @@ class TwoSidedCorpus(CorpusKind):
     def _check_sides_differ(self) -> Self:
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source}: their files would be the same")
+        for side in (self.source, self.target):
+            if not re.fullmatch(r"\w[\w.-]*", side):
+                raise ValueError(f"{side!r} cannot end the name of a file; letters, digits, - and _ can")
         return self
 
     @property

@@ -44,10 +44,14 @@ def obtain_files(
     all_selected = select_sources(names, sources)
     own_files = {name: source for name, source in all_selected.items() if isinstance(source, Path)}
     if missing := [
-        f"{path}: no such file (the source {name})" for name, path in own_files.items() if not path.is_file()
+        f"{path}: {'not a file' if path.exists() else 'no such file'} (the source {name})"
+        for name, path in own_files.items()
+        if not path.is_file()
     ]:
         raise UserError("; ".join(missing))
     selected = {name: source for name, source in all_selected.items() if isinstance(source, Source)}
+    if raw is not None and not selected:
+        raise UserError(f"--raw {raw}: nothing is read from there, because the recipe names files of its own")
     published = {name: source for name, source in sources.items() if isinstance(source, Source)}
     published_files = _obtain_published(selected, published, raw, folder) if selected else {}
     return {name: path for files in (own_files, published_files) for name, path in files.items()}

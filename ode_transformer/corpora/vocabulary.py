@@ -19,6 +19,7 @@ import sentencepiece
 from pydantic import Field
 from subword_nmt.learn_bpe import learn_bpe
 
+from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
@@ -28,7 +29,7 @@ from ode_transformer.support.yaml_file import YamlSection
 
 MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
 
-Size = Annotated[int, Field(gt=0)]
+Size = Annotated[int, Field(gt=0, le=LARGEST_INT)]
 Result = TypeVar("Result")
 Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 

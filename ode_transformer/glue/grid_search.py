@@ -20,6 +20,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.tables import markdown_table
 
 
@@ -42,8 +43,7 @@ class GridRun:
 
     def results(self) -> dict[str, Any]:
         """Return development metrics and test predictions for each development split."""
-        results: dict[str, Any] = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
-        return results
+        return read_json(self.folder / "results.json", dict)
 
     def scores(self) -> dict[str, float]:
         """Return the mean of the metrics for each development split; it ranks the runs."""

@@ -15,6 +15,7 @@ from ode_transformer.glue.tasks import TASKS, GlueTask, read_table
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
@@ -105,7 +106,7 @@ def load_prepared_task(name: str, output: Path) -> PreparedTask:
     :raises UserError: the task is not prepared
     """
     data = prepared_folder(name, output)
-    examples = json.loads((data / "examples.json").read_text(encoding="utf-8"))
+    examples = read_json(data / "examples.json", dict)
     return PreparedTask(
         TASKS[name], data, examples["train"], examples["labels"], examples["indices"], examples["digest"]
     )

@@ -12,7 +12,9 @@ from ode_transformer.recipes.architectures import architectures, check_architect
 from ode_transformer.recipes.recipe import Flags, Overrides, Problem, Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import (
+    decay_rates,
     length_penalty,
+    non_negative_float,
     non_negative_int,
     positive_float,
     positive_int,
@@ -28,6 +30,9 @@ RANGES: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("max-tokens", "max-update", "max-epoch", "beam", "max-len-b", "tokens-per-sample"), positive_int),
     **dict.fromkeys(("warmup-updates", "patience", "no-repeat-ngram-size", "min-len", "seed"), non_negative_int),
     **dict.fromkeys(("lr", "adam-eps"), positive_float),
+    **dict.fromkeys(("clip-norm", "weight-decay"), non_negative_float),
+    "adam-betas": decay_rates,
+    "update-freq": positive_int,
     "lenpen": length_penalty,
 }
 
@@ -100,7 +105,7 @@ def _value_problem(parser: argparse.ArgumentParser, action: argparse.Action, nam
         parser._check_value(action, parser._get_value(action, text))
         RANGES.get(name, str)(text)
     except argparse.ArgumentError as error:
-        return error.message
+        return error.message.replace("invalid <lambda> value", "invalid value")
     except argparse.ArgumentTypeError as error:
         return str(error)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from ode_transformer.corpora.download import file_identity
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, printable_line
 from ode_transformer.support.files import atomic_directory, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import iterate_lines
 
 SPECIAL_SYMBOLS = 4  # in fairseq's dictionaries, but not in their files
@@ -26,10 +27,11 @@ class RecipeData:
 
     :param recipe: of the data set
     :param folder: for all files of the data set
+    :param owner: names the recipe, for other recipes of the same folder; None if there can be none
     """
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
-        self.recipe, self.folder = recipe, folder
+    def __init__(self, recipe: Recipe, folder: Path, owner: str | None = None) -> None:
+        self.recipe, self.folder, self.owner = recipe, folder, owner
         self.corpus, self.pieces, self.binary = folder / "corpus", folder / "pieces", folder / "data-bin"
         self.languages = recipe.corpus.languages
 
@@ -60,7 +62,7 @@ class RecipeData:
         :param raw: the user's folder with raw files; None to download them
         :param downloads: folder for the downloads
         :param workers: processes for the slow parts
-        :raises UserError: a raw file is missing or wrong, or a command failed
+        :raises UserError: a raw file is missing or wrong, a command failed, or the folder has other data
         """
         if raw is None and not self._own_files_changed() and (jobs := self._completed_jobs()):
             return jobs  # even if the raw files no longer exist
@@ -74,10 +76,31 @@ class RecipeData:
         }
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
+            self._claim_folder(files.values())
             write_text(self._description_path, json.dumps(description))
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
         return jobs
+
+    def _claim_folder(self, files: Iterable[Path]) -> None:
+        """Record whose data the folder has, before its old data are replaced.
+
+        :param files: raw files
+        :raises UserError: it has data of another recipe or of the user, which would be lost
+        """
+        advice = "choose another folder by --output, or another name for the recipe"
+        owner = self.folder / "recipe.txt"
+        if self.owner is not None and owner.exists() and owner.read_bytes() != self.owner.encode():
+            found = printable_line(owner.read_bytes().decode(errors="replace"))
+            raise UserError(f"{self.folder}: has the data of another recipe, {found}; {advice}")
+        replaced = (self.corpus, self.pieces, self.binary)
+        if not self._description_path.exists() and (foreign := [path for path in replaced if path.exists()]):
+            raise UserError(f"{foreign[0]}: no preparation has made it, and this one would replace it; {advice}")
+        for file in files:
+            if any(folder.resolve() in file.resolve().parents for folder in replaced):
+                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; {advice}")
+        if self.owner is not None:
+            write_text(owner, self.owner)
 
     def prepared_jobs(self) -> Jobs:
         """Return the completed jobs of preparation.
@@ -118,8 +141,11 @@ class RecipeData:
     def _description(self) -> list[list[Any]]:
         """Return the description of the raw files at the last preparation; empty before the first."""
         path = self._description_path
-        description: list[list[Any]] = json.loads(path.read_text()) if path.exists() else []
-        return description
+        try:
+            description = read_json(path, list) if path.exists() else []
+        except UserError:
+            return []  # damaged: the data are prepared anew
+        return description if all(isinstance(entry, list) and entry for entry in description) else []
 
     @property
     def _description_path(self) -> Path:
@@ -152,6 +178,7 @@ class RecipeData:
                         splits.add(split, example)
                     else:
                         splits.counts["left out"] += 1
+            splits.check_filled("train", "valid")
         if keep:
             write_text(self.folder / "counts.json", json.dumps(splits.counts))
 
@@ -194,7 +221,11 @@ class RecipeData:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of lines of each split, of lines left out, and of entries in the dictionaries."""
-        counts = json.loads((self.folder / "counts.json").read_text())
+        path = self.folder / "counts.json"
+        try:
+            counts = read_json(path, dict)
+        except (FileNotFoundError, UserError) as error:
+            raise UserError(f"{path}: missing or damaged; remove {self.corpus}.done and prepare again") from error
         lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}

@@ -7,18 +7,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.sources import AnySource, Source, inconsistent_source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.corpora.wheels import WheelCorpus
+from ode_transformer.metrics.registry import METRICS
+from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
 
 Flags = dict[str, bool | int | float | str]  # flags of a fairseq command, without the dashes
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, le=LARGEST_INT)]
 Problem = tuple[Key, str]  # the key in the file, and what is wrong there
 
 
@@ -62,6 +64,12 @@ class Average(YamlSection):
         return {name: value for name, value in flags.items() if value is not None}
 
 
+def _known_metric(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"{name!r}: known are {', '.join(METRICS)}")
+    return name
+
+
 class Scoring(YamlSection):
     """A measure of the decoded test sets.
 
@@ -72,7 +80,7 @@ class Scoring(YamlSection):
     """
 
     names: Annotated[list[str], Field(min_length=1)]
-    metric: str
+    metric: Annotated[str, AfterValidator(_known_metric)]
     against: Literal["tokens", "raw", "m2"] = "tokens"
     options: Flags = {}
 

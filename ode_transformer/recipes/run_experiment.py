@@ -21,6 +21,7 @@ from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.provenance import provenance
 
 
@@ -28,7 +29,8 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     """Train, or resume a stopped training.
 
     :param progress: called with every line that fairseq-train prints
-    :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training
+    :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training, or
+        none in the end
     """
     data, command = experiment.data.prepared_jobs(), experiment.train_command()
     description = f"{experiment.batch_description}; {experiment.machine}"
@@ -45,6 +47,8 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     def run_training() -> None:
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
+        if not training.has_checkpoints(experiment.checkpoints):
+            raise UserError(f"{folder / 'train.log'}: the training has ended without a checkpoint")
         on_gpu = experiment.machine.gpus > 0 and machine.on_gpu()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
@@ -147,7 +151,11 @@ def _evaluation_jobs(
 
 
 def _read_scores(experiment: Experiment) -> dict[str, Score]:
-    return {title: Score(**entry) for title, entry in json.loads(experiment.scores_path.read_text()).items()}
+    path = experiment.scores_path
+    try:
+        return {title: Score(**entry) for title, entry in read_json(path, dict).items()}
+    except (TypeError, UserError) as error:
+        raise UserError(f"{path}: damaged; remove it and evaluate again") from error
 
 
 def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:

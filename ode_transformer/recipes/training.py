@@ -34,7 +34,8 @@ MAX_NAME_LENGTH = 100  # characters of a run's folder
 
 def run_name(arch: str, flags: Sequence[str]) -> str:
     """Return a folder name that tells a run from runs with other flags."""
-    name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *(word.strip("-") for word in flags)]))
+    words = [word.removeprefix("--") for word in flags]  # the sign of a negative value stays
+    name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *words]))
     if len(name) > MAX_NAME_LENGTH:
         name = f"{name[:MAX_NAME_LENGTH]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return name
@@ -52,7 +53,7 @@ class TrainingRecord:
 
     def matches(self, digest: str) -> bool:
         """Return whether the training with this digest has been started here."""
-        return self.path.exists() and self.path.read_text() == digest
+        return self.path.exists() and self.path.read_bytes() == digest.encode()
 
     def write(self, digest: str) -> None:
         """Record that the training with this digest is started."""

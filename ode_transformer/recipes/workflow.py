@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +16,7 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, run_experiment
 from ode_transformer.recipes.architectures import check_architecture
 from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.flag_checks import fairseq_problems
+from ode_transformer.recipes.flag_checks import RANGES, fairseq_problems
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import comparison_table, published_table
@@ -25,6 +27,9 @@ from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
+from ode_transformer.support.yaml_file import CONFIGS
+
+DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
 
 # Flags that words after -- cannot override, because evaluation depends on them.
 FIXED_FLAGS = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
@@ -48,8 +53,16 @@ def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
     """Return the data of a recipe in the user's output folder; every preparation has its own folder.
 
     :param name: of the recipe, or the path of its file
+    :raises UserError: no folder can have the name of the file
     """
-    return RecipeData(recipe, options.output / "-".join(filter(None, (Path(name).stem, recipe.preparation))))
+    path = Path(name)
+    stem = path.stem if path.suffix == ".yaml" else path.name
+    if stem in ("", ".", "..", ".yaml"):
+        raise UserError(f"{name}: give the recipe another name, by which its folder can be called")
+    folder = options.output / "-".join(filter(None, (stem, recipe.preparation)))
+    is_own = path.suffix == ".yaml" and path.resolve().parent != CONFIGS
+    # Relative, so that both can be moved together.
+    return RecipeData(recipe, folder, os.path.relpath(path.resolve(), folder.resolve()) if is_own else stem)
 
 
 def plan_experiments(
@@ -90,7 +103,7 @@ def plan_experiments(
 def check_train_command(experiment: Experiment) -> None:
     """Check the words that the user passes to fairseq-train.
 
-    :raises UserError: fairseq-train rejects them, or they override a flag of ``FIXED_FLAGS``
+    :raises UserError: fairseq-train rejects them, they override a flag of ``FIXED_FLAGS``, or a value is out of range
     """
     arguments = experiment.train_words()
     settings = fairseq_parser.parse("fairseq-train", arguments)
@@ -99,6 +112,17 @@ def check_train_command(experiment: Experiment) -> None:
         value = getattr(settings, flag.replace("-", "_"), None)
         if value != getattr(defaults, flag.replace("-", "_"), None):
             raise UserError(f"-- --{flag} {value}: cannot be overridden")
+    parser = fairseq_parser.parser_for("fairseq-train", tuple(arguments))
+    for flag, check in RANGES.items():
+        option = flag.replace("-", "_")
+        value = getattr(settings, option, None)
+        # fairseq's own value may lie outside and switch something off, such as --patience -1.
+        if value not in (getattr(defaults, option, None), parser.get_default(option)):
+            for number in value if isinstance(value, list) else [value]:
+                try:
+                    check(str(number))
+                except argparse.ArgumentTypeError as error:
+                    raise UserError(f"-- --{flag}: {error}") from error
 
 
 def prepare(data: RecipeData, options: RunOptions) -> None:
@@ -120,7 +144,20 @@ def train(experiment: Experiment, options: RunOptions) -> None:
         print(f"{experiment.batch_description}; {experiment.machine}")
         commands.print_command(experiment.train_command(), experiment.folder / "train.log")
     else:
+        check_files(experiment)
         train_with_progress(experiment)
+
+
+def check_files(experiment: Experiment) -> None:
+    """Check that the files exist from which a training starts; without the first of them fairseq would start anew.
+
+    :raises UserError: one does not, or is a folder
+    """
+    settings = fairseq_parser.parse("fairseq-train", experiment.train_words())
+    for flag in ("restore-file", "finetune-from-model", "encoder-embed-path", "decoder-embed-path"):
+        path = getattr(settings, flag.replace("-", "_"), None)
+        if path and path != DEFAULT_CHECKPOINT and not Path(path).is_file():
+            raise UserError(f"--{flag} {path}: no such file")
 
 
 def train_with_progress(experiment: Experiment) -> None:

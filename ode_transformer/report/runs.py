@@ -14,7 +14,6 @@ A study's folder has ``study.json``, which names the folders of its runs.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from ode_transformer.metrics.metric import Score
 from ode_transformer.models.operation_count import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import read_lines
+from ode_transformer.support.json_file import read_json
 
 STUDY_FILE, EXPERIMENT_FILE = "study.json", "experiment.json"
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
@@ -122,7 +121,7 @@ def read_runs(
     """
     study: dict[str, Any] = {}
     if len(paths) == 1 and (paths[0] / STUDY_FILE).is_file():
-        study = read_json(paths[0] / STUDY_FILE)
+        study = read_json(paths[0] / STUDY_FILE, dict)
         entries = study.get("runs")
         if not _are_objects(entries, folder=str) or not _are_objects(study.get("tables", []), title=str, rows=list):
             raise UserError(f"{paths[0] / STUDY_FILE}: not a record of ode-transformer study")
@@ -155,7 +154,7 @@ def read_folder(folder: Path) -> ReportedRun:
     if not folder.is_dir():
         raise UserError(f"{folder}: not the folder of a run")
     experiment, origin, scores = (
-        read_json(path) if path.is_file() else {}
+        read_json(path, dict) if path.is_file() else {}
         for path in (folder / name for name in (EXPERIMENT_FILE, "trained.json", "scores.json"))
     )
     if not _is_experiment(experiment):
@@ -178,20 +177,6 @@ def read_folder(folder: Path) -> ReportedRun:
         raise UserError(f"{folder / 'scores.json'}: not scores of ode-transformer evaluate") from error
     seed = _seed(folder, experiment, origin)
     return replace(run, name=_system_name(folder, experiment), seed=seed, scores=scores)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    :raises UserError: the file holds something else
-    """
-    try:
-        content = json.loads("\n".join(read_lines(path)))
-    except (RecursionError, ValueError) as error:
-        raise UserError(f"{path}: not JSON") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: not a JSON object")
-    return content
 
 
 def _are_objects(value: object, **kinds: type) -> bool:

@@ -38,6 +38,7 @@ from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.tables import markdown_table
 
 
@@ -129,7 +130,7 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
 
     with lock_directory(run_folder, "training"):
         jobs.run(run_folder.name, flags, result, train_and_evaluate)
-    return float(json.loads(result.read_text(encoding="utf-8"))["validation_loss"])
+    return float(read_json(result, dict)["validation_loss"])
 
 
 def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple[float, float]]:

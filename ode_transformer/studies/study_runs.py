@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,6 +26,7 @@ from ode_transformer.studies.results import PublishedScores, StudyResults, Study
 from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.json_file import read_json
 
 MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
 
@@ -201,7 +201,7 @@ class StudyRuns:
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
         path = experiment.provenance_path
-        origin = json.loads(path.read_text()) if path.exists() else {}
+        origin = read_json(path, dict) if path.exists() else {}
         assert experiment.seed is not None
         return StudyRun(
             *(cell, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),

@@ -78,6 +78,21 @@ def positive_float(text: str) -> float:
     return _number(text, lambda value: 0 < value < math.inf, "a positive number")
 
 
+def non_negative_float(text: str) -> float:
+    """Parse a finite number from 0 on."""
+    return _number(text, lambda value: 0 <= value < math.inf, "a number from 0 on")
+
+
+def decay_rates(text: str) -> tuple[float, float]:
+    """Parse Adam's two decay rates, such as ``(0.9, 0.98)``."""
+    numbers = text.strip(" ()[]").split(",")
+    try:
+        first, second = map(probability, numbers)
+    except (argparse.ArgumentTypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected two numbers in [0, 1)") from error
+    return first, second
+
+
 def waiting_time(text: str) -> float:
     """Parse a number of seconds for which a thread can be waited for, at most some 290 years."""
     allowed = f"a number of seconds above 0 and up to {TIMEOUT_MAX:.0f}"

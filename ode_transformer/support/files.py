@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -85,6 +85,19 @@ def check_writable(path: Path) -> None:
     target = Path(os.path.realpath(path))
     if target.is_symlink() or (target.exists() and not target.is_file()) or not target.parent.is_dir():
         raise UserError(f"{path}: not a file in an existing directory")
+
+
+def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Check, before any work is done, that writing no output destroys another file of the same command.
+
+    :raises UserError: names the output
+    """
+    for number, output in enumerate(outputs):
+        path = os.path.realpath(output)
+        if any(path == os.path.realpath(file) for file in inputs):
+            raise UserError(f"{output}: an input of this command, which the output would replace")
+        if any(path == os.path.realpath(other) for other in outputs[:number]):
+            raise UserError(f"{output}: two outputs of this command have this name")
 
 
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:

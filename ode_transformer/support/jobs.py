@@ -35,7 +35,7 @@ class Jobs:
     def is_done(self, name: str, request: Any, result: Path) -> bool:
         """Return whether a job was completed with this request and its result still exists."""
         record = self.directory / f"{name}.done"
-        return result.exists() and record.exists() and record.read_text() == self.digest_of([name, request])
+        return result.exists() and record.exists() and record.read_bytes() == self.digest_of([name, request]).encode()
 
     def skip(self, name: str, request: Any) -> None:
         """Add a completed job to the chain without running it."""

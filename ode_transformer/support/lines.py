@@ -4,6 +4,7 @@ Only a line feed ends a line (a carriage return before it is dropped): ``str.spl
 that occur within sentences.
 """
 
+import codecs
 import io
 import os
 import sys
@@ -47,6 +48,8 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
     :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``
     """
     for number, line in enumerate(byte_lines(file, name), start=1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # some editors write it; it is no part of the text
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:

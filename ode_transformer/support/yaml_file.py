@@ -166,6 +166,8 @@ class YamlFile:
 
     def _first_error(self, error: ValidationError, schema: type[BaseModel]) -> UserError:
         # A misspelt key causes two errors; the unknown key says more than the missing one.
+        if self.values is None:
+            return UserError(f"{self.path}: is empty")
         errors = sorted(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         first, key = errors[0], self._file_key(errors[0])
         if first["type"] == "extra_forbidden":

@@ -158,3 +158,33 @@ def test_characters_that_the_locale_lacks_are_printed_as_escapes():
     environment |= {"PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
     assert done.stdout == "ä \\u4e2d\nstrict\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["curves", "./a.log", "--csv", "a.log"],
+        ["average", "a.log", "b.log", "--output", "b.log"],
+        ["translate", "--path", "a.log", "--input", "b.log", "--output", "a.log"],
+        ["convert", "a.log", "--output", "a.log"],
+        ["examples", "--system", "a=a.log", "--system", "b=b.log", "--lines", "1", "--output", "b.log"],
+    ],
+)
+def test_no_command_writes_over_what_it_reads(words: list[str], tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.log", "b.log"):
+        Path(name).write_text(name)
+    assert cli.main(words) == 2
+    assert f"{words[-1]}: an input of this command, which the output would replace" in capsys.readouterr().err
+    assert [path.read_text() for path in sorted(Path().iterdir())] == ["a.log", "b.log"]
+
+
+def test_two_outputs_are_two_files(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["curves", "run", "--output", "c.png", "--csv", "c.png"]) == 2
+    assert "c.png: two outputs of this command have this name" in capsys.readouterr().err
+
+
+def test_a_page_is_a_page(tmp_path: Path, capsys) -> None:
+    assert cli.main(["report", str(tmp_path), "--output", str(tmp_path / "model.pt")]) == 2
+    assert "model.pt: a page is a file with the end .html" in capsys.readouterr().err

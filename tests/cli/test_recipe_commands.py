@@ -89,6 +89,16 @@ def value(command: list[str], flag: str) -> str:
         (["train", "ptb", "--", "--gpus=0"], "--gpus=0 (--gpus is an option of ode-transformer train: write it before"),
         (["train", "ptb", "--", "--lr-scheduler", "x"], "train: error: argument --lr-scheduler: invalid choice: 'x'"),
         (["train", "ptb", "--", "--save-dir", "x"], "train: error: -- --save-dir x: cannot be overridden"),
+        (["train", "multi30k_en_de", "--", "--label-smoothing", "5"], "-- --label-smoothing: 5.0 is not a probability"),
+        (
+            ["train", "multi30k_en_de", "--", "--max-update", "-5"],
+            "-- --max-update: -5 is not a whole number from 1 on",
+        ),
+        (["train", "multi30k_en_de", "--", "--clip-norm", "nan"], "-- --clip-norm: nan is not a number from 0 on"),
+        (["train", "multi30k_en_de", "--", "--lr", "1e400"], "-- --lr: inf is not a positive number"),
+        (["train", "multi30k_en_de", "--", "--adam-betas", "(2,nan)"], "-- --adam-betas: (2,nan): expected two"),
+        (["train", "multi30k_en_de", "--", "--update-freq", "0"], "-- --update-freq: 0 is not a whole number from 1"),
+        (["train", "multi30k_en_de", "--", "--restore-file", "no.pt"], "error: --restore-file no.pt: no such file"),
         (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; scripts/prepare.sh makes it"),
         (
             ["evaluate", "ptb"],
@@ -114,6 +124,11 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
         ('  "reformer*"', '  mac: {}\n  "reformer*"', "architectures.mac: no architecture for translation has such"),
         ('  "reformer*"', '  mac*: {train: {lr: 0}}\n  "reformer*"', "architectures.mac*.train.lr: 0 is not a posi"),
         ("counts:", "variants: {v: {mac*: {train: {x: 0}}}}\ncounts:", "variants.v.mac*.train.x: fairseq has no such"),
+        (
+            "  - {names: [BLEU], metric: bleu, options: {tokenize: none}}",
+            "  - {names: [BLEU], metric: blue, options: {tokenize: none}}",
+            "metric: 'blue': known are bleu, chrf",
+        ),
         ("counts:", "size: {encoder-layers: many}\ncounts:", "size.encoder-layers: invalid int value: 'many'"),
     ],
 )
@@ -151,6 +166,12 @@ def test_a_variant_and_another_architecture(capsys) -> None:
     assert [value(command, "--lr") for command in (plain, varied, macaron)] == ["0.0007", "0.001", "0.0015"]
     assert value(varied, "--update-freq") == "16"  # of 256 tokens
     assert "reformer_fast_iwslt_de_en-variant-released" in value(varied, "--save-dir")
+
+
+def test_a_limit_of_the_recipe_can_be_switched_off(capsys) -> None:
+    off = ["--max-update", "0", "--patience", "-1"]
+    (command,) = printed(capsys, "train", "multi30k_en_de", "--dry-run", "--", *off)
+    assert command[command.index(">") - 4 : command.index(">")] == off
 
 
 def test_what_follows_the_dashes_comes_last(capsys) -> None:

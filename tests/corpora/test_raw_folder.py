@@ -79,6 +79,7 @@ def test_a_users_own_file_is_used_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"mine\.en: no such file \(the source a\)"):
         obtain_files(["a"], {"a": own}, None, tmp_path / "data")
     own.write_text("text")
-    for raw in (None, tmp_path):
-        assert obtain_files(["a"], {"a": own}, raw, tmp_path / "data") == {"a": own}
+    assert obtain_files(["a"], {"a": own}, None, tmp_path / "data") == {"a": own}
+    with pytest.raises(UserError, match="--raw .*: nothing is read from there"):
+        obtain_files(["a"], {"a": own}, tmp_path, tmp_path / "data")
     assert not (tmp_path / "data").exists()

@@ -172,6 +172,7 @@ def test_names_of_runs() -> None:
         made("iwslt14_de_en", variant="released").folder,
         made("iwslt14_de_en", seed=3).folder,
         made("iwslt14_de_en", train_flags=("--dropout", "0.2")).folder,
+        made("iwslt14_de_en", train_flags=("--max-epoch", "-3")).folder,
     ]
     assert [path.name for path in names] == [
         "reformer_fast_iwslt_de_en",
@@ -179,6 +180,7 @@ def test_names_of_runs() -> None:
         "reformer_fast_iwslt_de_en-variant-released",
         "reformer_fast_iwslt_de_en-seed-3",
         "reformer_fast_iwslt_de_en-dropout-0.2",
+        "reformer_fast_iwslt_de_en-max-epoch--3",
     ]
 
 
@@ -269,7 +271,12 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
 def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: threads.append(options["threads"]))
+
+    def run(command: Words, *_: Any, **options: Any) -> None:
+        threads.append(options["threads"])
+        Path(command[command.index("--save-dir") + 1], "checkpoint_last.pt").touch()
+
+    monkeypatch.setattr(run_experiment.commands, "run", run)
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
     for recipe in ("quickstart_g2p", "multi30k_en_de"):
         experiment = made(recipe, tmp_path / recipe)
@@ -278,6 +285,13 @@ def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pyte
         recorded = json.loads(experiment.provenance_path.read_text())["threads"]
         assert recorded == str(threads[-1] or torch.get_num_threads())
     assert threads == [1, None]
+
+
+def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: None)
+    with pytest.raises(UserError, match=r"train\.log: the training has ended without a checkpoint$"):
+        train()
+    assert not list(tmp_path.rglob("train.done"))
 
 
 def test_scores_are_written_by_name(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -46,11 +46,21 @@ def test_flags_of_a_training(name: str, value: object) -> None:
         ("warmup-updates", -1, "-1 is not a whole number from 0 on"),
         ("lr", 0.0, "0.0 is not a positive number"),
         ("lr", "0.001x", "invalid value: '0.001x'"),
+        ("lr", float("nan"), "invalid value: 'nan'"),
+        ("clip-norm", -1, "-1 is not a number from 0 on"),
         ("ddp-backend", "carrier-pigeon", "invalid choice: 'carrier-pigeon'"),
     ],
 )
 def test_what_no_training_can_do(name: str, value: object, message: str) -> None:
     assert str(problem(name, value, "--arch", "transformer", "--lr-scheduler", "inverse_sqrt")).startswith(message)
+
+
+@pytest.mark.parametrize("rates", ["0.9", "(0.9, nan)", "(0.9, 1.0)", "(0.9, 0.98, 0.9)", ""])
+def test_decay_rates_of_adam(rates: str) -> None:
+    assert (
+        problem("adam-betas", rates, "--arch", "transformer", "--optimizer", "adam")
+        == f"{rates}: expected two numbers in [0, 1)"
+    )
 
 
 def test_a_word_brings_its_own_flags() -> None:

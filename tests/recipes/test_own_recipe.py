@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,60 @@ def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys, 
     assert main(["new", str(tmp_path / "mine"), *words]) == 2
     assert message.format(tmp_path) in capsys.readouterr().err
     assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_preparation_replaces_nothing_but_its_own(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Not what the user keeps in such a folder, not a raw file in it, not the data of another recipe of this name."""
+    run_quickly(monkeypatch)
+    words, output = write_texts("translation", tmp_path), tmp_path / "out"
+    (tmp_path / "other").mkdir()
+    paths = [tmp_path / "mine.yaml", tmp_path / "other" / "mine.yaml"]
+    assert main(["new", str(paths[0]), *words]) == 0
+    assert main(["new", str(paths[1]), *words[:3], "--valid", *words[1:3]]) == 0
+
+    def prepare(path: Path) -> str:
+        capsys.readouterr()
+        status = main(["prepare", str(path), "--output", str(output), "--workers", "1"])
+        error = capsys.readouterr().err.splitlines()[-1:]
+        assert (status, bool(error)) in ((0, False), (2, True))
+        return "".join(error)
+
+    corpus = output / "mine" / "corpus"
+    corpus.mkdir(parents=True)
+    (corpus / "thesis.txt").write_text("years of work\n")
+    assert f"{corpus}: no preparation has made it, and this one would replace it" in prepare(paths[0])
+    (corpus / "thesis.txt").rename(tmp_path / "thesis.txt")
+    corpus.rmdir()
+    assert prepare(paths[0]) == ""
+    counts = (output / "mine" / "counts.json").read_text()
+    assert re.search(r"out/mine: has the data of another recipe, \S+mine\.yaml; choose", prepare(paths[1]))
+    assert (output / "mine" / "counts.json").read_text() == counts
+
+    text = paths[0].read_text(encoding="utf-8")
+    paths[0].write_text(text.replace(": my.train.en", ": out/mine/corpus/train.en"), encoding="utf-8")
+    assert "corpus/train.en: a raw file in a folder that the preparation replaces" in prepare(paths[0])
+    paths[0].write_text(text, encoding="utf-8")
+
+    (output / "mine" / "raw.json").write_bytes(b"{\xff")
+    assert prepare(paths[0]) == ""
+    (output / "mine" / "counts.json").write_text("{")
+    assert f"counts.json: missing or damaged; remove {corpus}.done and prepare again" in prepare(paths[0])
+    Path(f"{corpus}.done").unlink()
+    assert prepare(paths[0]) == ""
+    assert (output / "mine" / "counts.json").read_text() == counts
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "here/", ".yaml"])
+def test_a_name_that_no_folder_can_have(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = write_texts("translation", tmp_path)
+    files = sorted(tmp_path.iterdir())
+    assert main(["new", name, *words]) == 2
+    assert "not the name of an experiment" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_raw_files_are_those_of_the_recipe_alone(tmp_path: Path, capsys) -> None:
+    assert main(["new", str(tmp_path / "mine"), *write_texts("translation", tmp_path)]) == 0
+    assert main(["prepare", str(tmp_path / "mine.yaml"), "--raw", str(tmp_path), "--output", str(tmp_path / "o")]) == 2
+    assert "nothing is read from there, because the recipe names files of its own" in capsys.readouterr().err

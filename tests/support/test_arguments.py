@@ -41,6 +41,7 @@ def test_a_whole_number_that_is_too_large(text: str) -> None:
         (arguments.positive_float, ["1e-3", "7"], ["0", "-1", "inf", "nan", "x"]),
         (arguments.finite_float, ["-1", "0"], ["inf", "-inf", "nan", ""]),
         (arguments.waiting_time, ["0.5", "9223372036"], ["0", "-1", "9223372037", "1e300", "inf", "nan"]),
+        (arguments.non_negative_float, ["0", "2.5"], ["-0.1", "inf", "nan", "x"]),
         (arguments.probability, ["0", "0.999"], ["1", "-0.1", "nan"]),
         (arguments.length_penalty, ["-100", "0.6", "100"], ["101", "nan"]),
         (arguments.language_code, ["de"], ["DE", "deu", "d1", "ﬁ"]),

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable, lock_directory, open_input, write_text
+from ode_transformer.support.files import (
+    check_outputs_are_no_inputs,
+    check_writable,
+    lock_directory,
+    open_input,
+    write_text,
+)
 from ode_transformer.support.lines import MAX_LINE_BYTES, read_lines
 
 HOLD = """
@@ -80,6 +86,23 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     path.write_bytes(b"a\nb\xffc\n")
     with pytest.raises(UserError, match=r"text: line 2 is not UTF-8: byte 2 of it is 0xff$"):
         read_lines(path)
+
+
+def test_the_mark_of_utf_8_is_no_part_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa\n\ufeffb\n".encode())
+    assert read_lines(path) == ["a", "\ufeffb"]
+
+
+def test_an_output_replaces_no_other_file_of_its_command(tmp_path: Path) -> None:
+    model, page = tmp_path / "model.pt", tmp_path / "page.html"
+    link = tmp_path / "link"
+    link.symlink_to(model)
+    check_outputs_are_no_inputs([page], [model])
+    with pytest.raises(UserError, match="link: an input of this command, which the output would replace"):
+        check_outputs_are_no_inputs([link], [page, model])
+    with pytest.raises(UserError, match="html: two outputs of this command have this name"):
+        check_outputs_are_no_inputs([page, tmp_path / "." / "page.html"], [])
 
 
 def test_the_length_of_a_line_is_bounded(tmp_path: Path) -> None:

@@ -35,6 +35,12 @@ RUNS: dict[str, list[tuple[dict[str, Any], list[str]]]] = {  # runs in one folde
 }
 
 
+def test_a_damaged_record_is_none(tmp_path: Path) -> None:
+    assert run(tmp_path) == ["a", "b"]
+    (tmp_path / "b.done").write_bytes(b"\xff")
+    assert run(tmp_path) == ["b"]
+
+
 @pytest.mark.parametrize("runs", RUNS.values(), ids=RUNS)
 def test_which_jobs_run(tmp_path: Path, runs: list[tuple[dict[str, Any], list[str]]]) -> None:
     assert [run(tmp_path, **requests) for requests, _ in runs] == [names for _, names in runs]

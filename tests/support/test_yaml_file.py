@@ -54,7 +54,7 @@ CHAIN = "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 2000))
         ("inner: {number: 1}\n\ninner: {number: 2}", ":3: inner: stands here for the second time"),
         ("1: {number: 1}", ": inner: is missing"),
         ("inner: [", ":1: cannot be read as YAML: "),
-        ("", ": input should be a valid dictionary"),
+        ("", ": is empty"),
         ("just a line", ": input should be a valid dictionary"),
         ("a: 1\nb: &b [1, *b]", ":2: cannot be read as YAML: more than 20,000 values or 30 levels"),
         ("a: 1\nb: &b\n  c: *b", ":2: cannot be read as YAML: more than 20,000 values or 30 levels"),

@@ -25,6 +25,7 @@ from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import read_lines
 
 
@@ -134,7 +135,7 @@ class ComparedSystem:
             write_text(result, json.dumps(asdict(accuracy)))
 
         self._jobs().run("accuracy", self.options.max_tokens, result, count)
-        record = json.loads(result.read_text(encoding="utf-8"))
+        record = read_json(result, dict)
         counts = {name: {int(k): tuple(pair) for k, pair in record[name].items()} for name in ("positions", "tokens")}
         return TokenAccuracy(**counts, loss=record["loss"])
 
@@ -170,4 +171,4 @@ class ComparedSystem:
             write_text(result, json.dumps(frequencies.tolist()))
 
         Jobs(options.output, report=print_progress).run("frequencies", content_digest(files), result, count)
-        return list(json.loads(result.read_text(encoding="utf-8")))
+        return read_json(result, list)
