@@ -93,7 +93,7 @@ def test_raw_files_that_are_not_right(
     publish({name: path for name, path in run.files.items() if path.exists()}, monkeypatch)
     line = refused(run("prepare"))
     assert re.search(message, line), line
-    assert {name for name in tree(run.output) if not name.endswith((".verified", "raw.json"))} == set()
+    assert {name for name in tree(run.output) if not name.endswith((".verified", "raw.json", "recipe.txt"))} == set()
 
 
 def test_another_file_of_the_same_name(tmp_path: Path, monkeypatch, refused) -> None:

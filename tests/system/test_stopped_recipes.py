@@ -107,7 +107,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
         patch.setattr(SplitWriter, "add", interrupted)
         assert run("prepare") == 130
     assert capsys.readouterr().err == "ode-transformer prepare: interrupted; the same command resumes\n"
-    assert set(made(run.data)) == {"raw.json"}
+    assert set(made(run.data)) == {"raw.json", "recipe.txt"}
     assert run("prepare") == 0
 
 
