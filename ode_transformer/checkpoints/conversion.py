@@ -58,7 +58,7 @@ _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
 _SIZES = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
 # Types of the released options that are read here; the others are checked as options of our model.
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+_RELEASED_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     **{name: ((str, type(None)), "text") for name in ("arch", "encoder_history_type", "decoder_history_type")},
     **{f"{stack}_{name}": ((int,), "a whole number") for stack in ("encoder", "decoder") for name in _SIZES},
     **{name: ((int,), "a whole number") for name in ("enc_calculate_num", "dec_calculate_num", "max_relative_length")},
@@ -124,7 +124,11 @@ def _rename(stack: str, name: str) -> str | None:
 
 
 def _check_types(options: Mapping[str, Any]) -> None:
-    for name, (types, description) in _TYPES.items():
+    """Check the types of ``_RELEASED_TYPES``.
+
+    :raises UserError: names the option
+    """
+    for name, (types, description) in _RELEASED_TYPES.items():
         if name in options and not isinstance(options[name], types):
             raise UserError(f"option {name}: {shown(options[name])} is not {description}")
     if options.get("use_word_dropout") and "word_dropout" not in options:

@@ -133,7 +133,7 @@ COMMANDS = {
 }
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
-NO_PATHS = ("command", "words", "train_flags")
+NO_PATHS = ("command", "words", "train_flags")  # the command line itself, and what fairseq-train reads
 
 # Subcommands made of jobs that are not done twice.
 RESUMABLE = {"quickstart", "prepare", "train", "evaluate", "reproduce", "study", "measure-scaling", "glue"} | {
@@ -173,7 +173,7 @@ def _run(argv: list[str]) -> int:
                 module.add_arguments(subparsers.choices[name])
             args = parse(parser, subparsers.choices.get(name), argv)
             assert module is not None  # the parser accepts no other command
-            check_outputs(args)
+            check_output_files(args)
             status: int = module.run(args)
         return status
     except UserError as error:
@@ -253,7 +253,7 @@ def parse(
     return args
 
 
-def check_outputs(args: argparse.Namespace) -> None:
+def check_output_files(args: argparse.Namespace) -> None:
     """Refuse a file to write that the command line also names as one to read, or twice.
 
     :raises UserError: names the file

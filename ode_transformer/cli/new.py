@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     for split, paths in files.items():
         if len(paths) != own_recipe.KINDS[kind].files:
             expected = "source and target" if own_recipe.KINDS[kind].files == 2 else "one file"
-            chosen = "" if args.kind else f", the kind that --train has by its {len(files['train'])} file(s)"
+            given = "one file" if len(files["train"]) == 1 else "several files"
+            chosen = "" if args.kind else f", chosen by {given} for --train; --kind chooses another"
             raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for {kind}{chosen}")
     if args.arch is not None:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")

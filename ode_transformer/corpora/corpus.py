@@ -111,7 +111,9 @@ class TwoSidedCorpus(CorpusKind):
             raise ValueError(f"source and target are both {self.source}: their files would be the same")
         for side in (self.source, self.target):
             if not re.fullmatch(r"\w[\w.-]*", side):
-                raise ValueError(f"{side!r} cannot end the name of a file; letters, digits, - and _ can")
+                raise ValueError(
+                    f"{side!r} cannot end the name of a file: letters, digits and _ can, and behind them . and -"
+                )
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from ode_transformer.corpora.download import file_identity
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError, printable_line
-from ode_transformer.support.files import atomic_directory, lock_directory, write_text
+from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.files import atomic_directory, atomic_write, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import iterate_lines
@@ -27,7 +28,7 @@ class RecipeData:
 
     :param recipe: of the data set
     :param folder: for all files of the data set
-    :param owner: names the recipe, for other recipes of the same folder; None if there can be none
+    :param owner: names the recipe, for other recipes of the same folder; None: it is not recorded
     """
 
     def __init__(self, recipe: Recipe, folder: Path, owner: str | None = None) -> None:
@@ -65,7 +66,11 @@ class RecipeData:
         :raises UserError: a raw file is missing or wrong, a command failed, or the folder has other data
         """
         if raw is None and not self._own_files_changed() and (jobs := self._completed_jobs()):
+            if not self._owner_path.exists() and os.access(self.folder, os.W_OK):
+                self._record_owner()  # of data made before recipes were recorded
+            jobs.report(f"{self.folder}: prepared already")
             return jobs  # even if the raw files no longer exist
+        self._check_folder()  # before anything is downloaded
         sources = self.recipe.source_list()
         files = self.recipe.corpus.obtain(sources, raw, downloads)
         description = self.recipe.corpus.describe(files, sources, downloads)
@@ -76,31 +81,49 @@ class RecipeData:
         }
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
-            self._claim_folder(files.values())
+            self._check_folder()
+            self._check_raw_files(files.values())
+            self._record_owner()
             write_text(self._description_path, json.dumps(description))
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
         return jobs
 
-    def _claim_folder(self, files: Iterable[Path]) -> None:
-        """Record whose data the folder has, before its old data are replaced.
+    def _check_folder(self) -> None:
+        """Check that nothing is lost when the folder's old data are replaced.
 
-        :param files: raw files
-        :raises UserError: it has data of another recipe or of the user, which would be lost
+        :raises UserError: they are those of another recipe, or no preparation has ever run here
         """
+        results = [result for _, _, result in self._requests([]) if result.exists()]
         advice = "choose another folder by --output, or another name for the recipe"
-        owner = self.folder / "recipe.txt"
-        if self.owner is not None and owner.exists() and owner.read_bytes() != self.owner.encode():
-            found = printable_line(owner.read_bytes().decode(errors="replace"))
-            raise UserError(f"{self.folder}: has the data of another recipe, {found}; {advice}")
-        replaced = (self.corpus, self.pieces, self.binary)
-        if not self._description_path.exists() and (foreign := [path for path in replaced if path.exists()]):
-            raise UserError(f"{foreign[0]}: no preparation has made it, and this one would replace it; {advice}")
+        if results and not self._description_path.exists():
+            raise UserError(f"{results[0]}: no preparation has made it, and this one would replace it; {advice}")
+        record = self._owner_path
+        if self.owner is None or not results or not record.exists():
+            return
+        found = record.read_bytes().strip()
+        has_moved = self.is_prepared() and not self._own_files_changed()  # rather than being another one
+        if found != os.fsencode(self.owner) and not has_moved:
+            name = one_line(found.decode(errors="replace"))
+            raise UserError(
+                f"{self.folder}: has the data of another recipe, {name}; {advice}; if it is the same recipe, moved and "
+                f"changed, remove {record}"
+            )
+
+    def _check_raw_files(self, files: Iterable[Path]) -> None:
+        """Check that no raw file is lost when the folder's old data are replaced.
+
+        :raises UserError: one lies among them
+        """
+        replaced = {result.resolve() for _, _, result in self._requests([])}
         for file in files:
-            if any(folder.resolve() in file.resolve().parents for folder in replaced):
-                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; {advice}")
+            if not replaced.isdisjoint(file.resolve().parents):
+                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
+
+    def _record_owner(self) -> None:
         if self.owner is not None:
-            write_text(owner, self.owner)
+            with atomic_write(self._owner_path) as file:
+                file.write(os.fsencode(self.owner))
 
     def prepared_jobs(self) -> Jobs:
         """Return the completed jobs of preparation.
@@ -124,11 +147,9 @@ class RecipeData:
 
     def _completed_jobs(self) -> Jobs | None:
         try:
-            jobs = self.prepared_jobs()
+            return self.prepared_jobs()
         except UserError:
             return None
-        jobs.report(f"{self.folder}: prepared already")
-        return jobs
 
     def _own_files_changed(self) -> bool:
         """Return whether a file of the user, which is read where it is, is another one than at the last preparation."""
@@ -145,11 +166,16 @@ class RecipeData:
             description = read_json(path, list) if path.exists() else []
         except UserError:
             return []  # damaged: the data are prepared anew
-        return description if all(isinstance(entry, list) and entry for entry in description) else []
+        whole = all(isinstance(entry, list) and entry and isinstance(entry[0], str) for entry in description)
+        return description if whole else []
 
     @property
     def _description_path(self) -> Path:
         return self.folder / "raw.json"
+
+    @property
+    def _owner_path(self) -> Path:
+        return self.folder / "recipe.txt"
 
     def _requests(self, description: list) -> Iterator[tuple[str, object, Path]]:
         """Yield the name, request and result of each job.
@@ -225,7 +251,8 @@ class RecipeData:
         try:
             counts = read_json(path, dict)
         except (FileNotFoundError, UserError) as error:
-            raise UserError(f"{path}: missing or damaged; remove {self.corpus}.done and prepare again") from error
+            made = self.pieces if self.recipe.corpus.piece_filter else self.corpus
+            raise UserError(f"{path}: missing or damaged; remove {made}.done and prepare again") from error
         lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}

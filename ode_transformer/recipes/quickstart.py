@@ -92,7 +92,7 @@ def plan(options: QuickstartOptions) -> Experiment:
     # Without --arch, this architecture is trained in the recipe's size.
     own_size = options.arch in {recipe.arch, *map(_architecture_of, depth_schemes())}
     recipe = recipe.for_arch(options.arch)
-    data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages))
+    data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{options.task}")
     available = machine.detect(tokens=recipe.tokens_per_update)
     minutes = _training_minutes(options, recipe.minutes)
     experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags, own_size=own_size)

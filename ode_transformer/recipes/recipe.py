@@ -65,6 +65,7 @@ class Average(YamlSection):
 
 
 def _known_metric(name: str) -> str:
+    """Return a metric's name unless there is none such."""
     if name not in METRICS:
         raise ValueError(f"{name!r}: known are {', '.join(METRICS)}")
     return name

@@ -12,17 +12,21 @@ from typing import Any
 
 from ode_transformer import __version__
 from ode_transformer.metrics.metric import Score
+from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
+from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.provenance import provenance
+
+DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
 
 
 def train(experiment: Experiment, progress: Callable[[str], None] | None = None) -> None:
@@ -45,6 +49,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         TrainingRecord(folder).require(digest)  # before the job's record is deleted
 
     def run_training() -> None:
+        check_start_files(experiment)
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
         if not training.has_checkpoints(experiment.checkpoints):
@@ -58,6 +63,22 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         write_record(experiment)
         request = _train_request(experiment, data)
         Jobs(folder, data.digest).run("train", request, experiment.checkpoints, run_training)
+
+
+def check_start_files(experiment: Experiment) -> None:
+    """Check that the files exist from which a training starts; without that of --restore-file fairseq would start anew.
+
+    :raises UserError: one is not there, or is no file
+    """
+    settings = fairseq_parser.parse("fairseq-train", experiment.train_words())
+    options = ["restore_file", "encoder_embed_path", "decoder_embed_path"]
+    if not training.has_checkpoints(experiment.checkpoints):  # fairseq reads it only then
+        options.append("finetune_from_model")
+    for option in options:
+        path = getattr(settings, option, None)
+        if path and path != DEFAULT_CHECKPOINT and not Path(path).is_file():
+            problem = "not a file" if Path(path).exists() else "no such file"
+            raise UserError(f"{flag_name(option)} {path}: {problem}")
 
 
 def is_trained(experiment: Experiment) -> bool:
@@ -118,10 +139,10 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
                 print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
                 return None
             jobs.skip(name, request)
+        return _read_scores(experiment)
     except UserError as error:  # such as checkpoints that were deleted to save space
         print(f"{experiment.folder}: left out, {error}")
         return None
-    return _read_scores(experiment)
 
 
 def _evaluation_jobs(

@@ -34,7 +34,7 @@ MAX_NAME_LENGTH = 100  # characters of a run's folder
 
 def run_name(arch: str, flags: Sequence[str]) -> str:
     """Return a folder name that tells a run from runs with other flags."""
-    words = [word.removeprefix("--") for word in flags]  # the sign of a negative value stays
+    words = [re.sub(r"^--?(?=[a-zA-Z])", "", word) for word in flags]  # the sign of a negative value stays
     name = re.sub(r"[^\w.=-]+", "_", "-".join([arch, *words]))
     if len(name) > MAX_NAME_LENGTH:
         name = f"{name[:MAX_NAME_LENGTH]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

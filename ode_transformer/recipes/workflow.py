@@ -29,8 +29,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.yaml_file import CONFIGS
 
-DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
-
 # Flags that words after -- cannot override, because evaluation depends on them.
 FIXED_FLAGS = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
 
@@ -58,7 +56,7 @@ def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
     path = Path(name)
     stem = path.stem if path.suffix == ".yaml" else path.name
     if stem in ("", ".", "..", ".yaml"):
-        raise UserError(f"{name}: give the recipe another name, by which its folder can be called")
+        raise UserError(f"{name}: rename the recipe: the folder of its results would have no name")
     folder = options.output / "-".join(filter(None, (stem, recipe.preparation)))
     is_own = path.suffix == ".yaml" and path.resolve().parent != CONFIGS
     # Relative, so that both can be moved together.
@@ -112,6 +110,8 @@ def check_train_command(experiment: Experiment) -> None:
         value = getattr(settings, flag.replace("-", "_"), None)
         if value != getattr(defaults, flag.replace("-", "_"), None):
             raise UserError(f"-- --{flag} {value}: cannot be overridden")
+    if settings.no_save:
+        raise UserError("-- --no-save: nothing would be left to evaluate")
     parser = fairseq_parser.parser_for("fairseq-train", tuple(arguments))
     for flag, check in RANGES.items():
         option = flag.replace("-", "_")
@@ -122,7 +122,7 @@ def check_train_command(experiment: Experiment) -> None:
                 try:
                     check(str(number))
                 except argparse.ArgumentTypeError as error:
-                    raise UserError(f"-- --{flag}: {error}") from error
+                    raise UserError(f"--{flag} of fairseq-train: {error}") from error
 
 
 def prepare(data: RecipeData, options: RunOptions) -> None:
@@ -144,20 +144,7 @@ def train(experiment: Experiment, options: RunOptions) -> None:
         print(f"{experiment.batch_description}; {experiment.machine}")
         commands.print_command(experiment.train_command(), experiment.folder / "train.log")
     else:
-        check_files(experiment)
         train_with_progress(experiment)
-
-
-def check_files(experiment: Experiment) -> None:
-    """Check that the files exist from which a training starts; without the first of them fairseq would start anew.
-
-    :raises UserError: one does not, or is a folder
-    """
-    settings = fairseq_parser.parse("fairseq-train", experiment.train_words())
-    for flag in ("restore-file", "finetune-from-model", "encoder-embed-path", "decoder-embed-path"):
-        path = getattr(settings, flag.replace("-", "_"), None)
-        if path and path != DEFAULT_CHECKPOINT and not Path(path).is_file():
-            raise UserError(f"--{flag} {path}: no such file")
 
 
 def train_with_progress(experiment: Experiment) -> None:

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it lies."""
-    if args.output.suffix not in (".html", ".htm"):
+    if args.output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output {args.output}: a page is a file with the end .html")
     check_writable(args.output)
     for option in ("data", "split", "sentences", "lines"):

@@ -202,7 +202,7 @@ class StudyResults:
 
     @property
     def pair_titles(self) -> list[str]:
-        """Titles of the columns that say which two systems are compared."""
+        """Return the titles of the columns that say which two systems are compared."""
         system, *axis = self.study.key_titles
         return [system, "against", *axis]
 

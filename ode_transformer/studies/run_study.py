@@ -223,6 +223,8 @@ def run_study(
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
         if tests:
             write_text(folder / "paired.csv", paired_test.paired_csv(results, tests))
+        else:
+            (folder / "paired.csv").unlink(missing_ok=True)
         if equal_footing.can_be_compared(results):
             write_text(folder / "validations.csv", equal_footing.validation_csv(results))
             equal_footing.draw_validations(results, folder / "validations.png")

@@ -1,6 +1,7 @@
 """Types of command-line arguments; their errors say which values are allowed."""
 
 import argparse
+import ast
 import math
 from collections.abc import Callable
 from threading import TIMEOUT_MAX
@@ -85,10 +86,9 @@ def non_negative_float(text: str) -> float:
 
 def decay_rates(text: str) -> tuple[float, float]:
     """Parse Adam's two decay rates, such as ``(0.9, 0.98)``."""
-    numbers = text.strip(" ()[]").split(",")
     try:
-        first, second = map(probability, numbers)
-    except (argparse.ArgumentTypeError, ValueError) as error:
+        first, second = (probability(str(number)) for number in ast.literal_eval(text))
+    except (argparse.ArgumentTypeError, SyntaxError, TypeError, ValueError) as error:
         raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected two numbers in [0, 1)") from error
     return first, second
 

@@ -4,7 +4,6 @@ Only a line feed ends a line (a carriage return before it is dropped): ``str.spl
 that occur within sentences.
 """
 
-import codecs
 import io
 import os
 import sys
@@ -48,10 +47,10 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
     :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``
     """
     for number, line in enumerate(byte_lines(file, name), start=1):
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)  # some editors write it; it is no part of the text
+        # utf-8-sig leaves out the mark that some editors put before a text.
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
         try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode()
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
         except UnicodeDecodeError as error:
             byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
             raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error

@@ -172,7 +172,7 @@ def test_names_of_runs() -> None:
         made("iwslt14_de_en", variant="released").folder,
         made("iwslt14_de_en", seed=3).folder,
         made("iwslt14_de_en", train_flags=("--dropout", "0.2")).folder,
-        made("iwslt14_de_en", train_flags=("--max-epoch", "-3")).folder,
+        made("iwslt14_de_en", train_flags=("--max-epoch", "-3", "-s", "de")).folder,
     ]
     assert [path.name for path in names] == [
         "reformer_fast_iwslt_de_en",
@@ -180,7 +180,7 @@ def test_names_of_runs() -> None:
         "reformer_fast_iwslt_de_en-variant-released",
         "reformer_fast_iwslt_de_en-seed-3",
         "reformer_fast_iwslt_de_en-dropout-0.2",
-        "reformer_fast_iwslt_de_en-max-epoch--3",
+        "reformer_fast_iwslt_de_en-max-epoch--3-s-de",
     ]
 
 
@@ -285,6 +285,26 @@ def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pyte
         recorded = json.loads(experiment.provenance_path.read_text())["threads"]
         assert recorded == str(threads[-1] or torch.get_num_threads())
     assert threads == [1, None]
+
+
+@pytest.mark.parametrize(
+    ("flag", "begun", "refused"),
+    [("--restore-file", False, True), ("--restore-file", True, True), ("--finetune-from-model", False, True)]
+    + [("--finetune-from-model", True, False), ("--encoder-embed-path", True, True)],
+)
+def test_what_a_training_starts_from_has_to_be_there(
+    flag: str, begun: bool, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fairseq would start anew without the first, and reads the second only at the first start."""
+    experiment = made("multi30k_en_de", tmp_path, train_flags=(flag, "none.pt"))
+    if begun:
+        experiment.checkpoints.mkdir(parents=True)
+        (experiment.checkpoints / "checkpoint_last.pt").touch()
+    if refused:
+        with pytest.raises(UserError, match=f"^{flag} none.pt: no such file$"):
+            run_experiment.check_start_files(experiment)
+    else:
+        run_experiment.check_start_files(experiment)
 
 
 def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def test_what_cuts_the_source_in_training_cuts_it_in_decoding(name: str) -> None
 def test_a_language_ends_the_names_of_files(side: str, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(GOOD.replace("source: en", f"source: '{side}'"))
-    with pytest.raises(UserError, match=r"corpus: '.*' cannot end the name of a file; letters, digits, - and _ can"):
+    with pytest.raises(UserError, match=r"corpus: '.*' cannot end the name of a file: letters, digits"):
         read_recipe(path)
 
 
@@ -190,5 +190,5 @@ def test_the_results_of_a_recipe_have_a_folder_of_their_own(tmp_path: Path) -> N
     own = recipe_data(recipe, str(tmp_path / "mine" / "a.yaml"), options)
     assert (own.folder, own.owner) == (tmp_path / "experiments" / "a", "../../mine/a.yaml")
     for name in ("...yaml", ".yaml", "..yaml"):
-        with pytest.raises(UserError, match="give the recipe another name"):
+        with pytest.raises(UserError, match="rename the recipe: the folder of its results"):
             recipe_data(recipe, name, options)
