@@ -1,7 +1,6 @@
 """``ode-transformer new``: a recipe for a user's own text."""
 
 import argparse
-import os
 import shlex
 from pathlib import Path
 
@@ -40,9 +39,10 @@ def run(args: argparse.Namespace) -> int:
     from ode_transformer.recipes.architectures import check_architecture
     from ode_transformer.recipes.flag_checks import fairseq_problems
     from ode_transformer.recipes.recipe import read_recipe
+    from ode_transformer.recipes.recipe_files import results_name
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
-    if os.path.basename(args.name.removesuffix(".yaml")) in ("", ".", ".."):
+    if results_name(path) is None:
         raise UserError(f"{args.name!r}: not the name of an experiment; its folder is called by it")
     if path.exists():
         raise UserError(f"{path}: exists already; remove it, or choose another name")

@@ -20,6 +20,12 @@ def recipe_names() -> list[str]:
     return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in OTHER_FILES)
 
 
+def results_name(recipe: Path) -> str | None:
+    """Return how the name of a recipe's results folder begins; None if no folder can be called by its file."""
+    name = recipe.stem if recipe.suffix == ".yaml" else recipe.name
+    return None if name in ("", ".", "..", ".yaml") else name
+
+
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file.
 

@@ -21,7 +21,7 @@ from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import comparison_table, published_table
 from ode_transformer.recipes.recipe import Recipe, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.recipe_files import find_recipe, results_name
 from ode_transformer.recipes.training import has_checkpoints
 from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
@@ -54,8 +54,7 @@ def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
     :raises UserError: no folder can have the name of the file
     """
     path = Path(name)
-    stem = path.stem if path.suffix == ".yaml" else path.name
-    if stem in ("", ".", "..", ".yaml"):
+    if (stem := results_name(path)) is None:
         raise UserError(f"{name}: rename the recipe: the folder of its results would have no name")
     folder = options.output / "-".join(filter(None, (stem, recipe.preparation)))
     is_own = path.suffix == ".yaml" and path.resolve().parent != CONFIGS

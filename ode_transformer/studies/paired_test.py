@@ -48,7 +48,7 @@ def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReade
     """
     readers = {title: cache(read) for title, read in statistics.items()}  # a system stands in several comparisons
     references = [(cell, results.baseline(cell)) for cell in results.cells]
-    references += [(cell, other) for _, cell, other in results.pairs() if other != results.baseline(cell)]
+    references += [(cell, other) for cell, other in results.pairs() if other != results.baseline(cell)]
     for pair in references:
         folders = [{run.seed: run.folder for run in results.runs_of(cell) if run.folder} for cell in pair]
         seeds = sorted(folders[0].keys() & folders[1].keys())

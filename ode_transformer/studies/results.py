@@ -188,17 +188,20 @@ class StudyResults:
     def pair_rows(self) -> list[list[str]]:
         """Return titles of columns, then the differences to the systems named in ``against``; no row without any."""
         rows = [
-            [*key, *(self.difference_text(cell, reference, title) for title in self.titles)]
-            for key, cell, reference in self.pairs()
+            [
+                *self.pair_texts(cell, reference),
+                *(self.difference_text(cell, reference, title) for title in self.titles),
+            ]
+            for cell, reference in self.pairs()
         ]
         return [[*self.pair_titles, *self.titles], *rows] if rows and self.titles else []
 
-    def pairs(self) -> Iterator[tuple[list[str], Cell, Cell]]:
-        """Yield each cell with every system named in its ``against``, and the texts of :attr:`pair_titles`."""
+    def pairs(self) -> Iterator[tuple[Cell, Cell]]:
+        """Yield each cell with every system named in its ``against``, at the same value of the axis."""
         for cell in self.cells:
             for reference in self.cells:
                 if reference.system.name in cell.system.against and reference.position == cell.position:
-                    yield self.pair_texts(cell, reference), cell, reference
+                    yield cell, reference
 
     @property
     def pair_titles(self) -> list[str]:

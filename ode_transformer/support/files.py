@@ -92,12 +92,14 @@ def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path])
 
     :raises UserError: names the output
     """
-    for number, output in enumerate(outputs):
+    read, written = set(map(os.path.realpath, inputs)), set[str]()
+    for output in outputs:
         path = os.path.realpath(output)
-        if any(path == os.path.realpath(file) for file in inputs):
+        if path in read:
             raise UserError(f"{output}: an input of this command, which the output would replace")
-        if any(path == os.path.realpath(other) for other in outputs[:number]):
+        if path in written:
             raise UserError(f"{output}: two outputs of this command have this name")
+        written.add(path)
 
 
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:

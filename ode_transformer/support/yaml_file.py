@@ -165,9 +165,9 @@ class YamlFile:
             raise self._first_error(error, schema) from error
 
     def _first_error(self, error: ValidationError, schema: type[BaseModel]) -> UserError:
-        # A misspelt key causes two errors; the unknown key says more than the missing one.
         if self.values is None:
             return UserError(f"{self.path}: is empty")
+        # A misspelt key causes two errors; the unknown key says more than the missing one.
         errors = sorted(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         first, key = errors[0], self._file_key(errors[0])
         if first["type"] == "extra_forbidden":
