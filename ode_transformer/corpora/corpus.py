@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
@@ -156,10 +156,12 @@ class SplitWriter:
             file.write(f"{line}\n")
         self.counts[split] += 1
 
-    def check_filled(self, *names: str) -> None:
+    def check_filled(self, *names: str, files: Iterable[Path] = ()) -> None:
         """Check that splits have examples.
 
+        :param files: they come from; named in the error
         :raises UserError: one has none
         """
         if empty := [split for split in names if not self.counts[split]]:
-            raise UserError(f"no example for the {empty[0]} split")
+            origin = ", ".join(map(str, files))
+            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split")

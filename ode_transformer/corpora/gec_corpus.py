@@ -30,7 +30,6 @@ from ode_transformer.corpora.lang8 import tokenised_pairs
 from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import byte_lines
 from ode_transformer.support.parallel import map_chunks
@@ -115,31 +114,25 @@ class GecCorpus(TwoSidedCorpus):
         return self.unedited and split == "train"
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        return build(files, output, self, workers)
+        """Make the corpus folder, with ``test.m2`` for scoring.
 
-
-def build(files: Mapping[str, Path], output: Path, options: GecCorpus, workers: int = 1) -> dict[str, int]:
-    """Make the corpus folder, with ``test.m2`` for scoring.
-
-    :param files: paths of the raw files by the names in ``options.sources``
-    :param workers: number of processes for raw Lang-8
-    :returns: number of lines in each split
-    :raises UserError: a raw file is broken, or a split is empty
-    """
-    with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
-        copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
-        pairs_by_split = {
-            "train": _training_pairs(files, options, workers),
-            "valid": _validation_pairs(files, options),
-            "test": annotated_pairs(folder / "test.m2", f"{files[TEST]}: {TEST_MEMBER}"),
-        }
-        for split, pairs in pairs_by_split.items():
-            for pair in pairs:
-                splits.add(split, pair)
-            if not splits.counts[split]:
-                paths = ", ".join(str(files[name]) for name in options.sources)
-                raise UserError(f"{paths}: no sentence for the {split} split")
-    return dict(splits.counts)
+        :param files: paths of the raw files by the names in ``self.sources``
+        :param workers: number of processes for raw Lang-8
+        :returns: number of lines in each split
+        :raises UserError: a raw file is broken, or a split is empty
+        """
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
+            pairs_by_split = {
+                "train": _training_pairs(files, self, workers),
+                "valid": _validation_pairs(files, self),
+                "test": annotated_pairs(folder / "test.m2", f"{files[TEST]}: {TEST_MEMBER}"),
+            }
+            for split, pairs in pairs_by_split.items():
+                for pair in pairs:
+                    splits.add(split, pair)
+                splits.check_filled(split, files=[files[name] for name in self.sources])
+        return dict(splits.counts)
 
 
 def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[Pair]:

@@ -11,7 +11,6 @@ from pydantic import Field
 from ode_transformer.corpora.cleaning import single_spaces
 from ode_transformer.corpora.corpus import CorpusKind, SplitWriter, test_split_name
 from ode_transformer.corpora.raw_archives import read_texts
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 
 SourceNames = Annotated[list[str], Field(min_length=1)]
@@ -50,8 +49,7 @@ class PlainTextCorpus(CorpusKind):
             for split, names in {"train": self.train, "valid": self.valid, **tests}.items():
                 for line in text_lines([files[name] for name in names]):
                     splits.add(split, (line,))
-                if not splits.counts[split]:
-                    raise UserError(f"{', '.join(str(files[name]) for name in names)}: no text for the {split} split")
+                splits.check_filled(split, files=[files[name] for name in names])
         return dict(splits.counts)
 
 

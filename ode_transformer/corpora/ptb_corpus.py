@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.corpora.corpus import CorpusKind, SplitWriter
 from ode_transformer.corpora.download import find_in_folder, obtain_files
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.sources import AnySource
@@ -61,36 +61,29 @@ class PennTreebankCorpus(CorpusKind):
         return obtain_files(names, sources, raw, folder)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        return build(files, output, self, workers)
+        """Write ``train.txt``, ``valid.txt`` and ``test.txt``.
 
-
-def build(files: Mapping[str, Path], output: Path, options: PennTreebankCorpus, workers: int) -> dict[str, int]:
-    """Write ``train.txt``, ``valid.txt`` and ``test.txt``.
-
-    :param files: path of ``ptb``, the archive, or paths of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
-    :param workers: unused, because the text is short
-    :returns: number of lines in each split
-    :raises UserError: a file is missing, broken, or not this text
-    """
-    types: set[str] = set()
-    counts = {}
-    with atomic_directory(output) as folder:
-        for split, (path, member) in _split_texts(files).items():
-            with open(folder / f"{split}.txt", "w", encoding="utf-8", newline="\n") as file:
-                counts[split] = 0
+        :param files: ``ptb``, the archive, or ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
+        :returns: number of lines in each split
+        :raises UserError: a file is missing, broken, or not this text
+        """
+        types: set[str] = set()
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            for split, (path, member) in _split_texts(files).items():
                 for sentence, line_name in _sentences(path, member):
                     if split == "train":
                         types.update(sentence)
                     elif unknown := [word for word in sentence if word not in types]:
                         raise UserError(f"{line_name}: {unknown[0]!r} is no word of the training text")
-                    file.write(" ".join(sentence) + "\n")
-                    counts[split] += 1
-            if split == "train" and (UNKNOWN not in types or len(types) != options.types):
-                without = "" if UNKNOWN in types else f", without {UNKNOWN}"
-                raise UserError(
-                    f"{path}: {len(types):,} types{without}; Mikolov's text has {options.types:,}, {UNKNOWN} among them"
-                )
-    return counts
+                    splits.add(split, (" ".join(sentence),))
+                if split == "train" and (UNKNOWN not in types or len(types) != self.types):
+                    without = "" if UNKNOWN in types else f", without {UNKNOWN}"
+                    raise UserError(
+                        f"{path}: {len(types):,} types{without}; "
+                        f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
+                    )
+                splits.check_filled(split, files=[path])
+        return dict(splits.counts)
 
 
 def _split_texts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:

@@ -70,11 +70,6 @@ class Source(YamlSection):
         return self
 
     @property
-    def hosts(self) -> set[str]:
-        """Hosts of the addresses."""
-        return {url.split("/")[2] for url in self.urls}
-
-    @property
     def checksum(self) -> tuple[str, str] | None:
         """Algorithm and value of the published checksum."""
         if self.sha256:

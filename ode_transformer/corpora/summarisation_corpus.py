@@ -82,42 +82,37 @@ class SummarisationCorpus(TwoSidedCorpus):
         return list(SOURCES)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        return build(files, output, self, workers)
+        """Make the corpus folder.
+
+        :param files: paths of the raw files by the names in ``SOURCES``
+        :returns: number of lines in each split, and of stories that were left out
+        :raises UserError: a raw file is broken, a listed story is in none of the archives, or a split is empty
+        """
+        lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
+        listed = {name for names in lists.values() for name in names}
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            texts = folder / "texts"
+            with open(texts, "wb") as file:
+                offsets = _write_texts(_stories(files, listed), file, self, workers)
+            with open(texts, "rb") as file:
+                for split, names in lists.items():
+                    for number, name in enumerate(names, start=1):
+                        if name not in offsets:
+                            origin = f"{files[LISTS[split]]}: line {number}"
+                            raise UserError(f"{origin}: its story, {name}, is in none of the archives")
+                    for source, target in _read_texts(file, [offsets[name] for name in names]):
+                        if source and target:
+                            splits.add(split, (source, target))
+                        else:
+                            splits.counts["left out"] += 1
+                    splits.check_filled(split, files=[files[LISTS[split]]])
+            texts.unlink()
+        left_out = splits.counts.pop("left out", 0)
+        print_progress(f"{left_out:,} stories without an article or highlights left out")
+        return {**splits.counts, "left out": left_out}
 
 
 Story = tuple[str, bytes]  # name for errors, and content of the file
-
-
-def build(files: Mapping[str, Path], output: Path, options: SummarisationCorpus, workers: int) -> dict[str, int]:
-    """Make the corpus folder.
-
-    :param files: paths of the raw files by the names in ``SOURCES``
-    :returns: number of lines in each split, and of stories that were left out
-    :raises UserError: a raw file is broken, a listed story is in none of the archives, or a split is empty
-    """
-    lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
-    listed = {name for names in lists.values() for name in names}
-    with atomic_directory(output) as folder, SplitWriter(folder, options.languages) as splits:
-        texts = folder / "texts"
-        with open(texts, "wb") as file:
-            offsets = _write_texts(_stories(files, listed), file, options, workers)
-        with open(texts, "rb") as file:
-            for split, names in lists.items():
-                for number, name in enumerate(names, start=1):
-                    if name not in offsets:
-                        list_name = files[LISTS[split]]
-                        raise UserError(f"{list_name}: line {number}: its story, {name}, is in none of the archives")
-                for source, target in _read_texts(file, [offsets[name] for name in names]):
-                    if source and target:
-                        splits.add(split, (source, target))
-                    else:
-                        splits.counts["left out"] += 1
-                if not splits.counts[split]:
-                    raise UserError(f"{files[LISTS[split]]}: no story for the {split} split")
-        texts.unlink()
-    left_out = splits.counts.pop("left out", 0)
-    print_progress(f"{left_out:,} stories without an article or highlights left out")
-    return {**splits.counts, "left out": left_out}
 
 
 def story_name(address: str) -> str:

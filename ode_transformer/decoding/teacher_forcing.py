@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,17 @@ def predict_tokens(model: Any, batches: Iterable[dict[str, Any]], padding_idx: i
         loss = -scores.gather(-1, target.to(device).unsqueeze(-1)).squeeze(-1)
         predicted = scores.argmax(-1).cpu()
         yield TokenPredictions(batch["id"], target, predicted, loss.float().cpu(), target.ne(padding_idx))
+
+
+def surprisals(model: Any, sample: dict[str, Any]) -> list[float]:
+    """Return the surprisal of each target token of a sentence, -log₂ p(y_t | y_<t, source), in bits.
+
+    :param model: in evaluation mode
+    :param sample: fairseq's batch of a single sentence, so that nothing is padding
+    """
+    (predictions,) = predict_tokens(model, [sample], padding_idx=-1)
+    bits: list[float] = (predictions.loss[0] / math.log(2)).tolist()
+    return bits
 
 
 def cross_entropy(predictions: Iterable[TokenPredictions]) -> float:

@@ -18,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ode_transformer.corpora.parallel_text import text_hash
 from ode_transformer.glue import finetuning, pretraining_text, sentence_data
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training
 from ode_transformer.recipes.architectures import package_architectures
-from ode_transformer.recipes.machine import on_gpu
-from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int
+from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
@@ -188,7 +190,7 @@ def train_and_test(
         name = f"from-{start}"
         chosen = model_options | config.finetuning | start_flags
         examples, save_dir = len(task["train"]), run_folder / name
-        flags = finetuning.training_options(data.task, examples, len(CLASSES), False, save_dir, chosen)
+        flags = finetuning.training_options(examples, len(CLASSES), False, save_dir, chosen)
         tuned = fine_tune(jobs, name, ["fairseq-train", data.task, *commands.flags(flags)], run_folder)
         predictions = finetuning.predict(tuned, data.task, ["valid"])["valid"]
         accuracies[start] = sum(map(str.__eq__, predictions, labels)) / len(labels)
@@ -198,17 +200,15 @@ def train_and_test(
 def pretraining_command(options: DemoOptions, config: DemoConfig, binary: Path, save_dir: Path) -> list[Any]:
     """Return the command that pre-trains the encoder on the binary text."""
     flags = {
-        "user-dir": finetuning.PACKAGE,
+        "user-dir": PACKAGE,
         "arch": options.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "task": "masked_lm",
         "criterion": "masked_lm",
         "max-update": config.updates if options.updates is None else options.updates,
         "skip-invalid-size-inputs-valid-test": True,
-        "required-batch-size-multiple": 1,
-        "num-workers": 0,
-        "data-buffer-size": 0,
-        "cpu": not on_gpu(),
+        **training.RESUMABLE_FLAGS,
+        "cpu": not torch.cuda.is_available(),
         "save-dir": save_dir,
         "no-epoch-checkpoints": True,
         "log-format": "json",
@@ -227,7 +227,8 @@ def fine_tune(jobs: Jobs, name: str, command: list[Any], run_folder: Path) -> Pa
 
 def _train_anew(command: list[Any], checkpoints: Path, log: Path) -> None:
     shutil.rmtree(checkpoints, ignore_errors=True)
-    commands.run(command, log, print_report)
+    with TrainingProgress() as progress:
+        commands.run(command, log, progress)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

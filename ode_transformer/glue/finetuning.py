@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 
+from ode_transformer.recipes import training
 from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
 
 WARMUP_SHARE = 0.1
+PREDICTED_TOGETHER = 64  # examples in a batch
 _TASK_OPTIONS = {"max_positions", "load_checkpoint_heads"}
 
 
@@ -66,11 +68,10 @@ def check_dictionaries(checkpoint: Path, dictionaries: Iterable[Path]) -> None:
 
 
 def training_options(
-    data: Path, examples: int, outputs: int, regression: bool, save_dir: Path, chosen: Mapping[str, Any]
+    examples: int, outputs: int, regression: bool, save_dir: Path, chosen: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the flags of one fine-tuning: linear decay after a warm-up of a tenth of the updates.
 
-    :param data: folder of binary data
     :param examples: number of training examples
     :param outputs: number of outputs of the classification head
     :param regression: predict a number instead of a class
@@ -89,9 +90,7 @@ def training_options(
         "lr-scheduler": "polynomial_decay",
         "total-num-update": updates,
         "warmup-updates": math.ceil(WARMUP_SHARE * updates),
-        "required-batch-size-multiple": 1,
-        "num-workers": 0,
-        "data-buffer-size": 0,
+        **training.RESUMABLE_FLAGS,
         "cpu": not torch.cuda.is_available(),
         "save-dir": save_dir,
         "no-epoch-checkpoints": True,
@@ -102,11 +101,10 @@ def training_options(
     }
 
 
-def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64) -> dict[str, list[str]]:
+def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, list[str]]:
     """Return the prediction for each example of each split, in the examples' order: a class, a number, or nan.
 
     :param data: binary data made with the model's dictionary
-    :param batch: examples in a batch
     :raises UserError: the checkpoint is broken or refused
     """
     from fairseq import utils
@@ -123,7 +121,7 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str], batch: int = 64
         task.load_dataset(split)
         dataset = task.dataset(split)
         values = [""] * len(dataset)
-        batches = task.get_batch_iterator(dataset, max_sentences=batch, required_batch_size_multiple=1)
+        batches = task.get_batch_iterator(dataset, max_sentences=PREDICTED_TOGETHER, required_batch_size_multiple=1)
         for sample in batches.next_epoch_itr(shuffle=False):
             sample = utils.move_to_cuda(sample) if gpu else sample
             with torch.no_grad():

@@ -38,7 +38,6 @@ class PublishedGlue(YamlSection):
 class GlueConfig(YamlSection):
     """Grid and common flags.
 
-    :param title: of the benchmark
     :param pretraining: recipe of the pre-trained model
     :param arch: architecture of the pre-trained model
     :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
@@ -47,7 +46,6 @@ class GlueConfig(YamlSection):
     :param expected: published scores
     """
 
-    title: str = "GLUE"
     pretraining: str = "bert_pretraining"
     arch: str = "macaron_bert_base"
     symmetric: list[str] = []

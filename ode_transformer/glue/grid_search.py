@@ -121,7 +121,6 @@ def plan_runs(
         task = prepared.task
         folder = output / "runs" / task.name / ",".join(f"{key}={value}" for key, value in point.items())
         flags = finetuning.training_options(
-            prepared.data,
             prepared.train_size,
             task.outputs,
             not task.classes,

@@ -90,8 +90,6 @@ class MatchedSentence:
 def max_match(
     hypotheses: Sequence[str],
     gold: Sequence[AnnotatedSentence],
-    beta: float = BETA,
-    max_unchanged: int = MAX_UNCHANGED,
     max_cells: int = MAX_CELLS,
 ) -> list[MatchedSentence]:
     """Match each sentence with the annotator who makes F of all sentences up to it highest.
@@ -109,7 +107,7 @@ def max_match(
         budget.steps = min(budget.steps + STEPS_PER_SENTENCE, MAX_STEPS)
         hypothesis = tuple(line.split())
         try:
-            candidates = list(_by_annotator(sentence, hypothesis, max_unchanged, max_cells, budget))
+            candidates = list(_by_annotator(sentence, hypothesis, max_cells, budget))
         except TooManySteps as error:
             sizes = f"{len(sentence.tokens)} tokens, {sum(map(len, sentence.edits.values()))} edits"
             raise UserError(
@@ -118,7 +116,7 @@ def max_match(
 
         def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
             total = previous + candidate.counts
-            return total.f_score(beta), total.correct, -(total.proposed + beta**2 * total.gold)
+            return total.f_score(BETA), total.correct, -(total.proposed + BETA**2 * total.gold)
 
         sentences.append(max(candidates, key=rank))  # the first of equals
         counts += sentences[-1].counts
@@ -157,7 +155,7 @@ def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
 
 
 def _by_annotator(
-    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_unchanged: int, max_cells: int, budget: StepBudget
+    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_cells: int, budget: StepBudget
 ) -> Iterator[MatchedSentence]:
     source = sentence.tokens
     lattice = None
@@ -168,7 +166,7 @@ def _by_annotator(
         print_progress(f"{sentence.location}: {sizes}, are too many to align: their difference counts as one edit")
     for annotator in sorted(sentence.edits) or [0]:
         gold = sentence.edits.get(annotator, ())
-        edits = lattice.edits(gold, max_unchanged) if lattice else _single_edit(source, hypothesis, gold)
+        edits = lattice.edits(gold, MAX_UNCHANGED) if lattice else _single_edit(source, hypothesis, gold)
         yield MatchedSentence(sentence, hypothesis, annotator, tuple(edits))
 
 

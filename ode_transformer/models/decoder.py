@@ -96,7 +96,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         attention = None
-        for weights in alignment.weights.values():
+        if (weights := alignment.weights.get(SubLayerKind.CROSS_ATTENTION)) is not None:
             attention = weights[:, :alignment_heads].mean(dim=1)  # [B, T, S]
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
@@ -127,8 +127,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         return probabilities
 
     @property
-    def observes_log_probabilities(self) -> bool:
-        """True if an observer is to see what :meth:`get_normalized_probs` returns."""
+    def is_observed(self) -> bool:
+        """True if an observer is to see what the decoder computes."""
         return any(observer.active for observer in self.observers)
 
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
@@ -219,7 +219,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @property
     def computes_fixed_steps(self) -> bool:
         """True if a step can be a :class:`FixedStep`: nobody observes it."""
-        return not any(observer.active for observer in self.observers)
+        return not self.is_observed
 
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:

@@ -49,7 +49,6 @@ class Experiment:
     :param minutes: limit of the training time instead of the recipe's
     :param max_tokens: that one process takes at a time, instead of the recipe's; tokens of an update stay
     :param train_flags: words for fairseq-train, which override everything else
-    :param own_size: the model has its architecture's size, and another run has the same flags but the recipe's size
     """
 
     recipe: Recipe
@@ -60,21 +59,20 @@ class Experiment:
     minutes: float | None = None
     max_tokens: int | None = None
     train_flags: tuple[str, ...] = ()
-    own_size: bool = False
 
     @cached_property
     def folder(self) -> Path:
         """Folder of the run; its name tells the run from runs with other flags."""
-        return self.data.folder / self._run_name(
-            {"own-size": self.own_size, "variant": self.variant, "seed": self.seed}
-        )
+        return self.data.folder / self._run_name(self.seed)
 
     @property
     def table_path(self) -> Path:
         """File of the table with the scores of all seeds."""
-        return self.data.folder / f"{self._run_name({'variant': self.variant})}.md"
+        return self.data.folder / f"{self._run_name()}.md"
 
-    def _run_name(self, options: dict[str, Any]) -> str:
+    def _run_name(self, seed: int | None = None) -> str:
+        # Another run has the same architecture and flags, but the recipe's size.
+        options = {"own-size": bool(self.recipe.size), "variant": self.variant, "seed": seed}
         return training.run_name(self.recipe.arch, [*commands.flags(options), *self.train_flags])
 
     @property
@@ -187,7 +185,7 @@ class Experiment:
         return list(numbered_checkpoints(self.checkpoints, self.recipe.average.by))
 
     def averaged_count(self, until: int | None = None) -> int:
-        """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist.
+        """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist; 0 for the last alone.
 
         :raises UserError: none exists
         """
@@ -198,11 +196,18 @@ class Experiment:
         saved = [number for number in self.saved_checkpoints() if number <= (until or number)]
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
-        if not saved:
-            print(f"{self.checkpoints}: no checkpoint of an {average.by} yet; the model is the last one, no average")
-        elif len(saved) < count:
-            print(f"{self.checkpoints}: {len(saved)} of the {count} {average.by} checkpoints to be averaged")
         return min(len(saved), count)
+
+    def average_shortfall(self, until: int | None = None) -> str:
+        """Return in words how many checkpoints the recipe's average lacks; empty if none.
+
+        :raises UserError: there is no checkpoint to be averaged
+        """
+        average = self.recipe.average
+        if average.last is None or (count := self.averaged_count(until)) == average.last:
+            return ""
+        last = "" if count else "; the model is the last one, no average"
+        return f"{self.checkpoints}: {count} of the {average.last} {average.by} checkpoints to be averaged{last}"
 
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""

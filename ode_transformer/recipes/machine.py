@@ -27,11 +27,6 @@ SLURM_PORT = 12355
 MIN_TOKENS_PER_PROCESS = 250
 
 
-def on_gpu() -> bool:
-    """Return whether PyTorch sees a GPU."""
-    return torch.cuda.is_available()
-
-
 @dataclass(frozen=True)
 class Machine:
     """The processors of a training.

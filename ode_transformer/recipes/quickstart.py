@@ -88,14 +88,14 @@ def plan(options: QuickstartOptions) -> Experiment:
     flags = recipe.train | ({"keep-interval-updates": -1} if options.measure_at else {})
     if architectures(recipe.task)[arch]:  # for the report; fairseq's own models cannot log by layer
         flags = {"log-depth-interval": recipe.train["log-interval"]} | flags
-    recipe = recipe.model_copy(update={"train": flags, "arch": recipe.arch if options.arch else arch})
-    # Without --arch, this architecture is trained in the recipe's size.
-    own_size = options.arch in {recipe.arch, *map(_architecture_of, depth_schemes())}
+    # The recipe's size fits the architecture of any scheme.
+    sized = {recipe.arch, *map(_architecture_of, depth_schemes())}
+    recipe = recipe.model_copy(update={"train": flags, "arch": arch if arch in sized else recipe.arch})
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{options.task}")
     available = machine.detect(tokens=recipe.tokens_per_update)
     minutes = _training_minutes(options, recipe.minutes)
-    experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags, own_size=own_size)
+    experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags)
     check_train_command(experiment)
     return experiment
 

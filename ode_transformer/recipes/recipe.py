@@ -153,7 +153,8 @@ class Recipe(YamlSection):
     :param train: flags of fairseq-train; ``max-tokens`` is the load of one GPU
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
     :param score: measures of the output
-    :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not
+    :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not;
+        after ``for_arch`` those that it has left out, because that architecture was asked for by its name
     :param architectures: pattern of names -> values that differ for them; of several matches the last wins
     :param variants: name -> another such table, for ``--variant``: where a paper and its code differ, where other
         architectures are trained as in one paper, or a small size
@@ -230,15 +231,16 @@ class Recipe(YamlSection):
         :param variant: one of ``variants``
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
-        chosen, size = arch or self.arch, {} if arch else self.size
+        chosen = arch or self.arch
+        applied, left_out = (self.size, {}) if arch is None else ({}, self.size if arch == self.arch else {})
         overrides = _matching(self.architectures, chosen)
         if variant is not None:
             overrides += (of_variant := _matching(self.variants.get(variant, {}), chosen))
             if not of_variant:
                 names = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
                 raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(names) or 'none'}")
-        flags = {"train": self.train | size, "generate": self.generate}
-        changes: dict[str, Any] = {"arch": chosen, "size": {}, "architectures": {}, "variants": {}}
+        flags = {"train": self.train | applied, "generate": self.generate}
+        changes: dict[str, Any] = {"arch": chosen, "size": left_out, "architectures": {}, "variants": {}}
         for section in overrides:
             values = {name: getattr(section, name) for name in section.model_fields_set}
             flags = {name: earlier | values.pop(name, {}) for name, earlier in flags.items()}

@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ode_transformer import __version__
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
-from ode_transformer.recipes import machine, training
+from ode_transformer.recipes import training
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.training import TrainingRecord
@@ -54,7 +56,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
         if not training.has_checkpoints(experiment.checkpoints):
             raise UserError(f"{folder / 'train.log'}: the training has ended without a checkpoint")
-        on_gpu = experiment.machine.gpus > 0 and machine.on_gpu()
+        on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
 
@@ -110,6 +112,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
+    if shortfall := experiment.average_shortfall(until):
+        print(shortfall)
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:

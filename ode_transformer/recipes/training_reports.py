@@ -28,19 +28,10 @@ def loss_report(line: str) -> dict[str, float] | None:
     return values if split == TRAIN else {UPDATES: values[UPDATES], "valid_loss": values["loss"]}
 
 
-def print_report(line: str) -> None:
-    """Print a line of fairseq-train's log in short if it is a report of a training or validation loss."""
-    if (values := loss_report(line)) is None:
-        return
-    name = "valid_loss" if "valid_loss" in values else "loss"
-    minutes = f"{values['wall'] / 60:5.1f} min  " if "wall" in values else " " * 11
-    print(
-        f"  {minutes}update {values['num_updates']:>6.0f}  {name.replace('_', 'ation ')} {values[name]:g}", flush=True
-    )
-
-
 class TrainingProgress:
     """The progress of a training: one line that changes on a terminal, else one in each minute or few in all.
+
+    At the end of its ``with`` block it leaves the last numbers on a line of their own.
 
     :param minutes: limit of the training time; infinite if something else ends the training
     :param past_minutes: training time of the processes that were stopped before
@@ -73,8 +64,10 @@ class TrainingProgress:
             self.output.write(f"  {self}\n")
         self.output.flush()
 
-    def end(self) -> None:
-        """Leave the last numbers on a line of their own."""
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self.values:
             self.output.write("\n" if self.output.isatty() else f"  {self}\n")
             self.output.flush()

@@ -111,7 +111,7 @@ def check_train_command(experiment: Experiment) -> None:
             raise UserError(f"-- --{flag} {value}: cannot be overridden")
     if settings.no_save:
         raise UserError("-- --no-save: nothing would be left to evaluate")
-    parser = fairseq_parser.parser_for("fairseq-train", tuple(arguments))
+    parser = fairseq_parser.parser_for("fairseq-train", tuple(arguments[1:]))
     for flag, check in RANGES.items():
         option = flag.replace("-", "_")
         value = getattr(settings, option, None)
@@ -151,11 +151,8 @@ def train_with_progress(experiment: Experiment) -> None:
     log, minutes = experiment.folder / "train.log", 0.0
     if has_checkpoints(experiment.checkpoints) and log.exists():
         minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
-    progress = TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update())
-    try:
+    with TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update()) as progress:
         run_experiment.train(experiment, progress)
-    finally:
-        progress.end()
 
 
 def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:

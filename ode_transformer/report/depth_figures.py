@@ -50,7 +50,7 @@ def error_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
         for stack in stacks_among([[block.stack for block in measurements.errors]]):
             title = f"{name}: {stack}"
 
-            def draw(axes: Axes, name: str = name, stack: str = stack, m: Measurements = measurements) -> None:
+            def draw(axes: Axes, stack: str = stack, m: Measurements = measurements) -> None:
                 draw_errors(axes, stack, {"": m.errors}, SCHEMES, 1)
                 for number, line in enumerate(axes.get_lines()):
                     line.set_color(f"C{number}")

@@ -19,11 +19,12 @@ from ode_transformer.analysis.depth.depth_paths import DepthPath
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.surprisal import surprisals
+from ode_transformer.decoding.teacher_forcing import surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import observable_stacks, observing
+from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import get_tableau
 from ode_transformer.report.runs import ReportedRun
 from ode_transformer.support.errors import UserError
@@ -143,6 +144,7 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
     result.gradient_norms = gradient_norms(model, samples, task.source_dictionary.pad())
     result.activation_norms = activation_norms(model, samples)
     reasons = block_flows.refusals(model)
+    tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
     for name, stack in observable_stacks(model).items():
         if isinstance(stack.scheme, LayerHistory):
             result.histories[name] = [
@@ -151,14 +153,12 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
             ]
         if reasons[name] is None and not result.paths and chosen:
             sample = split.sample([chosen[0] - 1])
-            tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
             result.paths_of = name, chosen[0]
             result.paths = depth_paths.depth_paths(model, name, sample, tableaus)
     result.notes += [
         f"no paths and truncation errors of the {name}: {reason}" for name, reason in reasons.items() if reason
     ]
     if None in reasons.values():
-        tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
         flow_samples = [split.sample(numbers) for numbers in split.batches(min(count, FLOW_SENTENCES), MAX_TOKENS)]
         result.errors = block_errors(model.double(), flow_samples, tableaus, [1], FLOW_TOLERANCE, FLOW_STEPS)
         model.float()
@@ -175,8 +175,8 @@ def measure_sentence(model: Any, task: Any, split: Split, number: int) -> Measur
     # A language model's source is what it has read; a translation model reads its target shifted by one.
     shifted = tokens["target"][-1:] + tokens["target"][:-1]
     tokens["prefix"] = shifted if hasattr(model, "encoder") else tokens["source"]
-    _, bits = surprisals(model, sample)
-    return MeasuredSentence(number, tokens, word_weights(model, sample), attention(model, sample, number, tokens), bits)
+    weights, maps = word_weights(model, sample), attention(model, sample, number, tokens)
+    return MeasuredSentence(number, tokens, weights, maps, surprisals(model, sample))
 
 
 def readable_tokens(tokens: Sequence[str]) -> list[str]:
@@ -218,7 +218,7 @@ def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str,
     matrices = []
     for (layer, kind), heads in attention_by_head(model, sample).items():
         rows = tokens["source" if layer.stack == "encoder" else "prefix"]
-        columns = rows if heads.shape[1] == heads.shape[2] == len(rows) and "self" in kind.value else tokens["source"]
+        columns = tokens["source"] if kind is SubLayerKind.CROSS_ATTENTION else rows
         sides = readable_tokens(rows), readable_tokens(columns)
         matrices.append(AttentionMatrix(f"{layer}: {kind.value}", *sides, heads))
     return matrices

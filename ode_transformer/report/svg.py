@@ -61,14 +61,14 @@ def page_style() -> Iterator[None]:
         yield
 
 
-def draw_svg(draw: Callable[[Axes], None], description: str, width: float = WIDTH, height: float = HEIGHT) -> str:
+def draw_svg(draw: Callable[[Axes], None], description: str, height: float = HEIGHT) -> str:
     """Return a figure of one panel as SVG.
 
     :param draw: draws on the panel
     :param description: text for readers who do not see the figure
     :raises UserError: matplotlib is not installed, or ``draw`` raises it
     """
-    figure = new_figure(width, height)
+    figure = new_figure(WIDTH, height)
     with page_style():
         figure.set_facecolor("none")
         axes = figure.subplots()

@@ -21,6 +21,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import torch
+
 from ode_transformer.analysis.scaling.architectures import model_size, training_options
 from ode_transformer.analysis.scaling.equations import ModelSize, ScalingStep, check_beta
 from ode_transformer.analysis.scaling.scale import architecture_lines
@@ -28,10 +30,9 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.recipes import quickstart, training
-from ode_transformer.recipes.machine import on_gpu
 from ode_transformer.recipes.options import QUICKSTART_TASKS
 from ode_transformer.recipes.quickstart import QuickstartOptions
-from ode_transformer.recipes.training_reports import print_report
+from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.commands import PACKAGE
@@ -109,7 +110,9 @@ def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> flo
     model, _, task = load_trained_model(checkpoint, data)
     valid = Split(model, task, data, "valid", checkpoint)
     batches = map(valid.sample, valid.batches(None, max_tokens))
-    return cross_entropy(predict_tokens(model.cuda() if on_gpu() else model, batches, task.target_dictionary.pad()))
+    return cross_entropy(
+        predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, task.target_dictionary.pad())
+    )
 
 
 def gradient(base_loss: float, larger_loss: float, epsilon: int) -> float:
@@ -124,7 +127,8 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
     jobs = Jobs(run_folder, data.digest)
 
     def train_and_evaluate() -> None:
-        training.train(command, run_folder, checkpoints, jobs.digest_of(flags), print_report, updates)
+        with TrainingProgress(last_update=updates) as progress:
+            training.train(command, run_folder, checkpoints, jobs.digest_of(flags), progress, updates)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 
@@ -188,7 +192,7 @@ def training_flags(options: ScalingOptions, data: TrainingData, size: ModelSize,
         "user-dir": PACKAGE,
         "arch": options.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
-        "cpu": not on_gpu(),
+        "cpu": not torch.cuda.is_available(),
         **training.RESUMABLE_FLAGS,
         "no-epoch-checkpoints": True,
         "keep-interval-updates": 1,

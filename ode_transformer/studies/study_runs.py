@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite
 from typing import Any
@@ -42,6 +42,9 @@ class StudyRuns:
     study: Study
     place_name: str
     options: RunOptions
+    _chosen: dict[tuple[str, int], dict[str, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def place(self) -> Place:
@@ -126,11 +129,6 @@ class StudyRuns:
     def trial_losses(self, cell: Cell) -> dict[float, float]:
         """Return the lowest validation loss of each complete trial."""
         return {value: lowest_loss(trial) for value, trial in self.trials(cell).items() if is_trained(trial)}
-
-    @cached_property
-    def _chosen(self) -> dict[tuple[str, int], dict[str, float]]:
-        """The chosen values by cell."""
-        return {}
 
     def chosen_flags(self, cell: Cell) -> dict[str, float]:
         """Return the value of the place's grid with the lowest validation loss; empty until all trials are complete."""

@@ -45,7 +45,7 @@ def _only_logits_matter(decoder: Any) -> bool:
     if getattr(decoder, "adaptive_softmax", None) is not None:
         return False
     inherits = getattr(type(decoder), "get_normalized_probs", None) is FairseqDecoder.get_normalized_probs
-    return not getattr(decoder, "observes_log_probabilities", not inherits)
+    return not getattr(decoder, "is_observed", not inherits)
 
 
 # fairseq resumes a training only with a criterion of the same class name; either of the two can resume the other's.

@@ -6,7 +6,7 @@ import pytest
 from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
-from ode_transformer.corpora.gec_corpus import GecCorpus, build
+from ode_transformer.corpora.gec_corpus import GecCorpus
 from ode_transformer.corpora.nucle import apply_edits, hold_out_sentences
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match, sum_counts
@@ -47,7 +47,7 @@ FCE = GecCorpus(train=["fce"], valid="fce")
 
 
 def test_the_published_corpus(tmp_path: Path):
-    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus(), 1)
+    counts = GecCorpus().build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
     nucle = edited(0)
     assert pairs(tmp_path / "corpus", "valid") == nucle[3::4]
     other_pairs = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
@@ -60,7 +60,7 @@ def test_the_published_corpus(tmp_path: Path):
 def test_the_released_corpus(tmp_path: Path):
     options = read_recipe(find_recipe("gec_conll14")).corpus
     assert options.sources == ["nucle_3_2", "lang8_raw", "fce", "wi_locness", "nltk_punkt", "conll14_test"]
-    counts = build(write_raw(tmp_path / "raw"), tmp_path / "corpus", options, 1)
+    counts = options.build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
     train, valid = pairs(tmp_path / "corpus", "train"), pairs(tmp_path / "corpus", "valid")
     assert set(valid) <= set(edited(0))
     assert len(valid) == len(edited(0)) // 4
@@ -97,13 +97,13 @@ def test_the_open_parts_alone(tmp_path: Path):
     options = GecCorpus(train=["fce", "wi_locness"], valid="wi_locness", source="src", target="trg")
     assert options.sources == ["fce", "wi_locness", "conll14_test"]
     files = write_raw(tmp_path / "raw")
-    build({name: files[name] for name in options.sources}, tmp_path / "corpus", options)
+    options.build({name: files[name] for name in options.sources}, tmp_path / "corpus", 1)
     assert lines(tmp_path / "corpus" / "train.trg") == [target for _, target in [*edited(2), *edited(3)]]
     assert lines(tmp_path / "corpus" / "valid.src") == [source for source, _ in edited(1, SENTENCES[:20])]
 
 
 def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
-    build(write_raw(tmp_path / "raw"), tmp_path / "corpus", GecCorpus())
+    GecCorpus().build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
     test = pairs(tmp_path / "corpus", "test")
     assert [target for _, target in test] == SENTENCES[10:30]
     gold = read_m2(tmp_path / "corpus" / "test.m2")
@@ -122,7 +122,7 @@ def test_length_counts_on_both_sides_of_training_pairs(tmp_path: Path):
         + block(["a"], [(0, 1, "x", "-NONE-")])
         + block(["b"], [(0, 1, "x", "c")])
     )
-    counts = build(raw(tmp_path, fce=text, fce_dev=text), tmp_path / "corpus", FCE)
+    counts = FCE.build(raw(tmp_path, fce=text, fce_dev=text), tmp_path / "corpus", 1)
     assert [source for source, _ in pairs(tmp_path / "corpus", "train")] == ["a " * 79 + "a", "b"]
     assert counts["valid"] == 4  # all but the one that would be empty
 
@@ -131,7 +131,7 @@ def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Pat
     overlapping = block(["a", "b", "c"], [(0, 2, "x", "A"), (1, 3, "x", "B")])
     good = block(["a", "b"], [(0, 1, "x", "A")])
     files = raw(tmp_path, fce=overlapping + good, conll14_test=overlapping + good)
-    assert build(files, tmp_path / "corpus", FCE) == {"train": 1, "valid": 1, "test": 2}
+    assert FCE.build(files, tmp_path / "corpus", 1) == {"train": 1, "valid": 1, "test": 2}
     assert pairs(tmp_path / "corpus", "test")[0] == ("a b c", "A c")
     assert "fce: 1 sentences left out because their edits overlap" in capsys.readouterr().err
 
@@ -144,13 +144,13 @@ def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Pat
             r"fce.tar.gz: fce/m2/fce.train.gold.bea19.m2:2: an edit has six fields",
         ),
         ({"conll14_test": "nonsense\n"}, "conll14_test.tar.gz: .*official-2014.combined.m2:1: a line starts with"),
-        ({"fce_dev": "S a\n"}, "no sentence for the valid split"),
-        ({"conll14_test": "\n"}, "no sentence for the test split"),
+        ({"fce_dev": "S a\n"}, "no example for the valid split"),
+        ({"conll14_test": "\n"}, "no example for the test split"),
     ],
 )
 def test_bad_raw_text_leaves_no_corpus(tmp_path: Path, texts: dict[str, str], message: str):
     with pytest.raises(UserError, match=message):
-        build(raw(tmp_path, **texts), tmp_path / "corpus", FCE)
+        FCE.build(raw(tmp_path, **texts), tmp_path / "corpus", 1)
     assert not (tmp_path / "corpus").exists()
     assert not list(tmp_path.glob(".*"))
 

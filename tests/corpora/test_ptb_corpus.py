@@ -10,7 +10,7 @@ import pytest
 from commands_for_tests import succeed
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
-from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus, build
+from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -28,8 +28,8 @@ def select(raw: dict[str, Path], *names: str) -> dict[str, Path]:
 
 
 def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], tmp_path: Path) -> None:
-    assert build(select(raw, "ptb"), tmp_path / "one", OPTIONS, 1) == SENTENCES
-    assert build(select(raw, "ptb_train", "ptb_valid", "ptb_test"), tmp_path / "other", OPTIONS, 1) == SENTENCES
+    assert OPTIONS.build(select(raw, "ptb"), tmp_path / "one", 1) == SENTENCES
+    assert OPTIONS.build(select(raw, "ptb_train", "ptb_valid", "ptb_test"), tmp_path / "other", 1) == SENTENCES
     for folder in ("one", "other"):
         for split in SENTENCES:
             assert read_lines(tmp_path / folder / f"{split}.txt") == [line.strip() for line in sentences(split)]
@@ -40,7 +40,7 @@ def test_compressed_and_without_a_test_set(
 ) -> None:
     for name in ("ptb_train", "ptb_valid"):
         raw[name].write_bytes(gzip.compress(raw[name].read_bytes()))
-    counts = build(select(raw, "ptb_train", "ptb_valid"), tmp_path / "corpus", OPTIONS, 1)
+    counts = OPTIONS.build(select(raw, "ptb_train", "ptb_valid"), tmp_path / "corpus", 1)
     assert counts == {split: SENTENCES[split] for split in ("train", "valid")}
     assert {path.name for path in (tmp_path / "corpus").iterdir()} == {"train.txt", "valid.txt"}
     assert capsys.readouterr().err == "no ptb_test: the corpus has no test split\n"
@@ -64,6 +64,10 @@ BROKEN = {
     ),
     "not UTF-8": (lambda raw: raw["ptb_train"].write_bytes(b"caf\xe9\n"), "ptb.train.txt: line 1 is not UTF-8"),
     "empty": (lambda raw: raw["ptb_train"].write_bytes(b""), "ptb.train.txt: 0 types, without <unk>"),
+    "an empty validation text": (
+        lambda raw: raw["ptb_valid"].write_bytes(b""),
+        "ptb.valid.txt: no example for the valid split",
+    ),
     "no validation text": (lambda raw: raw.pop("ptb_valid"), "no ptb_valid; ptb, the archive, would do instead"),
 }
 
@@ -73,7 +77,7 @@ def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: 
     raw.pop("ptb")
     spoil(raw)
     with pytest.raises(UserError, match=message):
-        build(raw, tmp_path / "corpus", OPTIONS, 1)
+        OPTIONS.build(raw, tmp_path / "corpus", 1)
     assert not (tmp_path / "corpus").exists()
 
 
@@ -82,7 +86,7 @@ def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: 
 def test_the_published_text(tmp_path: Path) -> None:
     names = {"ptb_train": "ptb.train.txt.gz", "ptb_valid": "ptb.valid.txt.gz"}
     files = {name: PUBLISHED / file for name, file in names.items()}
-    counts = build(files, tmp_path / "corpus", PennTreebankCorpus(), 1)
+    counts = PennTreebankCorpus().build(files, tmp_path / "corpus", 1)
     assert counts == {"train": 42_068, "valid": 3_370}
     tokens = {split: " ".join(read_lines(tmp_path / "corpus" / f"{split}.txt")).split() for split in counts}
     assert (len(tokens["train"]), len(tokens["valid"])) == (887_521, 70_390)

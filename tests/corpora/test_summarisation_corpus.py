@@ -14,7 +14,6 @@ from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
 from ode_transformer.corpora.summarisation_corpus import (
     SOURCES,
     SummarisationCorpus,
-    build,
     source_and_target,
     story_name,
 )
@@ -109,7 +108,7 @@ def corpus(folder: Path) -> dict[str, list[str]]:
 def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
     assert set(raw) == set(SOURCES)
     output = tmp_path / "corpus"
-    counts = build(raw, output, SummarisationCorpus(), 1)
+    counts = SummarisationCorpus().build(raw, output, 1)
     assert counts == {"train": SPLITS["train"] - 1, "valid": SPLITS["val"], "test": SPLITS["test"], "left out": 1}
     texts = corpus(output)
     assert set(texts) == {f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
@@ -125,10 +124,10 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "one", SummarisationCorpus(), 1)
+    SummarisationCorpus().build(raw, tmp_path / "one", 1)
     urls = raw["cnn_dm_test_urls"]
     urls.write_text("".join(f"{line}\n" for line in reversed(urls.read_text().splitlines())))
-    build(raw, tmp_path / "other", SummarisationCorpus(), 1)
+    SummarisationCorpus().build(raw, tmp_path / "other", 1)
     first, reordered = corpus(tmp_path / "one"), corpus(tmp_path / "other")
     assert first["test.source"] == reordered["test.source"][::-1] != reordered["test.source"]
     assert first["test.target"] == reordered["test.target"][::-1]
@@ -136,18 +135,18 @@ def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Pat
 
 
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "one", SummarisationCorpus(lowercase=False), 1)
+    SummarisationCorpus(lowercase=False).build(raw, tmp_path / "one", 1)
     for name in ("cnn_stories", "dailymail_stories"):
         with tarfile.open(raw[name]) as archive:
             members = [(member.name, archive.extractfile(member).read()) for member in archive]
         stranger = (f"cnn/stories/{story_name('http://elsewhere')}", b"In no list.\n")
         pack(raw[name], [stranger, *reversed(members), ("cnn/stories/README", b"\xff")])
-    build(raw, tmp_path / "other", SummarisationCorpus(lowercase=False), 2)
+    SummarisationCorpus(lowercase=False).build(raw, tmp_path / "other", 2)
     assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
 
 
 def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
-    build(raw, tmp_path / "corpus", SummarisationCorpus(source="article", target="summary", source_tokens=5), 1)
+    SummarisationCorpus(source="article", target="summary", source_tokens=5).build(raw, tmp_path / "corpus", 1)
     texts = corpus(tmp_path / "corpus")
     assert {len(line.split()) for line in texts["test.article"]} == {5}
     assert len(texts["train.summary"]) == SPLITS["train"] - 1
@@ -164,7 +163,7 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Path]], object], str]] = {
     ),
     "nothing left": (
         lambda raw: raw["cnn_dm_test_urls"].write_text(f"{address(EMPTY)}\n"),
-        "all_test.txt: no story for the test split",
+        "all_test.txt: no example for the test split",
     ),
     "a truncated archive": (
         lambda raw: os.truncate(raw["dailymail_stories"], raw["dailymail_stories"].stat().st_size // 2),
@@ -182,6 +181,6 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Path]], object], str]] = {
 def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: str, workers: int) -> None:
     spoil(raw)
     with pytest.raises(UserError, match=message):
-        build(raw, tmp_path / "corpus", SummarisationCorpus(), workers)
+        SummarisationCorpus().build(raw, tmp_path / "corpus", workers)
     assert not (tmp_path / "corpus").exists()
     assert not list(tmp_path.glob(".corpus*"))

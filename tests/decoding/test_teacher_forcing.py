@@ -12,8 +12,7 @@ import torch
 from checkpoint_for_tests import binarise
 
 from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.surprisal import surprisals
-from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
+from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens, surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
 
 PAIRS = [("▁The s", "▁D er e"), ("s s s s s s", "e"), ("▁The", "e e r e r"), ("t", "t t")]
@@ -52,7 +51,7 @@ def test_batches_agree_with_single_sentences(loaded: tuple[Any, Any, Split]) -> 
 
 def test_surprisal_is_the_loss_of_each_token_in_bits(loaded: tuple[Any, Any, Split]) -> None:
     model, task, split = loaded
-    bits = [value for number in range(len(PAIRS)) for value in surprisals(model, split.sample([number]))[1]]
+    bits = [value for number in range(len(PAIRS)) for value in surprisals(model, split.sample([number]))]
     batches = map(split.sample, split.batches(None, 1000))
     loss = cross_entropy(predict_tokens(model, batches, task.target_dictionary.pad()))
     assert sum(bits) / len(bits) * math.log(2) == pytest.approx(loss, rel=1e-5)

@@ -23,7 +23,7 @@ def test_the_papers_grid() -> None:
     [
         ({"train": None}, "train: None: input should be a valid dictionary"),
         ({"grid": [1]}, "grid: input should be a valid dictionary"),
-        ({"more": 1}, "more: unknown key; known are arch, expected, grid, pretraining, symmetric, title, train"),
+        ({"more": 1}, "more: unknown key; known are arch, expected, grid, pretraining, symmetric, train"),
         ({"grid": {"lr": [0.1]}}, "grid: batch-size is missing"),
         ({"symmetric": ["MRPC", "CoLA"]}, "symmetric.1: CoLA is no task with pairs"),
         ({"batch-size": 16}, "grid.batch-size: 16: input should be a valid list"),

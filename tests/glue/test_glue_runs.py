@@ -21,7 +21,7 @@ from ode_transformer.support.subword_encoder import SubwordEncoder
 
 def test_warm_up_is_a_tenth_of_the_updates() -> None:
     chosen = {"batch-size": 16, "max-epoch": 3}
-    options = finetuning.training_options(Path("d"), 1001, 2, False, Path("s"), chosen)
+    options = finetuning.training_options(1001, 2, False, Path("s"), chosen)
     assert (options["total-num-update"], options["warmup-updates"]) == (189, 19)
     assert options["distributed-world-size"] == 1  # fairseq's own default multiplies the batch by the GPUs there are
 
@@ -137,7 +137,7 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
     model = pretrained / "model" / "checkpoint_last.pt"
     chosen = finetuning.model_options(model) | {"batch-size": 3, "max-epoch": 3, "lr": 0.01, "optimizer": "adam"}
     chosen |= {"finetune-from-model": model}
-    options = finetuning.training_options(tmp_path / "data", 9, 1, True, tmp_path / "run", chosen)
+    options = finetuning.training_options(9, 1, True, tmp_path / "run", chosen)
     commands.run(["fairseq-train", tmp_path / "data", *commands.flags(options)], tmp_path / "log")
     predictions = finetuning.predict(
         tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data", ["valid", "test"], batch=2

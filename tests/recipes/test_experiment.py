@@ -127,13 +127,14 @@ def test_a_validation_set_out_of_the_training_text_has_its_references_in_the_log
     ("there", "until", "count"),
     [(range(1, 13), None, 10), (range(1, 13), 4, 4), (range(1, 4), None, 3)],
 )
-def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: int, capsys) -> None:
+def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: int) -> None:
     run = made("multi30k_en_de", tmp_path)
     run.checkpoints.mkdir(parents=True)
     for number in there:
         (run.checkpoints / f"checkpoint{number}.pt").touch()
     assert value(run.average_command(until), "--last") == str(count)
-    assert ("of the 10 epoch checkpoints" in capsys.readouterr().out) == (count < 10)
+    shortfall = f"{run.checkpoints}: {count} of the 10 epoch checkpoints to be averaged"
+    assert run.average_shortfall(until) == (shortfall if count < 10 else "")
 
 
 def test_an_average_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
@@ -152,6 +153,9 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
         run.average_command()
     (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
     assert str(run.average_command()[2]).endswith("checkpoint_last.pt")
+    assert run.average_shortfall().endswith(
+        "0 of the 10 epoch checkpoints to be averaged; the model is the last one, no average"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,14 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
 )
 def test_the_last_update_is_that_of_fairseqs_parser(flags: tuple[str, ...], last: int | None) -> None:
     assert made("multi30k_en_de", train_flags=flags).last_update() == last
+
+
+def test_the_recipes_size_and_the_architectures_own_have_a_folder_each() -> None:
+    runs = [made("quickstart_text", arch=arch) for arch in (None, "ode_transformer_rk2_tiny", "macaron_tiny")]
+    assert [run.folder.name for run in runs] == [
+        *("ode_transformer_rk2_tiny", "ode_transformer_rk2_tiny-own-size", "macaron_tiny"),
+    ]
+    assert len({run.table_path for run in runs}) == 3
 
 
 # -- runs ---------------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def test_the_size_is_the_default_architectures_alone(recipe_of) -> None:
     recipe = recipe_of(GOOD)
     assert recipe.for_arch(None).train["encoder-layers"] == 3
     assert "encoder-layers" not in recipe.for_arch(recipe.arch).train
+    assert [bool(recipe.for_arch(arch).size) for arch in (None, recipe.arch, "macaron")] == [False, True, False]
 
 
 def test_a_variant_comes_last(recipe_of) -> None:
