@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ode_transformer.nn import STACKS
 from ode_transformer.support.tables import markdown_table
 
 # Title of a section, the words that choose a model of ours, those that choose the model of fairseq beside it.
@@ -34,8 +35,9 @@ Written by `ode-transformer flags > docs/flags.md` from fairseq-train's parser a
 
 This package adds the following flags to those of fairseq's Transformer. Language models have the flags of the decoder,
 BERT those of the encoder. [ode_transformer.md](ode_transformer.md) explains the choices and shows each row of the
-papers' tables as flags; [combinations.md](combinations.md) says which choices go together. fairseq-train refuses all
-other combinations in one line."""
+papers' tables as flags; [schemes.md](schemes.md) has the schemes, of which `rk2`, `rk3` and `repeat2` are other
+names of `heun`, `kutta3` and `repeat`; [combinations.md](combinations.md) says which choices go together. fairseq-train
+refuses all other combinations in one line."""
 
 ARCHITECTURES = """Layers of the encoder + layers of the decoder; so are schemes, where they differ. All are pre-norm
 except `dlstm*`, whose layers have no residual connections."""
@@ -70,8 +72,8 @@ def reference_page() -> str:
 
 
 def architecture_options() -> dict[str, dict[str, Any]]:
-    """Return the options that each architecture of this package sets, by its name."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY
+    """Return the options that each architecture of this package sets, by its name; none of a stack without layers."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
     from ode_transformer.models.saved_options import is_of_this_package
 
@@ -80,7 +82,10 @@ def architecture_options() -> dict[str, dict[str, Any]]:
         if is_of_this_package(name):
             args = argparse.Namespace()
             set_defaults(args)
-            options[name] = vars(args)
+            stacks = ARCH_MODEL_REGISTRY[name].stacks
+            numbers = {f"{stack}_layers": getattr(args, f"{stack}_layers") for stack in stacks}
+            empty = tuple(f"{stack}_" for stack in STACKS if not numbers.get(f"{stack}_layers"))
+            options[name] = numbers | {key: value for key, value in vars(args).items() if not key.startswith(empty)}
     return options
 
 
@@ -112,7 +117,7 @@ def default_of(action: argparse.Action, architectures: Mapping[str, Mapping[str,
     """Return the default of a flag: the most frequent one, then those of other architectures."""
     names_by_default: dict[str, list[str]] = {}
     for name, options in architectures.items():
-        if action.dest in options and stack_exists(action.dest, options):
+        if action.dest in options:
             names_by_default.setdefault(default_text(options[action.dest]), []).append(name)
     if not names_by_default:
         return default_text(action.default)
@@ -132,12 +137,6 @@ def default_text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def stack_exists(option: str, options: Mapping[str, Any]) -> bool:
-    """Return false if an option is of an encoder or decoder that the architecture does not have."""
-    stack = option.partition("_")[0]
-    return stack not in ("encoder", "decoder") or bool(options.get(f"{stack}_layers"))
-
-
 def name_patterns(names: Sequence[str], all_names: Iterable[str]) -> list[str]:
     """Return the shortest patterns ``prefix*`` that match ``names`` and no other name."""
     excluded = [name for name in all_names if name not in names]
@@ -155,14 +154,10 @@ def name_patterns(names: Sequence[str], all_names: Iterable[str]) -> list[str]:
 
 def architecture_rows(architectures: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each architecture; where encoder and decoder differ, the encoder's comes first."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
     for name, options in architectures.items():
-        model = ARCH_MODEL_NAME_REGISTRY[name]
-        stacks = {"ode_bert": ["encoder"], "ode_transformer_lm": ["decoder"]}.get(model, ["encoder", "decoder"])
         cells = []
         for option in SIZES.values():
-            values = [default_text(options[f"{stack}_{option}"]) for stack in stacks]
+            values = [default_text(options[key]) for stack in STACKS if (key := f"{stack}_{option}") in options]
             joined = option == "layers" or len(set(values)) > 1
             cells.append(" + ".join(values) if joined else values[0])
         yield (f"`{name}`", *cells)

@@ -26,8 +26,6 @@ from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import LSTM
 from ode_transformer.support.errors import OptionError
 
-STACKS = ("encoder",)
-
 # Options of fairseq's RoBERTa that work on fairseq's own layers, with the value that means "off".
 UNSUPPORTED_BERT_OPTIONS = {
     "mha_reg_scale_factor": 0.0,
@@ -40,6 +38,8 @@ UNSUPPORTED_BERT_OPTIONS = {
 @register_model("ode_bert")
 class ODEBertModel(RobertaModel):
     """RoBERTa's interface around an encoder whose layers are vector fields, stepped by a numerical scheme."""
+
+    stacks = ("encoder",)
 
     def __init__(self, args: argparse.Namespace, encoder: ODEBertEncoder) -> None:
         scheme = encoder.sentence_encoder.scheme
@@ -67,11 +67,11 @@ class ODEBertModel(RobertaModel):
             **kwargs,
         )
 
-    @staticmethod
-    def add_args(parser: argparse.ArgumentParser) -> None:
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add RoBERTa's flags, and ours."""
         RobertaModel.add_args(parser)
-        add_depth_arguments(parser, STACKS)
+        add_depth_arguments(parser, cls.stacks)
         for name, description in (
             ("--encoder-learned-pos", "learned positions instead of sinusoids"),
             ("--no-scale-embedding", "do not multiply the embeddings by √d; the default with learned positions"),
@@ -91,7 +91,7 @@ class ODEBertModel(RobertaModel):
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
         check_task(args, task, "masked_lm")
-        check_options(args, STACKS, UNSUPPORTED_BERT_OPTIONS)
+        check_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS)
         if args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM:
             raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
         args.ode_options_saved = True  # as in ODETransformerModel

@@ -25,8 +25,6 @@ from ode_transformer.models.saved_model import SafeFromPretrained
 from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.support.errors import OptionError
 
-STACKS = ("decoder",)
-
 # Options that our language models do not implement, with the value that means "off".
 UNSUPPORTED_LM_OPTIONS = {
     "character_embeddings": False,
@@ -41,11 +39,13 @@ UNSUPPORTED_LM_OPTIONS = {
 class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
     """A decoder whose layers are vector fields, stepped by a numerical scheme."""
 
+    stacks = ("decoder",)
+
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the flags of fairseq's Transformer language model, and ours."""
         TransformerLanguageModel.add_args(parser)
-        add_depth_arguments(parser, STACKS)
+        add_depth_arguments(parser, cls.stacks)
         add_log_argument(parser)
 
     @classmethod
@@ -59,7 +59,7 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)
         check_task(args, task, "language_modeling")
-        check_options(args, STACKS, UNSUPPORTED_LM_OPTIONS)
+        check_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS)
         if args.dlstm_merge.startswith("concat"):
             raise OptionError(
                 f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one"

@@ -28,11 +28,13 @@ from ode_transformer.nn import STACKS
 class ODETransformerModel(SafeFromPretrained, TransformerModel):
     """Encoder and decoder whose layers are vector fields, stepped by a numerical scheme."""
 
+    stacks = STACKS
+
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add fairseq's flags of a Transformer, and ours."""
         super().add_args(parser)
-        add_depth_arguments(parser, STACKS)
+        add_depth_arguments(parser, cls.stacks)
         add_log_argument(parser)
 
     @classmethod
@@ -56,7 +58,7 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
 
         :raises OptionError: names the flag and what is allowed
         """
-        check_options(args)
+        check_options(args, cls.stacks)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:

@@ -150,7 +150,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         (
             "--ode-iterations",
             {"type": positive_int, "metavar": "R"},
-            "corrections of a predictor-corrector scheme; by default those of the scheme, 3 of iiet, 1 of pcformer*",
+            "corrections of a scheme that iterates; by default the scheme's own number, such as 3 of iiet",
         ),
         ("--ode-normalize-stages", {"action": "store_true"}, "normalise the stages' outputs that pcformer* sums"),
         (

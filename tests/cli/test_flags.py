@@ -32,10 +32,10 @@ def test_a_row_shows_values_and_defaults() -> None:
     choice = parser.add_argument("--encoder-kind", choices=("one", "two"), help="kind of layers: one, two")
     switch = parser.add_argument("--fast", action="store_true", help="faster | better")
     architectures = {
-        "a": {"encoder_kind": "one", "encoder_layers": 6, "fast": False},
-        "b": {"encoder_kind": "two", "encoder_layers": 6},
-        "c": {"encoder_kind": "one", "encoder_layers": 1},
-        "without_encoder": {"encoder_kind": "two", "encoder_layers": 0},
+        "a": {"encoder_kind": "one", "fast": False},
+        "b": {"encoder_kind": "two"},
+        "c": {"encoder_kind": "one"},
+        "without_encoder": {},
     }
     assert flag_row(choice, architectures) == ("`--encoder-kind`", "`one`, `two`", "one; `b`: two", "kind of layers")
     assert flag_row(switch, architectures) == ("`--fast`", "", "off", "faster | better")

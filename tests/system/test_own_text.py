@@ -29,8 +29,9 @@ def run_in_bash(lines: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_lines_run_as_written(tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Your own text\n")[2]
-    blocks = [match[2] for match in BLOCK.finditer(section)][:2]
+    pages = (("README.md", "Your own text"), ("docs/own_data.md", "Without a recipe"))
+    sections = [(ROOT / page).read_text(encoding="utf-8").partition(f"\n## {title}\n")[2] for page, title in pages]
+    blocks = [next(BLOCK.finditer(section))[2] for section in sections]
     assert [block.count("\n") for block in blocks] == [3, 8]
     lines = "".join(blocks)
     small = " ".join(map(str, SMALL))
