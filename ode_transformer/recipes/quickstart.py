@@ -6,7 +6,6 @@ translations, gates and curves on the way.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import shutil
@@ -94,6 +93,7 @@ def plan(options: QuickstartOptions) -> Experiment:
     recipe = recipe.for_arch(options.arch)
     data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{options.task}")
     available = machine.detect(tokens=recipe.tokens_per_update)
+    assert recipe.minutes is not None  # the quickstart's recipes stop by the clock
     minutes = _training_minutes(options, recipe.minutes)
     experiment = Experiment(recipe, data, available, minutes=minutes, train_flags=train_flags)
     check_train_command(experiment)
@@ -113,10 +113,10 @@ def _with_target(recipe: Recipe, options: QuickstartOptions) -> Recipe:
     return recipe.model_copy(update={"corpus": recipe.corpus.model_copy(update={"target": target})})
 
 
-def _training_minutes(options: QuickstartOptions, default: float | None) -> float:
+def _training_minutes(options: QuickstartOptions, default: float) -> float:
     if options.measure_at and options.minutes is not None:
         raise UserError("--measure-at says how long to train: leave out --minutes")
-    return options.minutes or max(options.measure_at, default=default or math.inf)
+    return options.minutes or max(options.measure_at, default=default)
 
 
 def prepare(experiment: Experiment, options: QuickstartOptions) -> None:
@@ -135,10 +135,14 @@ def last_update(log: Path, minutes: float) -> int:
     return max(point.updates for point in points)
 
 
+def _test_texts(data: RecipeData) -> list[list[str]]:
+    return [read_lines(data.corpus / f"test.{language}") for language in data.languages]
+
+
 def show_translations(experiment: Experiment) -> None:
     """Print some translations of the test set."""
     data = experiment.data
-    sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
+    sources, references = _test_texts(data)
     translations = read_generate_log(experiment.decode_log("test"))
     print("== three translations of the test set (source, reference, output)")
     for number in range(0, len(sources), max(1, len(sources) // 3))[:3]:
@@ -174,9 +178,9 @@ def next_commands(experiment: Experiment, options: QuickstartOptions) -> str:
         }
     )
     again = shlex.join([program, "quickstart", *chosen])
-    model = commands.flags({"arch": options.arch, "scheme": options.scheme})
-    if math.isfinite(experiment.minutes or 0):
-        model += ["--minutes", f"{3 * (experiment.minutes or 5):g}"]
+    assert experiment.time_limit is not None
+    minutes = f"{3 * experiment.time_limit:g}"
+    model = commands.flags({"arch": options.arch, "scheme": options.scheme, "minutes": minutes})
     train_flags = ["--", *options.train_flags] if options.train_flags else []
     longer = shlex.join([program, "quickstart", *chosen, *model, *train_flags])
     translate = shlex.join([program, "translate", "--path", str(experiment.model_path)])
@@ -213,8 +217,7 @@ def run_quickstart(options: QuickstartOptions) -> None:
             scores = run_experiment.evaluate(experiment, until)
             rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
         if experiment.recipe.vocabulary.model_file:
-            data = experiment.data
-            sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
+            sources, references = _test_texts(experiment.data)
             print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
         show_translations(experiment)
         analyse(experiment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import nan
 from pathlib import Path
 from statistics import mean
@@ -26,7 +26,7 @@ TABLE_NOTE = (
     "compute: operations of the matrix products in a forward pass over a sentence, the first system's being 1."
 )
 STUDY_FILE = "study.json"  # for ode-transformer report
-PAIRS_NOTE = "with Welch's 95% confidence intervals"
+PAIRS_NOTE = "Differences of the means with Welch's 95% confidence intervals."
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PublishedScores:
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A further table of a study.
+    """A table of a study.
 
     :param rows: the heads first
     """
@@ -85,6 +85,9 @@ class StudyTable:
     title: str
     rows: list[list[str]]
     note: str
+
+    def __str__(self) -> str:
+        return markdown_table(self.rows[0], self.rows[1:])
 
 
 @dataclass(frozen=True)
@@ -146,13 +149,8 @@ class StudyResults:
         """Cells of the table."""
         return list(self.study.cells(self.place))
 
-    def table(self) -> str:
-        """Return :meth:`table_rows` as Markdown."""
-        header, *rows = self.table_rows()
-        return markdown_table(header, rows)
-
-    def table_rows(self) -> list[list[str]]:
-        """Return titles of columns, then a row for each cell.
+    def main_table(self) -> StudyTable:
+        """Return the table with a row for each cell.
 
         A row has the mean ± standard deviation over seeds, the difference to the baseline, and published scores.
         """
@@ -178,15 +176,10 @@ class StudyResults:
                 ]
             entry = self.published.get(cell.key)
             rows.append([*row, *(entry.text(title, cell.value) if entry else "" for title in titles)])
-        return [[*self.study.key_titles, *columns], *rows]
+        return StudyTable("Differences to the first system", [[*self.study.key_titles, *columns], *rows], TABLE_NOTE)
 
-    def pair_table(self) -> str:
-        """Return :meth:`pair_rows` as Markdown; empty if there are none."""
-        header, *rows = self.pair_rows() or [[]]
-        return markdown_table(header, rows) if rows else ""
-
-    def pair_rows(self) -> list[list[str]]:
-        """Return titles of columns, then the differences to the systems named in ``against``; no row without any."""
+    def pair_table(self) -> StudyTable | None:
+        """Return the differences to the systems named in ``against``; None without any."""
         rows = [
             [
                 *self.pair_texts(cell, reference),
@@ -194,7 +187,9 @@ class StudyResults:
             ]
             for cell, reference in self.pairs()
         ]
-        return [[*self.pair_titles, *self.titles], *rows] if rows and self.titles else []
+        if not rows or not self.titles:
+            return None
+        return StudyTable("Differences to other systems", [[*self.pair_titles, *self.titles], *rows], PAIRS_NOTE)
 
     def pairs(self) -> Iterator[tuple[Cell, Cell]]:
         """Yield each cell with every system named in its ``against``, at the same value of the axis."""
@@ -205,7 +200,7 @@ class StudyResults:
 
     @property
     def pair_titles(self) -> list[str]:
-        """Return the titles of the columns that say which two systems are compared."""
+        """Titles of the columns that say which two systems are compared."""
         system, *axis = self.study.key_titles
         return [system, "against", *axis]
 
@@ -290,29 +285,22 @@ class StudyResults:
         where = " ".join([f"{place.recipe}{variant}", *commands.flags(place.flags)])
         paragraphs = [f"# {study.title}", f"{study.source}. Here: {where}."]
         paragraphs += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
-        paragraphs.append(self.table())
-        paragraphs.append(TABLE_NOTE)
-        if pairs := self.pair_table():
-            paragraphs += [f"Differences to other systems, {PAIRS_NOTE}:", pairs]
-        for table in more_tables:
-            paragraphs += [f"## {table.title}", markdown_table(table.rows[0], table.rows[1:]), table.note]
+        tables = [table for table in (self.main_table(), self.pair_table(), *more_tables) if table is not None]
+        for table in tables:
+            paragraphs += [f"## {table.title}", str(table), table.note]
         paragraphs.append(self.training_origin())
         paragraphs.append("This table: " + "; ".join(f"{name}: {value}" for name, value in origin.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:
             self.plot(folder / "results.png")
-        self.write_record(folder / STUDY_FILE, more_tables)
+        self._write_record(folder / STUDY_FILE, tables)
         text = "\n\n".join(paragraphs) + "\n"
         write_text(folder / "results.md", text)
         return text
 
-    def write_record(self, path: Path, more_tables: Sequence[StudyTable] = ()) -> None:
+    def _write_record(self, path: Path, tables: Sequence[StudyTable]) -> None:
         """Write the folders of the runs and the tables as JSON, for ``ode-transformer report``."""
-        tables = [{"title": "Differences to the first system", "rows": self.table_rows(), "note": TABLE_NOTE}]
-        if pairs := self.pair_rows():
-            tables.append({"title": "Differences to other systems", "rows": pairs, "note": PAIRS_NOTE})
-        tables += [{"title": table.title, "rows": table.rows, "note": table.note} for table in more_tables]
         runs = [
             {"name": str(run.cell), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
             for run in self.runs
@@ -320,4 +308,4 @@ class StudyResults:
         ]
         study = self.study
         record = {"title": study.title, "source": study.source, "criterion": study.criterion}
-        write_text(path, json.dumps({**record, "tables": tables, "runs": runs}, indent=1) + "\n")
+        write_text(path, json.dumps({**record, "tables": list(map(asdict, tables)), "runs": runs}, indent=1) + "\n")

@@ -233,9 +233,8 @@ class StudyRuns:
 
 def lowest_loss(experiment: Experiment) -> float:
     """Return the lowest validation loss of a training, without label smoothing; infinite if it diverged."""
-    points = [point for point in read_log(experiment.folder / "train.log") if point.split == "valid"]
-    losses = [point.loss if point.nll_loss is None else point.nll_loss for point in points]
-    return min((loss for loss in losses if isfinite(loss)), default=inf)
+    losses = [point.bits for point in read_log(experiment.folder / "train.log") if point.split == "valid"]
+    return min(filter(isfinite, losses), default=inf)
 
 
 def _single(value: Any) -> Any:

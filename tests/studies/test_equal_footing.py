@@ -59,7 +59,10 @@ def test_without_a_run_of_the_first_system_nothing_is_compared() -> None:
     dear = [run for run in results().runs if run.cell.system.name == "dear"]
     for runs in ([], dear):
         assert not can_be_compared(StudyResults(STUDY, "here", runs, {}))
-    assert [row[1:3] for row in StudyResults(STUDY, "here", dear, {}).table_rows()[1:]] == [["", ""], ["1,000", ""]]
+    assert [row[1:3] for row in StudyResults(STUDY, "here", dear, {}).main_table().rows[1:]] == [
+        ["", ""],
+        ["1,000", ""],
+    ]
 
 
 def test_every_validation_has_its_compute(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_intervals() -> None:
 
 
 def test_table() -> None:
-    lines = made_up().table().splitlines()
+    lines = str(made_up().main_table()).splitlines()
     assert lines == [
         "| system | parameters | compute | seeds | PER | difference [95%] | BLEU, published for a |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -69,15 +69,15 @@ def test_table() -> None:
 
 
 def test_table_along_an_axis() -> None:
-    lines = made_up(LAYERS).table().splitlines()
+    lines = str(made_up(LAYERS).main_table()).splitlines()
     assert lines[0].startswith("| system | layers | parameters |")
     assert lines[2] == "| plain | 1 | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 at 6 |"
     assert [line.split(" | ")[1] for line in lines[2:]] == ["1"] * 3 + ["2"] * 3
 
 
 def test_differences_that_are_asked_for() -> None:
-    assert made_up().pair_table().splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
-    assert made_up(LAYERS).pair_table().splitlines()[2:] == [
+    assert str(made_up().pair_table()).splitlines()[2:] == ["| $new$ | deep | +12.00 |"]
+    assert str(made_up(LAYERS).pair_table()).splitlines()[2:] == [
         "| $new$ | deep | 1 | +12.00 |",
         "| $new$ | deep | 2 | +12.00 |",
     ]
@@ -86,7 +86,7 @@ def test_differences_that_are_asked_for() -> None:
 def test_compute_is_that_of_the_first_system_or_unknown() -> None:
     results = made_up()
     without = StudyResults(results.study, "here", results.runs[3:], {})
-    assert "| $new$ | 1,000 |  | 3 |" in without.table()
+    assert "| $new$ | 1,000 |  | 3 |" in str(without.main_table())
 
 
 def test_what_the_runs_were_trained_with() -> None:

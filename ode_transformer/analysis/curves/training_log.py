@@ -54,10 +54,15 @@ class Point:
     depth: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def bits(self) -> float:
+        """The nll_loss; the loss without one."""
+        return self.loss if self.nll_loss is None else self.nll_loss
+
+    @property
     def perplexity(self) -> float:
-        """2^nll_loss; 2^loss without an nll_loss."""
+        """2^bits."""
         try:
-            return float(2 ** (self.loss if self.nll_loss is None else self.nll_loss))
+            return float(2**self.bits)
         except OverflowError:
             return float("inf")
 
