@@ -27,7 +27,7 @@ ARROWS = {
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
     "report": "support numerics nn models decoding metrics analysis",
-    "serving": "support numerics nn models decoding metrics analysis report",
+    "serving": "support nn models decoding analysis report",
     "corpora": "support metrics",
     "recipes": "support nn training models checkpoints corpora metrics analysis",
     "studies": "support models decoding metrics analysis corpora recipes",

@@ -12,6 +12,7 @@ of the source over itself, which differs from target token to target token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,16 @@ class AttentionMap:
         """
         first, *_, last = self.axes
         return (first, last), self.weights if len(self.axes) == 2 else self.weights[:, query]
+
+
+def axis_tokens(row: Mapping[str, Tensor], dictionaries: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the tokens of a translation along each of ``AXES``.
+
+    :param row: numbers of the tokens of ``source`` and ``target``, with the end symbol
+    :param dictionaries: of both
+    """
+    tokens = {side: [dictionary[int(token)] for token in row[side]] for side, dictionary in dictionaries.items()}
+    return tokens | {"prefix": tokens["target"][-1:] + tokens["target"][:-1]}
 
 
 @torch.no_grad()

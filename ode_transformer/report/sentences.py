@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from torch import Tensor
 
 from ode_transformer.analysis.comparison.examples import (
     SystemOutputs,
@@ -16,9 +13,10 @@ from ode_transformer.analysis.comparison.examples import (
     read_outputs,
     sentence_score,
 )
+from ode_transformer.analysis.one_sentence import AttentionMatrix, matrix_data
 from ode_transformer.metrics.m2_file import read_m2
 from ode_transformer.metrics.max_match import MatchedSentence, max_match
-from ode_transformer.report.measurements import AttentionMatrix, MeasuredSentence, Measurements
+from ode_transformer.report.measurements import MeasuredSentence, Measurements
 from ode_transformer.report.runs import ReportedRun
 
 LONG_TEXT = 100  # words; a longer source can be folded
@@ -200,17 +198,6 @@ def attention_data(measured: Mapping[str, Measurements]) -> list[dict[str, Any]]
         for sentence in measurements.sentences
         for matrix in sentence.attention
     ]
-
-
-def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
-    """Return an attention map for a page's script; weights are bytes, 255 for the largest possible weight 1."""
-    weights = base64.b64encode(_as_bytes(matrix.heads)).decode()
-    sides = {"rows": matrix.rows, "columns": matrix.columns}
-    return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
-
-
-def _as_bytes(weights: Tensor) -> bytes:
-    return bytes((weights.clamp(0, 1) * 255).round().byte().flatten().tolist())
 
 
 def first_attention(measured: Mapping[str, Measurements]) -> tuple[AttentionMatrix, list[list[float]]] | None:

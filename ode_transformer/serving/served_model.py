@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ode_transformer.analysis.one_sentence import attention, matrix_data, readable_tokens, word_weights
+from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import on_device
 from ode_transformer.decoding.translate import encode_with_warning, normalize_spaces, search_all
-from ode_transformer.report.measurements import attention, readable_tokens, word_weights
-from ode_transformer.report.sentences import matrix_data
 from ode_transformer.support.errors import UserError
 
 
@@ -66,12 +66,8 @@ class ServedModel:
         model, task = self.hub.models[0], self.hub.task
         target, end = best.tokens.long(), task.target_dictionary.eos()
         previous = torch.cat([target.new_tensor([end]), target[:-1]])
-        sides = {
-            "source": (source, task.source_dictionary),
-            "target": (target, task.target_dictionary),
-            "prefix": (previous, task.target_dictionary),
-        }
-        tokens = {side: [dictionary[int(token)] for token in row] for side, (row, dictionary) in sides.items()}
+        dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
+        tokens = axis_tokens({"source": source, "target": target}, dictionaries)
         inputs = {
             "src_tokens": source[None],
             "src_lengths": torch.tensor([len(source)]),

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.analysis.depth.scheme_facts import DEPTH, name_without_alias, scheme_facts, scheme_names
+from ode_transformer.analysis.depth.scheme_facts import DEPTH, aliases, name_without_alias, scheme_facts, scheme_names
 from ode_transformer.metrics.significance import difference_text
 from ode_transformer.models.architectures import SCHEME_OPTIONS
-from ode_transformer.numerics import TABLEAUS
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_files import find_study
@@ -76,12 +75,6 @@ def our_scores(folder: Path) -> dict[str, str]:
     return texts | {"euler": ""}
 
 
-def title(name: str) -> str:
-    """Return the name of a scheme with its other names."""
-    others = (f"`{alias}`" for tableau in TABLEAUS if tableau.name == name for alias in tableau.aliases)
-    return " = ".join([f"`{name}`", *others])
-
-
 def rows() -> Iterator[list[str]]:
     """Yield the row of each scheme."""
     published = published_scores(read_recipe(CONFIGS / f"{RECIPE}.yaml").expected)
@@ -93,7 +86,14 @@ def rows() -> Iterator[list[str]]:
             order = str(facts.order)
             measured = "none" if facts.measured_order is None else f"{facts.measured_order:.1f}"
         yield [
-            *(title(name), facts.kind, str(facts.evaluations), str(facts.states), order, measured),
+            *(
+                " = ".join(f"`{each}`" for each in (name, *aliases(name))),
+                facts.kind,
+                str(facts.evaluations),
+                str(facts.states),
+                order,
+                measured,
+            ),
             *(published.get(name, ""), ours.get(name, "")),
         ]
 

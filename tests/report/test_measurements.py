@@ -3,8 +3,8 @@
 import pytest
 from models_for_tests import batch, build_model, small_model, teacher_forced
 
+from ode_transformer.analysis.one_sentence import word_weights
 from ode_transformer.models.operation_count import count_forward_operations
-from ode_transformer.report.measurements import word_weights
 
 
 @pytest.mark.parametrize(("arch", "blocks"), [("ode_transformer_rk2", 4), ("reformer_base", 0)])

@@ -17,7 +17,7 @@ import torch
 
 from ode_transformer.analysis.comparison.attention_plots import DrawnMap, drawn_map
 from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy
-from ode_transformer.decoding.attention_maps import attention_maps
+from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.decoding.translate import joined_pieces, load_hub, search_best, target_line
@@ -144,9 +144,7 @@ class ComparedSystem:
         maps = []
         for line in self.options.maps:
             (row,) = self.split.rows([line - 1])
-            sides = {"source": self.task.source_dictionary, "target": self.task.target_dictionary}
-            tokens = {side: [dictionary[int(t)] for t in row[side]] for side, dictionary in sides.items()}
-            tokens["prefix"] = tokens["target"][-1:] + tokens["target"][:-1]
+            tokens = axis_tokens(row, self.split.dictionaries)
             for title, attention in attention_maps(self.model, self.split.dataset.collater([row])).items():
                 maps.append(drawn_map(line, title, attention, tokens))
         return maps

@@ -47,6 +47,11 @@ def scheme_names() -> tuple[str, ...]:
     return (*(tableau.name for tableau in TABLEAUS), *RECURRENCES, LSTM)
 
 
+def aliases(scheme: str) -> tuple[str, ...]:
+    """Return the further names of a scheme."""
+    return next((tableau.aliases for tableau in TABLEAUS if tableau.name == scheme), ())
+
+
 def name_without_alias(scheme: str) -> str:
     """Return the name of a scheme that may be given by an alias."""
     rule = DepthChoice(scheme).rule

@@ -1,0 +1,124 @@
+"""What a model computes for one sentence: attention weights, and stage weights at each token, for pages."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.analysis.comparison.attention_plots import drawn_map
+from ode_transformer.analysis.depth.coefficients import StageWeightsObserver
+from ode_transformer.decoding.attention_maps import attention_maps
+from ode_transformer.nn.observers import LastAttentionWeights, LayerId, observable_stacks, observing
+from ode_transformer.nn.sublayers import SubLayerKind
+
+VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
+LONGEST_MAP = 80  # tokens; the map of a longer sentence could not be read
+_KINDS = (SubLayerKind.SELF_ATTENTION, SubLayerKind.CROSS_ATTENTION)
+
+
+@dataclass(frozen=True)
+class AttentionMatrix:
+    """Attention weights of a sentence.
+
+    :param title: layer and kind
+    :param rows: tokens that attend
+    :param columns: tokens that are attended to
+    :param heads: weights of each head, [H, rows, columns]
+    """
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    heads: Tensor
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """Stage weights at each token.
+
+    :param block: such as ``encoder layer 1``
+    :param weights: [stages, tokens]
+    """
+
+    block: str
+    weights: Tensor
+
+
+@torch.no_grad()
+def attention_by_head(model: Any, sample: dict[str, Any]) -> dict[tuple[LayerId, SubLayerKind], Tensor]:
+    """Return the weights of each attention in its last evaluation, that of a step's last stage, [H, T, S] each.
+
+    :param model: in evaluation mode
+    :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
+    """
+    stacks = observable_stacks(model).items()
+    layers = [LayerId(name, number) for name, stack in stacks for number in range(1, len(stack.layers) + 1)]
+    observers = [LastAttentionWeights(layer, *_KINDS) for layer in layers]
+    with observing(model, *observers):
+        model(**sample["net_input"])
+    return {
+        (observer.layer, kind): weights[0].float().cpu()
+        for observer in observers
+        for kind, weights in observer.weights.items()
+    }
+
+
+def readable_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return tokens without the sign that begins a word of sentencepiece; a dot marks the pieces within a word."""
+    if not any(token.startswith("▁") for token in tokens):
+        return list(tokens)
+    return [
+        token.removeprefix("▁") or "▁" if token.startswith(("▁", "<")) or not token[:1].isalnum() else f"·{token}"
+        for token in tokens
+    ]
+
+
+@torch.no_grad()
+def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
+    """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
+
+    :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
+    """
+    observer, texts = StageWeightsObserver(), sample["net_input"]
+    with observing(model, observer):
+        model(**texts)
+    source = texts["src_tokens"]
+    tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
+    weights = {block: torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
+    return [
+        WordWeights(str(block), rows)
+        for block, rows in weights.items()
+        if rows.size(1) == tokens[block.stack] and (not only_varying or float(rows.std(dim=1).max()) > VARYING)
+    ]
+
+
+def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str, list[str]]) -> list[AttentionMatrix]:
+    """Return all attention maps of a sentence; none if it is too long to be read."""
+    if max(map(len, tokens.values())) > LONGEST_MAP:
+        return []
+    if hasattr(model, "attention_maps") or not observable_stacks(model):  # a grid, or a model of fairseq's own
+        maps = [drawn_map(number, title, entry, tokens) for title, entry in attention_maps(model, sample).items()]
+        return [AttentionMatrix(m.title, *m.tokens, m.weights.unsqueeze(0)) for m in maps]
+    matrices = []
+    for (layer, kind), heads in attention_by_head(model, sample).items():
+        rows = tokens["source" if layer.stack == "encoder" else "prefix"]
+        columns = tokens["source"] if kind is SubLayerKind.CROSS_ATTENTION else rows
+        sides = readable_tokens(rows), readable_tokens(columns)
+        matrices.append(AttentionMatrix(f"{layer}: {kind.value}", *sides, heads))
+    return matrices
+
+
+def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
+    """Return an attention map for a page's script; weights are bytes, 255 for the largest possible weight 1."""
+    weights = base64.b64encode(_as_bytes(matrix.heads)).decode()
+    sides = {"rows": matrix.rows, "columns": matrix.columns}
+    return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
+
+
+def _as_bytes(weights: Tensor) -> bytes:
+    return bytes((weights.clamp(0, 1) * 255).round().byte().flatten().tolist())
