@@ -39,6 +39,7 @@ class Split:
 
     def __init__(self, model: Any, task: Any, data: Path, name: str, path: Path) -> None:
         self.description = f"{data}: no data of the split {name!r} that belongs to {path}"
+        self.names = data, name, path
         self._read(lambda: task.load_dataset(name))
         self.dataset = task.dataset(name)
         self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
@@ -56,6 +57,17 @@ class Split:
         cfg = getattr(getattr(model, "decoder", None), "cfg", None)
         self.max_cells = getattr(cfg, "max_joint_cells", 0)  # of a Reformer, whose observed batches are not divided
         self.too_long: np.ndarray = np.any(lengths > np.array(self.longest)[:, None], axis=0)
+
+    def first_numbers(self, count: int | None = None) -> range:
+        """Return the numbers of the first ``count`` sentences (default: all), none of which may be too long.
+
+        :raises UserError: names the first that is too long for the model
+        """
+        too_long = self.too_long[:count]
+        for number in np.flatnonzero(too_long):
+            data, name, path = self.names
+            raise UserError(f"{data}: sentence {number + 1} of {name} is longer than {path} takes")
+        return range(len(too_long))
 
     def sentence_numbers(self, count: int | None = None) -> list[int]:
         """Return the numbers of the first ``count`` sentences (default: all) that are not too long for the model.

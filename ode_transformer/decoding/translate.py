@@ -24,7 +24,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.fairseq_import import import_fairseq
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import SUBWORD_MODELS, kind_of_symbols
+from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
@@ -103,24 +103,6 @@ def translate(
     for position, tokens in zip(positions, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
-
-
-def joined_pieces(task: Any, remove_bpe: str | None) -> str | None:
-    """Return how the pieces of a model's translations are joined to words; None for whole words.
-
-    :param remove_bpe: value of ``--remove-bpe``; None for the marks in the target dictionary, "none" to join nothing
-    """
-    if remove_bpe is None:
-        return kind_of_symbols(task.target_dictionary.symbols)
-    return None if remove_bpe == "none" else remove_bpe
-
-
-def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool = False) -> str:
-    """Convert token numbers to a line of the target language, as fairseq-generate does.
-
-    :param escape_unk: write unknown tokens of references unlike those of hypotheses, so that they never match
-    """
-    return normalize_spaces(task.target_dictionary.string(tokens.int().cpu(), remove_bpe, escape_unk=escape_unk))
 
 
 def search_best(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.plain_options import saved_options
 
 WARMUP_SHARE = 0.1
 PREDICTED_TOGETHER = 64  # examples in a batch
@@ -32,22 +33,22 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
 
     allowed = package_architectures("masked_lm")
     state = load_checkpoint(checkpoint)
-    saved = (state.get("cfg") or {}).get("model") or state.get("args")
-    arch = getattr(saved, "arch", None)
-    if saved is None or arch not in allowed:
+    saved = saved_options(state, "model")
+    arch = saved.get("arch")
+    if arch not in allowed:
         raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
     defaults = argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](defaults)
     options: dict[str, Any] = {"arch": arch}
     for action in model_flags(arch):
-        if action.dest in _TASK_OPTIONS or not hasattr(saved, action.dest):
+        if action.dest in _TASK_OPTIONS or action.dest not in saved:
             continue
-        value = getattr(saved, action.dest)
+        value = saved[action.dest]
         if value != getattr(defaults, action.dest, action.default):
             options[action.option_strings[0].removeprefix("--")] = value
     if "max_positions" not in saved:
         raise UserError(f"{checkpoint}: its options do not say max_positions")
-    return options | {"max-positions": saved.max_positions}
+    return options | {"max-positions": saved["max_positions"]}
 
 
 def check_dictionaries(checkpoint: Path, dictionaries: Iterable[Path]) -> None:

@@ -97,7 +97,7 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")
     else:
         measure_depth(result, model, task, sentences, count, chosen)
-    result.sentences = [measure_sentence(model.float(), task, sentences, number) for number in chosen]
+    result.sentences = [measure_sentence(model.float(), sentences, number) for number in chosen]
     for sentence in result.sentences:
         if not sentence.attention:
             result.notes.append(f"no attention of sentence {sentence.number}: more than {LONGEST_MAP} tokens")

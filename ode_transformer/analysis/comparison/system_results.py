@@ -19,8 +19,9 @@ from ode_transformer.analysis.comparison.attention_plots import DrawnMap, drawn_
 from ode_transformer.analysis.comparison.token_accuracy import TokenAccuracy
 from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens
 from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.split_translation import joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
-from ode_transformer.decoding.translate import joined_pieces, load_hub, search_best, target_line
+from ode_transformer.decoding.translate import load_hub
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
@@ -74,10 +75,7 @@ class ComparedSystem:
         self.model, self.task = self.hub.models[0], self.hub.task
         self.remove_bpe = joined_pieces(self.task, options.remove_bpe)
         self.split = Split(self.model, self.task, data, split, path)
-        too_long = self.split.too_long[: options.sentences]
-        self.lines = range(len(too_long))
-        for number in too_long.nonzero()[0]:
-            raise UserError(f"{data}: sentence {number + 1} of {split} is longer than {path} takes")
+        self.lines = self.split.first_numbers(options.sentences)
         if absent := [line for line in options.maps if line > len(self.lines)]:
             raise UserError(f"--maps {absent[0]}: the sentences are 1 to {len(self.lines)}")
         self.directory = options.output / "systems" / name
@@ -92,8 +90,7 @@ class ComparedSystem:
 
     def references(self) -> list[str]:
         """Return the references as plain text."""
-        rows = self.split.rows(self.lines)
-        return [target_line(self.task, row["target"], self.remove_bpe, escape_unk=True) for row in rows]
+        return reference_lines(self.task, self.split, self.lines, self.remove_bpe)
 
     def source_lengths(self) -> list[int]:
         """Return the lengths of the sources in tokens as the model reads them, without the end symbol."""
@@ -105,17 +102,9 @@ class ComparedSystem:
         search = {name: getattr(options, name) for name in ("beam", "lenpen", "max_len_b")}
 
         def decode() -> None:
-            sources = [row["source"] for row in self.split.rows(self.lines)]
-            by_length = sorted(self.lines, key=lambda number: len(sources[number]))  # for little padding
-            meter = ProgressMeter("sentences decoded", len(sources))
-            lines = [""] * len(sources)
-            translations = search_best(
-                self.hub, [sources[number] for number in by_length], 4 * options.batch_size, **search
-            )
-            for count, (number, tokens) in enumerate(zip(by_length, translations, strict=True), start=1):
-                lines[number] = f"{target_line(self.task, tokens, self.remove_bpe)}\n"
-                meter.update(count)
-            write_text(result, "".join(lines))
+            size = 4 * options.batch_size
+            lines = translate_split(self.hub, self.split, self.lines, self.remove_bpe, size, **search)
+            write_text(result, "".join(f"{line}\n" for line in lines))
 
         self._jobs().run("decode", [search, options.batch_size, self.remove_bpe], result, decode)
         return read_lines(result)

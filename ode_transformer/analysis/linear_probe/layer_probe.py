@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from torch import Tensor
 
 from ode_transformer.analysis.linear_probe.layer_fits import distil_layer, fit_layers
 from ode_transformer.analysis.linear_probe.layer_replacement import linear_layer, relative_change, replace_layer
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit
 from ode_transformer.analysis.linear_probe.probe_setup import ProbeSetup
-from ode_transformer.decoding.translate import search_best, target_line
+from ode_transformer.decoding.split_translation import reference_lines, translate_split
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.nn.observers import LayerId
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.files import write_text
 from ode_transformer.support.lines import read_lines
 
-REPORTED_SENTENCES = 400  # translated between two lines of progress
+CHUNK_SIZE = 400  # sentences that are translated together
 
 
 def probe_layers(setup: ProbeSetup) -> dict[str, Any]:
@@ -71,8 +70,7 @@ def probe_layers(setup: ProbeSetup) -> dict[str, Any]:
 def write_references(setup: ProbeSetup) -> Path:
     """Write the references of the test set as fairseq-generate prints them; return their file."""
     path = setup.output / "references.txt"
-    rows = setup.test.rows(range(len(setup.test.too_long)))
-    write_text(path, "".join(_text_line(setup, row["target"], escape_unk=True) for row in rows))
+    _write_lines(path, reference_lines(setup.task, setup.test, setup.test_numbers, setup.remove_bpe))
     return path
 
 
@@ -89,14 +87,9 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
         request += [*setup.training_request, options.distillation_settings]
 
     def translate() -> None:
-        sources = [row["source"] for row in setup.test.rows(range(len(setup.test.too_long)))]
-        meter = ProgressMeter("sentences", len(sources))
-        lines: list[str] = []
-        for tokens in search_best(setup.hub, sources, REPORTED_SENTENCES, **asdict(options.search)):
-            lines.append(_text_line(setup, tokens))
-            if len(lines) % REPORTED_SENTENCES == 0 or len(lines) == len(sources):
-                meter.update(len(lines))
-        write_text(path, "".join(lines))
+        search = asdict(options.search)
+        lines = translate_split(setup.hub, setup.test, setup.test_numbers, setup.remove_bpe, CHUNK_SIZE, **search)
+        _write_lines(path, lines)
 
     def translate_with_replacement() -> None:
         assert layer is not None
@@ -109,5 +102,5 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
     return path
 
 
-def _text_line(setup: ProbeSetup, tokens: Tensor, escape_unk: bool = False) -> str:
-    return target_line(setup.task, tokens, setup.remove_bpe, escape_unk) + "\n"
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))

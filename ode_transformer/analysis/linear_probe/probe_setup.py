@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.decoding.binarised import Split, on_device
-from ode_transformer.decoding.translate import joined_pieces, load_hub
+from ode_transformer.decoding.split_translation import joined_pieces
+from ode_transformer.decoding.translate import load_hub
 from ode_transformer.nn.observers import STACKS, LayerId, observable_stacks
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
@@ -123,8 +124,7 @@ class ProbeSetup:
         self.train, self.test = (
             Split(self.model, self.task, data, name, checkpoint) for name in (options.train_subset, options.test_subset)
         )
-        for number in self.test.too_long.nonzero()[0]:
-            raise UserError(f"{data}: sentence {number + 1} of {options.test_subset} is longer than the model takes")
+        self.test_numbers = self.test.first_numbers()
         self.batches = self.train.batches(options.max_train_sentences, options.max_tokens)
         for folder in ("solutions", "hypotheses", "steps"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)

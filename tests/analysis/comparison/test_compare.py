@@ -118,12 +118,12 @@ def test_a_system_is_decoded_again_only_if_it_changed(
 ) -> None:
     searches = []
 
-    def search_best(hub, sources, *chunk_size, **search):
-        searches.append(len(sources))
-        return original(hub, sources, *chunk_size, **search)
+    def translate_split(hub, split, numbers, *options, **search):
+        searches.append(len(numbers))
+        return original(hub, split, numbers, *options, **search)
 
-    original = system_results.search_best
-    monkeypatch.setattr(system_results, "search_best", search_best)
+    original = system_results.translate_split
+    monkeypatch.setattr(system_results, "translate_split", translate_split)
     assert command(folder) == 0
     assert searches == [5, 5]
     expected = capsys.readouterr().out
