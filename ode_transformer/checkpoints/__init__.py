@@ -1,1 +1,1 @@
-"""Averaging of checkpoints, and conversion of released weights."""
+"""Averaging and verification of checkpoints, and conversion of released weights."""

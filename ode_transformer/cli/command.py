@@ -136,10 +136,9 @@ OUTPUTS = ("output", "csv")  # options that name a file to write
 NO_PATHS = ("command", "words", "train_flags")  # the command line itself, and what fairseq-train reads
 
 # Subcommands made of jobs that are not done twice.
-RESUMABLE = {"quickstart", "prepare", "train", "evaluate", "reproduce", "study", "measure-scaling", "glue"} | {
-    "pretraining-text",
-    "bert-demo",
-    "probe-linear",
+RESUMABLE = {
+    *("quickstart", "prepare", "train", "evaluate", "reproduce", "study"),
+    *("measure-scaling", "glue", "pretraining-text", "bert-demo", "probe-linear"),
 }
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.files import PACKAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -139,7 +139,10 @@ def _is_downloaded(source: Source, folder: Path) -> bool:
         mistake = _checksum_mistake(path, source, folder, expected)
     if mistake:
         print_progress(f"{path}: {mistake}; it is downloaded again")
-        remove_download(source, folder) if mistake == "empty" else path.unlink()
+        if mistake == "empty":
+            remove_download(source, folder)
+        else:
+            path.unlink()
     return not mistake
 
 

@@ -28,9 +28,8 @@ from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_files
+from ode_transformer.support.files import PACKAGE, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_encoder import SubwordEncoder

@@ -13,8 +13,8 @@ import torch
 from ode_transformer.recipes import training
 from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.support.checkpoint_file import load_checkpoint
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.plain_options import saved_options
 
 WARMUP_SHARE = 0.1

@@ -13,8 +13,8 @@ from typing import Any, cast
 from fairseq import options
 
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UnknownArguments, UserError
+from ode_transformer.support.files import PACKAGE
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "fairseq-train": options.get_training_parser,

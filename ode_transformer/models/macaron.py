@@ -20,7 +20,7 @@ MACARON_SIZES = {suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "
     "_iwslt_de_en": stack_sizes(
         512, 2048, 4, encoder=6, decoder=6
     ),  # 4.1: the inner size is four times the width in all settings
-    "_iwslt_de_en_released": stack_sizes(512, 1024, 4, encoder=6, decoder=6),
+    "_iwslt_de_en_released": TRANSLATION_SIZES["_iwslt_de_en"],
 }
 
 for _suffix, _size in MACARON_SIZES.items():

@@ -29,7 +29,7 @@ from omegaconf import DictConfig, OmegaConf
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.plain_options import add_options_check, option_mapping, plain_mapping, shown
 
-PACKAGE = __name__.partition(".")[0]
+PACKAGE_NAME = __name__.partition(".")[0]
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are accepted, with all their architectures
 TASKS = (
     *("translation", "joint_translation", "language_modeling", "multilingual_language_modeling"),
@@ -57,7 +57,7 @@ _PATHS = {
 def is_of_this_package(arch: str) -> bool:
     """Tell whether this package registers an architecture."""
     model = ARCH_MODEL_REGISTRY.get(arch)
-    return model is not None and model.__module__.partition(".")[0] == PACKAGE
+    return model is not None and model.__module__.partition(".")[0] == PACKAGE_NAME
 
 
 def is_allowed_architecture(name: str) -> bool:

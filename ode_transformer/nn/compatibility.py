@@ -1,4 +1,4 @@
-"""Which options go together: the one place that decides it.
+"""Which options of depth, layers and attention go together: the one place that decides it.
 
 Options are validated by these functions, the tests take their combinations from them, and the tables in
 docs/combinations.md are generated from them.

@@ -1,1 +1,1 @@
-"""Corpora and the steps from text to scores."""
+"""Recipes, and the steps from raw text to scores."""

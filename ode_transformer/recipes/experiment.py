@@ -23,8 +23,8 @@ from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.support import commands
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.training import COUNTERPARTS
 

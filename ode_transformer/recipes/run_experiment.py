@@ -21,9 +21,8 @@ from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import flag_name
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import lock_directory, write_text
+from ode_transformer.support.files import PACKAGE, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.provenance import provenance

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer import __version__
-from ode_transformer.analysis.comparison.arguments import rising_numbers
 from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.metrics.significance import SAMPLES
@@ -25,7 +24,7 @@ from ode_transformer.report.measurements import CHOSEN, FLOW_SENTENCES, Measurem
 from ode_transformer.report.overview import corpus_file, overview_rows, run_origin, score_titles
 from ode_transformer.report.page import environment, render_page
 from ode_transformer.report.runs import ReportedRun, read_runs, systems_of
-from ode_transformer.support.arguments import flag_name, positive_int
+from ode_transformer.support.arguments import flag_name, positive_int, rising_numbers
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text

@@ -35,9 +35,8 @@ from ode_transformer.recipes.quickstart import QuickstartOptions
 from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import file_stamp, lock_directory, write_files
+from ode_transformer.support.files import PACKAGE, file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.tables import markdown_table

@@ -4,6 +4,7 @@ import argparse
 import ast
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from threading import TIMEOUT_MAX
 
 from ode_transformer.support.errors import shorten
@@ -56,6 +57,14 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected whole numbers divided by commas") from error
     if len(set(numbers)) < len(numbers):
         raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: a number stands twice")
+    return numbers
+
+
+def rising_numbers(text: str) -> list[int]:
+    """Parse whole numbers above 0 in rising order, separated by commas."""
+    numbers = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
+    if numbers[0] < 1 or any(left >= right for left, right in pairwise(numbers)):
+        raise argparse.ArgumentTypeError(f"{text}: expected rising whole numbers from 1 on, separated by commas")
     return numbers
 
 

@@ -17,7 +17,6 @@ from typing import Any, TextIO
 from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
 
-PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
 # To the GNU C library: keep freed memory. It would give blocks above 32 MiB, such as the logits of a batch, back to the
 # kernel, which clears them for each next use.

@@ -16,6 +16,8 @@ from typing import BinaryIO
 
 from ode_transformer.support.errors import LockedError, UserError
 
+PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from ode_transformer.support.commands import PACKAGE
+from ode_transformer.support.files import PACKAGE
 
 
 def provenance(command: Sequence[str], on_gpu: bool, threads: int | None = None) -> dict[str, str]:

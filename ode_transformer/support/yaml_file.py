@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ode_transformer.support.commands import PACKAGE
 from ode_transformer.support.errors import UserError, shorten
-from ode_transformer.support.files import open_input
+from ode_transformer.support.files import PACKAGE, open_input
 
 # An installed package has the recipes inside it; in a checkout they are beside it.
 CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"

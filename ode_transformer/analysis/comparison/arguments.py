@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from ode_transformer.support.errors import UserError
@@ -39,11 +38,3 @@ def parse_systems(values: Sequence[str], file_kind: str) -> dict[str, Path]:
             raise UserError(f"--system {value}: {path} is not a file")
         systems[name] = Path(path)
     return systems
-
-
-def rising_numbers(text: str) -> list[int]:
-    """Parse whole numbers above 0 in rising order, separated by commas."""
-    numbers = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
-    if numbers[0] < 1 or any(left >= right for left, right in pairwise(numbers)):
-        raise argparse.ArgumentTypeError(f"{text}: expected rising whole numbers from 1 on, separated by commas")
-    return numbers

@@ -16,14 +16,14 @@ import shlex
 from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import parse_systems, rising_numbers
+from ode_transformer.analysis.comparison.arguments import parse_systems
 from ode_transformer.analysis.comparison.attention_plots import write_maps
 from ode_transformer.analysis.comparison.compare_tables import SystemResults, TestSet, comparison_tables
 from ode_transformer.analysis.comparison.system_results import ComparedSystem, ComparisonOptions
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu
-from ode_transformer.support.arguments import add_search_arguments, positive_int
+from ode_transformer.support.arguments import add_search_arguments, positive_int, rising_numbers
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.files import write_text
 

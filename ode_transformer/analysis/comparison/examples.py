@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems, rising_numbers
+from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.arguments import add_pieces_argument, positive_int
+from ode_transformer.support.arguments import add_pieces_argument, positive_int, rising_numbers
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.generate_log import Translation, read_generate_log
