@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -30,38 +31,36 @@ from ode_transformer.nn import (
 )
 from ode_transformer.numerics import DepthState, WeighingScheme
 
+# Options of the command line that encoder and decoder share: option -> field of DepthChoice, or of LSTMChoice.
+DEPTH_OPTIONS = {
+    "ode_coefficients": "coefficients",
+    "ode_gate_sum": "gate_sum",
+    "ode_share_coefficients": "share_coefficients",
+    "ode_function": "function",
+    "ode_function_scope": "scope",
+    "ode_steps": "steps",
+    "ode_step_size": "step_size",
+    "ode_stage_parameters": "stage_parameters",
+    "ode_iterations": "iterations",
+    "ode_normalize_stages": "normalize_stages",
+    "ode_middle_layers": "middle_layers",
+    "value_residual": "value_residual",
+    "layer_splitting": "splitting",
+}
+LSTM_OPTIONS = {f"dlstm_{field.name}": field.name for field in fields(LSTMChoice)}
+
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
     """Return the options of the stack 'encoder' or 'decoder', whether they go together or not."""
     options = getattr(cfg, stack)
     return DepthChoice(
         scheme=options.ode_scheme,
-        coefficients=cfg.ode_coefficients,
-        gate_sum=cfg.ode_gate_sum,
-        share_coefficients=cfg.ode_share_coefficients,
-        function=cfg.ode_function,
-        scope=cfg.ode_function_scope,
-        steps=cfg.ode_steps,
-        step_size=float(cfg.ode_step_size),
-        stage_parameters=cfg.ode_stage_parameters,
-        splitting=cfg.layer_splitting,
-        lstm=LSTMChoice(
-            cfg.dlstm_hidden,
-            cfg.dlstm_merge,
-            cfg.dlstm_share,
-            cfg.dlstm_first_cell,
-            cfg.dlstm_forget_bias,
-            cfg.dlstm_normalization,
-            cfg.dlstm_output_norm,
-        ),
         history=options.layer_history,
         normalize_before=options.normalize_before,
         layerdrop=options.layerdrop or 0.0,
         attention=AttentionChoice(cfg.max_relative_positions, cfg.relative_values),
-        iterations=cfg.ode_iterations,
-        normalize_stages=cfg.ode_normalize_stages,
-        middle_layers=cfg.ode_middle_layers,
-        value_residual=cfg.value_residual,
+        lstm=LSTMChoice(**{field: getattr(cfg, option) for option, field in LSTM_OPTIONS.items()}),
+        **{field: getattr(cfg, option) for option, field in DEPTH_OPTIONS.items()},
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf
 
-from ode_transformer.models.depth_stack import depth_choice
+from ode_transformer.models.depth_stack import DEPTH_OPTIONS, LSTM_OPTIONS, depth_choice
 from ode_transformer.nn import (
     FIRST_CELLS,
     FUNCTIONS,
@@ -27,6 +27,8 @@ from ode_transformer.nn import (
     STACKS,
     STAGE_PARAMETERS,
     VALUE_RESIDUALS,
+    DepthChoice,
+    LSTMChoice,
     depth_schemes,
     refused_stack,
 )
@@ -45,27 +47,9 @@ from ode_transformer.support.errors import OptionError
 # Defaults of the flags that all our models have.
 DEPTH_DEFAULTS: dict[str, Any] = {
     "post_norm": False,
-    "encoder_ode_scheme": "euler",
-    "ode_coefficients": "tableau",
-    "ode_gate_sum": "one",
-    "ode_share_coefficients": False,
-    "ode_function": "increment",
-    "ode_function_scope": "san+ffn",
-    "ode_steps": 1,
-    "ode_step_size": 1.0,
-    "ode_stage_parameters": "shared",
-    "ode_iterations": 0,
-    "ode_normalize_stages": False,
-    "ode_middle_layers": 0,
-    "value_residual": "none",
-    "layer_splitting": "lie-trotter",
-    "dlstm_hidden": "ffn",
-    "dlstm_merge": "add",
-    "dlstm_share": "gates",
-    "dlstm_first_cell": "zero",
-    "dlstm_forget_bias": 0.0,
-    "dlstm_normalization": "separate",
-    "dlstm_output_norm": False,
+    "encoder_ode_scheme": DepthChoice().scheme,
+    **{option: getattr(DepthChoice(), field) for option, field in DEPTH_OPTIONS.items()},
+    **{option: getattr(LSTMChoice(), field) for option, field in LSTM_OPTIONS.items()},
     "relative_values": False,
     "word_dropout_prob": 0.0,
     "compile": False,
