@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from ode_transformer.recipes import training
 from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
@@ -91,7 +90,9 @@ def training_options(
         "lr-scheduler": "polynomial_decay",
         "total-num-update": updates,
         "warmup-updates": math.ceil(WARMUP_SHARE * updates),
-        **training.RESUMABLE_FLAGS,
+        "required-batch-size-multiple": 1,
+        "num-workers": 0,
+        "data-buffer-size": 0,
         "cpu": not torch.cuda.is_available(),
         "save-dir": save_dir,
         "no-epoch-checkpoints": True,

@@ -211,7 +211,8 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
         if not skip:
             named.append(word)
     variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
-    return " ".join([str(experiment["arch"]), *variant, *named])
+    size = ["(own size)"] if experiment.get("own_size") else []
+    return " ".join([str(experiment["arch"]), *size, *variant, *named])
 
 
 def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:

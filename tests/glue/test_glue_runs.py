@@ -139,9 +139,8 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
     chosen |= {"finetune-from-model": model}
     options = finetuning.training_options(9, 1, True, tmp_path / "run", chosen)
     commands.run(["fairseq-train", tmp_path / "data", *commands.flags(options)], tmp_path / "log")
-    predictions = finetuning.predict(
-        tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data", ["valid", "test"], batch=2
-    )
+    monkeypatch.setattr(finetuning, "PREDICTED_TOGETHER", 2)
+    predictions = finetuning.predict(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data", ["valid", "test"])
     assert len(set(predictions["valid"])) > 4
     ours, reverse = ([float(value) for value in predictions[split]] for split in ("valid", "test"))
     assert ours == pytest.approx(reverse[::-1], abs=1e-5)

@@ -3,6 +3,7 @@
 import re
 from argparse import ArgumentParser, Namespace
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -15,8 +16,10 @@ from fairseq.models.transformer.transformer_config import (
 from models_for_tests import SMALL, build_model, count_parameters, outline, small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
+from ode_transformer.models.depth_stack import depth_choice
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import UNSUPPORTED_OPTIONS
+from ode_transformer.models.options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS
+from ode_transformer.nn import DepthChoice
 
 WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
     "": (512, 2048, 8, 6, 6, 0.1),
@@ -230,3 +233,11 @@ def test_widths_of_the_stacks_may_differ() -> None:
     model = build_model("ode_transformer_rk2", 30, 25, **(SMALL | {"decoder_embed_dim": 24, "decoder_output_dim": 12}))
     assert model.decoder.layers[0]["encoder_attn"].function.k_proj.in_features == 16
     assert model.decoder.output_projection.in_features == 12
+
+
+def test_the_defaults_are_those_of_the_choice_and_a_step_size_is_a_float() -> None:
+    stack = SimpleNamespace(ode_scheme="euler", layer_history="none", normalize_before=True, layerdrop=None)
+    options = DEPTH_DEFAULTS | {"max_relative_positions": 0, "encoder": stack}
+    assert depth_choice(SimpleNamespace(**options), "encoder") == DepthChoice()
+    choice = depth_choice(SimpleNamespace(**options | {"ode_step_size": 2}), "encoder")
+    assert (choice, type(choice.step_size)) == (DepthChoice(step_size=2.0), float)

@@ -137,6 +137,20 @@ def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: i
     assert run.average_shortfall(until) == (shortfall if count < 10 else "")
 
 
+def test_an_evaluation_says_that_checkpoints_are_missing(tmp_path: Path, monkeypatch, capsys) -> None:
+    run = made("multi30k_en_de", tmp_path)
+    run.checkpoints.mkdir(parents=True)
+    (run.checkpoints / "checkpoint1.pt").touch()
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
+    monkeypatch.setattr(RecipeData, "splits", lambda data: list(run.recipe.sets))
+    monkeypatch.setattr(RecipeData, "model_files", [])
+    monkeypatch.setattr(run_experiment, "_evaluation_jobs", lambda *_: ())
+    monkeypatch.setattr(run_experiment, "_read_scores", lambda _: {})
+    TrainingRecord(run.folder).write(run.digest(run.data.prepared_jobs()))
+    run_experiment.evaluate(run)
+    assert capsys.readouterr().out == f"{run.average_shortfall()}\n"
+
+
 def test_an_average_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     run = replace(made("ptb", tmp_path), recipe=workflow.load_recipe("ptb", RunOptions(average=5)))
     run.checkpoints.mkdir(parents=True)
