@@ -15,17 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ode_transformer.corpora.document_corpus import SPLITS, write_splits
-from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
+from ode_transformer.corpora.vocabulary import PieceVocabulary, encode_text, train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.lines import iterate_lines
-from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
+BYTES_PER_WORKER = 10_000_000  # of text, for each further process that divides it into pieces
 
 
 def prepare(
@@ -40,6 +39,7 @@ def prepare(
         if not path.is_file():
             raise UserError(f"{path}: missing")
     text, encoded, binary = output / "text", output / "pieces", output / "data-bin"
+    processors = commands.available_processors()
 
     def divide_texts() -> None:
         with atomic_directory(text) as folder:
@@ -48,15 +48,17 @@ def prepare(
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:
             train_pieces_of_long_text([text / "train"], pieces, cased, folder)
-            encode = SubwordEncoder("sentencepiece", folder / SENTENCEPIECE_FILE).encode
+            vocabulary = PieceVocabulary(kind="sentencepiece", size=pieces)
             for split in SPLITS:
+                # Processes take a second to start.
+                workers = min(processors, 1 + (text / split).stat().st_size // BYTES_PER_WORKER)
                 with open(folder / split, "w", encoding="utf-8") as file:
-                    file.writelines(f"{encode(line)}\n" for line in iterate_lines(text / split))
+                    file.writelines(f"{line}\n" for line in encode_text(vocabulary, folder, text / split, workers))
 
     def binarise() -> None:
         shutil.rmtree(binary, ignore_errors=True)
         options = {"only-source": True, "trainpref": encoded / "train", "validpref": encoded / "valid"}
-        options |= {"destdir": binary, "workers": commands.available_processors()}
+        options |= {"destdir": binary, "workers": processors}
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
