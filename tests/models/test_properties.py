@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
 from ode_transformer.models.architectures import complete_transformer_options
 from ode_transformer.models.joint_layers import JOINT_DROPOUTS
-from ode_transformer.models.language_model import STACKS, UNSUPPORTED_LM_OPTIONS
+from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.options import check_options
 from ode_transformer.models.reformer import ReformerModel
@@ -144,7 +144,7 @@ PARTS = [
 PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel.check))]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in (*OTHER_RECURRENCES, "iiet")]
-check_language_model = partial(check_options, stacks=STACKS, unsupported=UNSUPPORTED_LM_OPTIONS)
+check_language_model = partial(check_options, stacks=ODELanguageModel.stacks, unsupported=UNSUPPORTED_LM_OPTIONS)
 PARTS += [
     {"arch": LANGUAGE_MODEL} | parts
     for parts in (
