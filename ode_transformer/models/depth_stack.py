@@ -60,13 +60,9 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         layerdrop=options.layerdrop or 0.0,
         attention=AttentionChoice(cfg.max_relative_positions, cfg.relative_values),
         lstm=LSTMChoice(**{field: getattr(cfg, option) for option, field in LSTM_OPTIONS.items()}),
-        **{field: _option(cfg, option) for option, field in DEPTH_OPTIONS.items()},
+        **{field: getattr(cfg, option) for option, field in DEPTH_OPTIONS.items()}
+        | {"step_size": float(cfg.ode_step_size)},  # Python code may give a whole number
     )
-
-
-def _option(cfg: TransformerConfig, name: str) -> Any:
-    value = getattr(cfg, name)
-    return float(value) if name == "ode_step_size" else value  # Python code may give a whole number
 
 
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:

@@ -71,9 +71,13 @@ class Experiment:
         return self.data.folder / f"{self._run_name()}.md"
 
     def _run_name(self, seed: int | None = None) -> str:
-        # Another run has the same architecture and flags, but the recipe's size.
-        options = {"own-size": bool(self.recipe.size), "variant": self.variant, "seed": seed}
+        options = {"own-size": self.own_size, "variant": self.variant, "seed": seed}
         return training.run_name(self.recipe.arch, [*commands.flags(options), *self.train_flags])
+
+    @property
+    def own_size(self) -> bool:
+        """True if the model has its architecture's size, and another run has the same flags but the recipe's size."""
+        return bool(self.recipe.size)
 
     @property
     def checkpoints(self) -> Path:

@@ -212,7 +212,7 @@ def write_record(experiment: Experiment) -> None:
     recipe = experiment.recipe
     record = {
         **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
-        **{"own_size": bool(recipe.size), "variant": experiment.variant, "train_flags": experiment.train_flags},
+        **{"own_size": experiment.own_size, "variant": experiment.variant, "train_flags": experiment.train_flags},
         "commands": {
             "train": experiment.train_command(),
             **{f"decode {name}": experiment.decode_command(split) for split, name in recipe.sets.items()},
