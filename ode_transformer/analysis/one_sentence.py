@@ -1,4 +1,4 @@
-"""What a model computes for one sentence: attention weights, and stage weights at each token, for pages."""
+"""Attention weights of one sentence, and stage weights at each of its tokens, for pages."""
 
 from __future__ import annotations
 

@@ -232,7 +232,8 @@ class Recipe(YamlSection):
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
         chosen = arch or self.arch
-        applied, left_out = (self.size, {}) if arch is None else ({}, self.size if arch == self.arch else {})
+        size = self.size if chosen == self.arch else {}  # it fits no other
+        applied, left_out = ({}, size) if arch else (size, {})
         overrides = _matching(self.architectures, chosen)
         if variant is not None:
             overrides += (of_variant := _matching(self.variants.get(variant, {}), chosen))
