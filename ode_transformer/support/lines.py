@@ -20,7 +20,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a text without their ends.
 
     :param path: ``-`` for standard input
-    :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``, or the path is no regular file
+    :raises UserError: see :func:`decode_stream`, or the path is no regular file
     """
     return list(iterate_lines(path))
 
@@ -44,11 +44,13 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
 
     :param file: opened for bytes
     :param name: names the text in an error
-    :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``
+    :raises UserError: a line is not UTF-8 or longer than ``MAX_LINE_BYTES``, or the text seems to be UTF-16
     """
     for number, line in enumerate(byte_lines(file, name), start=1):
         # utf-8-sig leaves out the mark that some editors put before a text.
         encoding = "utf-8-sig" if number == 1 else "utf-8"
+        if number == 1 and b"\0" in line:
+            raise UserError(f"{name}: line 1 has a zero byte, as UTF-16 has; a text has to be UTF-8")
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
         except UnicodeDecodeError as error:
