@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from ctypes.util import find_library
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, TextIO
@@ -18,9 +19,10 @@ from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
-# To the GNU C library: keep freed memory. It would give blocks above 32 MiB, such as the logits of a batch, back to the
-# kernel, which clears them for each next use.
-_KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
+# To the allocators: keep freed memory. They would give large blocks, such as the logits of a batch, back to the kernel,
+# which clears them for each next use. TCMalloc finds a freed block faster where the batches have many sizes.
+GNU_C_LIBRARY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
+TCMALLOC = {"TCMALLOC_RELEASE_RATE": "0"}
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
@@ -66,7 +68,7 @@ def run(
     append: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Print a command and run it with its output in ``log``; one with ``--cpu`` keeps the memory that it frees.
+    """Print a command and run it with its output in ``log``; one with ``--cpu`` has the settings of ``keep_memory``.
 
     :param command: begins with a command of this Python environment
     :param progress: called with every line of the output
@@ -81,7 +83,7 @@ def run(
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}
     if "--cpu" in arguments:
-        environment = _KEEP_MEMORY | environment
+        environment = keep_memory() | environment
     if (count := threads_to_set(threads)) is not None:
         environment["OMP_NUM_THREADS"] = str(count)
     # The command itself writes the log, so that no line is lost if this process is killed.
@@ -98,6 +100,17 @@ def run(
         text = log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")
+
+
+def keep_memory() -> dict[str, str]:
+    """Return the environment of a process that keeps the memory it frees.
+
+    It has TCMalloc, where that is installed and the user preloads nothing else.
+    """
+    library = find_library("tcmalloc_minimal")
+    if library is None or "LD_PRELOAD" in os.environ:
+        return GNU_C_LIBRARY
+    return {"LD_PRELOAD": library, **TCMALLOC}
 
 
 def threads_to_set(threads: int | None) -> int | None:

@@ -42,19 +42,37 @@ def test_the_user_decides_on_threads(
     assert (tmp_path / "log").read_text() == f"{threads}\n"
 
 
-def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(tmp_path: Path, monkeypatch) -> None:
-    show = python("import os; print(os.environ.get('MALLOC_MMAP_MAX_'), os.environ.get('MALLOC_TRIM_THRESHOLD_'))")
-    for chosen_by_user, flags, printed in (
-        (None, ["--cpu"], f"0 {2**40}"),
-        ("9", ["--cpu"], f"9 {2**40}"),
-        (None, [], "None None"),
-    ):
-        for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"):
-            monkeypatch.delenv(name, raising=False)
-        if chosen_by_user is not None:
-            monkeypatch.setenv("MALLOC_MMAP_MAX_", chosen_by_user)
-        commands.run([*show, *flags], tmp_path / "log")
-        assert (tmp_path / "log").read_text() == f"{printed}\n"
+GNU_NAMES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
+TCMALLOC_NAMES = ("LD_PRELOAD", "TCMALLOC_RELEASE_RATE")
+
+
+@pytest.mark.parametrize(
+    ("installed", "chosen_by_user", "flags", "printed"),
+    [
+        (None, {}, ["--cpu"], f"0 {2**40} None None"),
+        (None, {"MALLOC_MMAP_MAX_": "9"}, ["--cpu"], f"9 {2**40} None None"),
+        (None, {}, [], "None None None None"),
+        ("libm.so.6", {}, ["--cpu"], "None None libm.so.6 0"),
+        ("libm.so.6", {"LD_PRELOAD": "libc.so.6"}, ["--cpu"], f"0 {2**40} libc.so.6 None"),
+        ("libm.so.6", {}, [], "None None None None"),
+    ],
+)
+def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(
+    installed: str | None,
+    chosen_by_user: dict[str, str],
+    flags: list[str],
+    printed: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "find_library", {"tcmalloc_minimal": installed}.get)
+    for name in (*GNU_NAMES, *TCMALLOC_NAMES):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in chosen_by_user.items():
+        monkeypatch.setenv(name, value)
+    show = python(f"import os; print(*map(os.environ.get, {(*GNU_NAMES, *TCMALLOC_NAMES)}))")
+    commands.run([*show, *flags], tmp_path / "log")
+    assert (tmp_path / "log").read_text() == f"{printed}\n"
 
 
 def python(code: str) -> list[str]:
