@@ -54,7 +54,8 @@ def check_command(words: list[str]) -> None:
             assert find_spec(arguments[1]) is not None
     elif program == "python" and arguments[0].endswith(".py"):
         known = (ROOT / arguments[0]).read_text(encoding="utf-8")
-        assert [word for word in arguments if word.startswith("--") and f'"{word}"' not in known] == []
+        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        assert [word for word in own if word.startswith("--") and f'"{word}"' not in known] == []
     elif program == "pytest":
         paths = [word.partition("::")[0] for word in arguments if word.startswith("tests")]
         assert [path for path in paths if not (ROOT / path).exists()] == []
