@@ -49,8 +49,8 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
     for number, line in enumerate(byte_lines(file, name), start=1):
         # utf-8-sig leaves out the mark that some editors put before a text.
         encoding = "utf-8-sig" if number == 1 else "utf-8"
-        if number == 1 and b"\0" in line:
-            raise UserError(f"{name}: line 1 has a zero byte, as UTF-16 has; a text has to be UTF-8")
+        if number == 1 and line.count(b"\0") > len(line) / 3:  # of ASCII letters in UTF-16, half the bytes
+            raise UserError(f"{name}: line 1 is full of zero bytes, as UTF-16 is; a text has to be UTF-8")
         try:
             yield line.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
         except UnicodeDecodeError as error:

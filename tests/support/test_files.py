@@ -97,10 +97,12 @@ def test_the_mark_of_utf_8_is_no_part_of_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf_16_is_refused_although_it_decodes_as_utf_8(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_bytes("a\nb\n".encode(encoding))
+    path.write_bytes("a dog\nb\n".encode(encoding))
     path.read_bytes().decode("utf-8")
-    with pytest.raises(UserError, match="text: line 1 has a zero byte, as UTF-16 has; a text has to be UTF-8$"):
+    with pytest.raises(UserError, match="text: line 1 is full of zero bytes, as UTF-16 is; a text has to be UTF-8$"):
         read_lines(path)
+    path.write_bytes(b"a\0dog\n")
+    assert read_lines(path) == ["a\0dog"]
 
 
 def test_an_output_replaces_no_other_file_of_its_command(tmp_path: Path) -> None:
