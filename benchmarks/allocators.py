@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from ode_transformer.analysis.curves.training_log import read_log
 from ode_transformer.support.arguments import positive_int
-from ode_transformer.support.commands import GNU_C_LIBRARY, keep_memory
+from ode_transformer.support.commands import GNU_C_LIBRARY, keep_memory, last_line
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import markdown_table
@@ -34,23 +34,15 @@ def measure(command: Sequence[str], updates: int, allocator: Mapping[str, str]) 
     """
     with TemporaryDirectory() as folder:
         log = Path(folder) / "train.log"
-        words = [
-            str(Path(sys.executable).parent / command[0]),
-            *command[1:],
-            "--no-save",
-            "--disable-validation",
-            "--save-dir",
-            folder,
-            "--tensorboard-logdir",
-            folder,
-        ]
+        words = [str(Path(sys.executable).parent / command[0]), *command[1:], "--no-save", "--disable-validation"]
+        words += ["--save-dir", folder, "--tensorboard-logdir", folder]
         words += ["--max-update", str(updates), "--log-format", "json", "--log-interval", str(updates // PARTS)]
         with open(log, "wb") as file:
             process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=os.environ | dict(allocator))
             _, status, usage = os.wait4(process.pid, 0)  # subprocess does not tell the memory
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            raise UserError(f"{command[0]} failed: {log.read_text(encoding='utf-8').strip().splitlines()[-1]}")
+            raise UserError(f"{command[0]} failed: {last_line(log)}")
         last = [point for point in read_log(log) if point.split == "train"][PARTS - 1]
         assert last.tokens_per_update is not None
         assert last.tokens_per_second is not None

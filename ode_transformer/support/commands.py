@@ -22,7 +22,6 @@ _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
 # To the allocators: keep freed memory. They would give large blocks, such as the logits of a batch, back to the kernel,
 # which clears them for each next use. TCMalloc finds a freed block faster where the batches have many sizes.
 GNU_C_LIBRARY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-TCMALLOC = {"TCMALLOC_RELEASE_RATE": "0"}
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
 
 
@@ -97,9 +96,14 @@ def run(
             else:
                 _follow(process, written, progress)
     if process.returncode != 0:
-        text = log.read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in text.split("\n") if line.strip()]
-        raise UserError(f"{command[0]} failed, see {log}: {lines[-1] if lines else 'no output'}")
+        raise UserError(f"{command[0]} failed, see {log}: {last_line(log)}")
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that is not empty, as an error quotes it."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return lines[-1] if lines else "no output"
 
 
 def keep_memory() -> dict[str, str]:
@@ -107,10 +111,9 @@ def keep_memory() -> dict[str, str]:
 
     It has TCMalloc, where that is installed and the user preloads nothing else.
     """
-    library = find_library("tcmalloc_minimal")
-    if library is None or "LD_PRELOAD" in os.environ:
+    if "LD_PRELOAD" in os.environ or (library := find_library("tcmalloc_minimal")) is None:
         return GNU_C_LIBRARY
-    return {"LD_PRELOAD": library, **TCMALLOC}
+    return {"LD_PRELOAD": library, "TCMALLOC_RELEASE_RATE": "0"}
 
 
 def threads_to_set(threads: int | None) -> int | None:
