@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from ode_transformer.metrics.metric import Lines, Settings
+from ode_transformer.metrics.metric import Lines, Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
-from ode_transformer.metrics.significance import SAMPLES, SEED, paired_bootstrap
+from ode_transformer.metrics.significance import SAMPLES, SEED, BootstrapResult, mean_text, paired_bootstrap
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import add_pieces_argument, flag_name, language_code, positive_int
 from ode_transformer.support.errors import UserError
@@ -80,6 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: M2 file of annotated corrections")
     parser.add_argument("-v", "--verbose", action="store_true", help="m2: also print the edits of every sentence")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
+    parser.add_argument(
+        "--runs",
+        type=positive_int,
+        metavar="N",
+        help="several systems: N files in turn are the runs of a system with N seeds; the test is then over sentences "
+        "and seeds (default: 1)",
+    )
     parser.add_argument(
         "--bootstrap-samples",
         type=positive_int,
@@ -199,7 +206,7 @@ def run(args: argparse.Namespace) -> int:
     systems = read_systems(args)
     if len(systems) > 1:
         return compare_systems(args, args.hypotheses or args.generate_log, systems)
-    for option in ("bootstrap_samples", "seed"):
+    for option in ("runs", "bootstrap_samples", "seed"):
         if getattr(args, option):
             raise UserError(f"{flag_name(option)} is for comparing systems: name several")
     for name in args.metric:
@@ -209,7 +216,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
-    """Print the scores of several systems, each with the paired bootstrap test against the first."""
+    """Print the scores of several systems, each with the paired bootstrap test against the first.
+
+    :param paths: of each run
+    :param systems: hypotheses and settings of each run
+    :raises UserError: the runs cannot be compared
+    """
     compared = [name for name, metric in METRICS.items() if metric.statistics]
     for name in args.metric:
         if name not in compared:
@@ -218,18 +230,42 @@ def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Se
     for path, (_, system_settings) in zip(paths, systems, strict=True):
         if system_settings != settings:
             raise UserError(f"{path}: its references (T-) are not those of {paths[0]}")
-    outputs = [hypotheses for hypotheses, _ in systems]
+    runs, outputs = args.runs or 1, [hypotheses for hypotheses, _ in systems]
+    if len(paths) % runs or len(paths) == runs:
+        raise UserError(f"--runs {runs}: {len(paths)} files are not two or more systems of {runs} runs")
     samples, seed = args.bootstrap_samples or SAMPLES, args.seed or SEED
     if samples > MAX_SAMPLES:
         raise UserError(f"--bootstrap-samples {samples}: at most {MAX_SAMPLES:,} are allowed")
     for name in args.metric:
         metric = METRICS[name]
         scores = [metric(hypotheses, settings)[0] for hypotheses in outputs]
-        results = paired_bootstrap([[metric.sentence_statistics(lines, settings)] for lines in outputs], samples, seed)
-        for path, score, result in zip(paths, scores, results, strict=True):
-            if args.json:
-                print(json.dumps({**asdict(score), "system": str(path), "bootstrap": asdict(result)}))
-            else:
-                baseline = "" if result.difference is None else f" against {paths[0]}"
-                print(f"{path}: {score}; {samples} draws, seed {seed}: {result}{baseline}")
+        statistics = [metric.sentence_statistics(hypotheses, settings) for hypotheses in outputs]
+        starts = range(0, len(paths), runs)
+        results = paired_bootstrap([statistics[start : start + runs] for start in starts], samples, seed)
+        for start, result in zip(starts, results, strict=True):
+            of_system = slice(start, start + runs)
+            print_compared(args, paths[of_system], scores[of_system], result, paths[0])
     return 0
+
+
+def print_compared(
+    args: argparse.Namespace, paths: Sequence[Path], scores: Sequence[Score], result: BootstrapResult, first: Path
+) -> None:
+    """Print the scores of a system's runs and its test: a line, or a line for each run and one for their mean.
+
+    :param first: run of the system that it was compared with
+    """
+    if args.json:
+        of_runs = [{**asdict(score), "system": str(path)} for path, score in zip(paths, scores, strict=True)]
+        whole = of_runs[0] if len(of_runs) == 1 else {"metric": scores[0].metric, "runs": of_runs}
+        print(json.dumps({**whole, "bootstrap": asdict(result)}))
+        return
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    test = f"{result.samples} draws, seed {result.seed}: {result}"
+    test += "" if result.difference is None else f" against {first}{more}"
+    if not more:
+        print(f"{paths[0]}: {scores[0]}; {test}")
+        return
+    for path, score in zip(paths, scores, strict=True):
+        print(f"{path}: {score}")
+    print(f"{paths[0]}{more}: {scores[0].metric} {mean_text([score.value for score in scores])}; {test}")

@@ -229,6 +229,28 @@ def test_logs_are_compared_like_files(files, capsys: pytest.CaptureFixture[str])
     assert [json.loads(line)["bootstrap"] for line in capsys.readouterr().out.splitlines()] == expected
 
 
+def test_runs_of_a_system_are_compared_over_sentences_and_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
+    assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2")) == 0
+    good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()
+    assert [good, alike] == [
+        f"{files[name]}: {bleu(*text)}" for name, *text in (("good", GOOD, REFERENCES), ("alike", ALIKE, REFERENCES))
+    ]
+    assert bad == again
+    statistics = [METRICS["bleu"].sentence_statistics(lines, SETTINGS) for lines in (GOOD, ALIKE, BAD, BAD)]
+    expected = paired_bootstrap([statistics[:2], statistics[2:]], 100)
+    scores = [bleu(lines, REFERENCES).value for lines in (GOOD, ALIKE)]
+    assert first.startswith(f"{files['good']} and 1 more: BLEU {np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}; ")
+    assert first.endswith(f": {expected[0]}")
+    assert second.endswith(f": {expected[1]} against {files['good']} and 1 more")
+
+    assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2", "--json")) == 0
+    of_good, of_bad = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [run["system"] for run in of_good["runs"]] == [files["good"], files["alike"]]
+    assert [run["value"] for run in of_good["runs"]] == scores
+    assert expected[1].difference is not None
+    assert of_bad["bootstrap"]["difference"]["value"] == pytest.approx(expected[1].difference.value)
+
+
 REFUSED = {
     "different line counts": (
         ("--hypotheses", "good", "short", "--references", "references"),
@@ -244,6 +266,15 @@ REFUSED = {
         ("--hypotheses", "good", "bad", "--references", "references", "--bootstrap-samples", str(10**9)),
         "--bootstrap-samples 1000000000: at most 100,000 are allowed",
     ),
+    "one system of two runs": (
+        ("--generate-log", "good.log", "bad.log", "--runs", "2"),
+        "--runs 2: 2 files are not two or more systems of 2 runs",
+    ),
+    "a run too many": (
+        ("--generate-log", "good.log", "bad.log", "good.log", "--runs", "2"),
+        "--runs 2: 3 files are not two or more systems of 2 runs",
+    ),
+    "one system, runs": (("--generate-log", "good.log", "--runs", "3"), "--runs is for comparing systems"),
     "one system, samples": (("--generate-log", "good.log", "--bootstrap-samples", "3"), "--bootstrap-samples is for"),
 }
 
