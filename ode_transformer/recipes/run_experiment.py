@@ -62,8 +62,8 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     with lock_directory(folder, "training"):
         print(description, flush=True)
         write_record(experiment)
-        request = _train_request(experiment, data)
-        Jobs(folder, data.digest).run("train", request, experiment.checkpoints, run_training)
+        result = _training_log(experiment) if _checkpoints_were_deleted(experiment) else experiment.checkpoints
+        Jobs(folder, data.digest).run("train", _train_request(experiment, data), result, run_training)
 
 
 def check_start_files(experiment: Experiment) -> None:
@@ -83,13 +83,17 @@ def check_start_files(experiment: Experiment) -> None:
 
 
 def is_trained(experiment: Experiment) -> bool:
-    """Return whether the training is complete.
+    """Return whether the training is complete; its checkpoints may have been deleted since.
 
     :raises UserError: the data are not prepared, or for another recipe
     """
     data = experiment.data.prepared_jobs()
     request = _train_request(experiment, data)
-    return Jobs(experiment.folder, data.digest).is_done("train", request, experiment.checkpoints)
+    return Jobs(experiment.folder, data.digest).is_done("train", request, _training_log(experiment))
+
+
+def _training_log(experiment: Experiment) -> Path:
+    return experiment.folder / "train.log"
 
 
 def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
@@ -99,11 +103,14 @@ def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
 def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Score]:
     """Average, decode and score; return the scores by title. Completed jobs are skipped.
 
+    Once they are averaged, checkpoints can be deleted: only new ones change the average.
+
     :param until: see ``Experiment.average_command``
     :raises UserError: there are no checkpoints, or they belong to other data or flags
     """
     checkpoints = experiment.checkpoints
-    if not checkpoints.is_dir():
+    were_deleted = until is None and _checkpoints_were_deleted(experiment)
+    if not checkpoints.is_dir() and not were_deleted:
         raise UserError(f"{checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
     TrainingRecord(experiment.folder).require(experiment.digest(data))
@@ -111,14 +118,17 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
-    if shortfall := experiment.average_shortfall(until):
+    if not were_deleted and (shortfall := experiment.average_shortfall(until)):
         print(shortfall)
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for job in _evaluation_jobs(experiment, until):
-            jobs.run(*job)
+        for name, request, result, work in _evaluation_jobs(experiment, until):
+            jobs.run(name, request, result, work)
+            if name == "average" and until is None:
+                record = {"average": experiment.recipe.average.model_dump(), "request": request}
+                write_text(_average_record(experiment), json.dumps(record) + "\n")
         scores = _read_scores(experiment)
     for score in scores.values():
         print(score)
@@ -132,7 +142,7 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
     """
     data = experiment.data.prepared_jobs()
     if not is_trained(experiment):
-        if experiment.checkpoints.exists():
+        if experiment.folder.exists():
             print(f"{experiment.folder}: left out, the training has not ended, or not with these data and flags")
         return None
     jobs = Jobs(experiment.folder, data.digest)
@@ -143,7 +153,7 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
                 return None
             jobs.skip(name, request)
         return _read_scores(experiment)
-    except UserError as error:  # such as checkpoints that were deleted to save space
+    except UserError as error:  # such as checkpoints that were deleted before they were averaged
         print(f"{experiment.folder}: left out, {error}")
         return None
 
@@ -159,10 +169,12 @@ def _evaluation_jobs(
         relative = [str(word).replace(str(experiment.data.folder), "") for word in command]
         return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
 
-    average = experiment.average_command(until)
-    files = [[path.name, path.stat().st_mtime_ns] for path in sorted(experiment.checkpoints.iterdir())]
-    average_log = experiment.folder / "average.log"
-    yield "average", [portable(average), files], experiment.model_path, partial(run, average, average_log)
+    if until is None and _checkpoints_were_deleted(experiment):
+        yield "average", _recorded_average(experiment), _average_record(experiment), lambda: None
+    else:
+        average, files = experiment.average_command(until), _checkpoint_files(experiment)
+        average_log = experiment.folder / "average.log"
+        yield "average", [portable(average), files], experiment.model_path, partial(run, average, average_log)
     splits = [split for split in recipe.sets if split in experiment.data.splits()]
     for split in splits:
         decode, log = experiment.decode_command(split), experiment.decode_log(split)
@@ -172,6 +184,37 @@ def _evaluation_jobs(
     }
     request = [__version__, score_commands, recipe.sets]
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
+
+
+def _checkpoints_were_deleted(experiment: Experiment) -> bool:
+    """Return whether checkpoints that were averaged have been deleted since, and no others been saved."""
+    if (request := _recorded_average(experiment)) is None:
+        return False
+    jobs = Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
+    if not jobs.is_done("average", request, _average_record(experiment)):
+        return False
+    (_, averaged), files = request, _checkpoint_files(experiment)
+    return len(files) < len(averaged) and all(file in averaged for file in files)
+
+
+def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
+    """Return names and times of the checkpoints."""
+    return [[path.name, path.stat().st_mtime_ns] for path in sorted(experiment.checkpoints.glob("*.pt"))]
+
+
+def _average_record(experiment: Experiment) -> Path:
+    return experiment.folder / "averaged.json"
+
+
+def _recorded_average(experiment: Experiment) -> list[Any] | None:
+    """Return the request of the last average; None without any, or if the recipe now asks for another."""
+    if not (path := _average_record(experiment)).exists():
+        return None
+    record = read_json(path, dict)
+    request = record.get("request")
+    if record.get("average") != experiment.recipe.average.model_dump() or not isinstance(request, list):
+        return None
+    return request
 
 
 def _read_scores(experiment: Experiment) -> dict[str, Score]:

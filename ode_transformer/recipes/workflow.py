@@ -161,7 +161,7 @@ def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
         for command in experiment.evaluation_commands():
             commands.print_command(command)
         return {}
-    if options.average and experiment.checkpoints.is_dir() and not experiment.saved_checkpoints():
+    if options.average and has_checkpoints(experiment.checkpoints) and not experiment.saved_checkpoints():
         kind = experiment.recipe.average.by
         raise UserError(f"--average {options.average}: {experiment.checkpoints} has no checkpoint of an {kind}")
     return run_experiment.evaluate(experiment)

@@ -16,6 +16,7 @@ from ode_transformer.recipes import workflow
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.report_page import write_report
+from ode_transformer.recipes.run_experiment import is_trained
 from ode_transformer.studies import equal_footing, paired_test
 from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.paired_test import PairedTest
@@ -118,6 +119,7 @@ def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
         )
         for cell in cells
         for value, trial in runs.trials(cell).items()
+        if runs.options.dry_run or not is_trained(trial)
     ]
     failures = run_all(trials)
     for cell in cells:

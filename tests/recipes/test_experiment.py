@@ -1,6 +1,7 @@
 """The commands of an experiment, the names of its runs, and what makes it the same training."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe import Average, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support.errors import UserError
@@ -340,27 +341,40 @@ def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkey
     assert not list(tmp_path.rglob("train.done"))
 
 
-def test_scores_are_written_by_name(tmp_path: Path, monkeypatch, capsys) -> None:
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment, list[str]]:
+    """A trained run, with stand-ins for all commands, and the names of those that ran since."""
     run = made("iwslt14_de_en", tmp_path)
     run.data.corpus.mkdir()
     for split in ("train", "valid", "test"):
         (run.data.corpus / f"{split}.de").touch()
     run.data.pieces.mkdir()
     (run.data.pieces / "bpecodes").touch()
-    run.checkpoints.mkdir(parents=True)
-    (run.checkpoints / "checkpoint_best.pt").touch()
     ran: list[str] = []
+
+    def save_checkpoints() -> None:
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
+        for name in ("best", "last"):
+            (run.checkpoints / f"checkpoint_{name}.pt").touch()
 
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False, **_: Any) -> None:
         ran.append(str(command[0]))
         (run.model_path if "average" in command else log).touch()
+        if command[0] == "fairseq-train":
+            save_checkpoints()
         if "score" in command:
             score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
             progress(json.dumps(score))
 
     monkeypatch.setattr(run_experiment.commands, "run", stand_in)
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
-    TrainingRecord(run.folder).write(run.digest(run.data.prepared_jobs()))
+    run_experiment.train(run)
+    ran.clear()
+    return run, ran
+
+
+def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]], monkeypatch) -> None:
+    run, ran = trained
     scores = run_experiment.evaluate(run)
     assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}
     written = json.loads((run.folder / "scores.json").read_text())
@@ -371,12 +385,51 @@ def test_scores_are_written_by_name(tmp_path: Path, monkeypatch, capsys) -> None
     assert len(ran) == 5  # nothing is done twice
     monkeypatch.setattr(run_experiment, "is_trained", lambda experiment: True)
     assert run_experiment.existing_scores(run) == scores
-    for file in run.checkpoints.iterdir():
-        file.unlink()
-    assert run_experiment.existing_scores(run) is None
-    assert "left out, " in capsys.readouterr().out
     with (
         lock_directory(run.model_path.parent, "evaluating"),
         pytest.raises(UserError, match="model: another process is evaluating here"),
     ):
         run_experiment.evaluate(run)
+
+
+def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, monkeypatch, capsys) -> None:
+    run, ran = trained
+    scores = run_experiment.evaluate(run)
+    commands_of_evaluation = len(ran)
+    best, last = (run.checkpoints / f"checkpoint_{name}.pt" for name in ("best", "last"))
+
+    def check_that_nothing_runs() -> None:
+        ran.clear()
+        run_experiment.train(run)
+        assert run_experiment.evaluate(run) == run_experiment.existing_scores(run) == scores
+        assert ran == []
+
+    best.unlink()
+    check_that_nothing_runs()
+    shutil.rmtree(run.checkpoints)
+    run.model_path.unlink()
+    check_that_nothing_runs()
+    assert "left out" not in capsys.readouterr().out
+
+    other = replace(run, recipe=run.recipe.model_copy(update={"average": Average(last=2)}))
+    assert run_experiment.existing_scores(other) is None
+    assert "left out, " in capsys.readouterr().out
+
+    run.checkpoints.mkdir()
+    best.write_text("new")
+    last.write_text("new")
+    assert run_experiment.existing_scores(run) is None
+    assert "trained but not evaluated as it is now (average)" in capsys.readouterr().out
+    run_experiment.evaluate(run)
+    assert len(ran) == commands_of_evaluation
+
+
+def test_checkpoints_deleted_before_they_are_averaged_are_missed(trained, capsys) -> None:
+    run, ran = trained
+    shutil.rmtree(run.checkpoints)
+    assert run_experiment.existing_scores(run) is None
+    assert "left out, " in capsys.readouterr().out
+    with pytest.raises(UserError, match="checkpoints: not there"):
+        run_experiment.evaluate(run)
+    run_experiment.train(run)
+    assert ran == ["fairseq-train"]

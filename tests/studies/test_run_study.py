@@ -17,7 +17,7 @@ from ode_transformer.support.errors import LockedError, UserError
 def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """One trial is locked for three rounds, one fails, one is trained at once."""
     calls: list[str] = []
-    names, looks = ["locked", "broken", "free"], [True, True, False]
+    names, looks = ["locked", "broken", "free", "complete"], [True, True, False]
 
     def train(experiment: SimpleNamespace, options: object) -> None:
         trial = experiment.folder
@@ -29,12 +29,13 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
             raise UserError("broken")
 
     monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(run_study, "is_trained", lambda trial: trial.folder == "complete")
     monkeypatch.setattr(run_study, "is_locked", lambda folder: looks.pop(0))
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     waited: list[float] = []
     monkeypatch.setattr(run_study.time, "sleep", waited.append)
     runs = SimpleNamespace(
-        place=Place(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0])),
+        place=Place(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0, 4.0])),
         data=None,
         options=SimpleNamespace(dry_run=False),
         trials=lambda cell: {value: SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
