@@ -17,7 +17,7 @@ def translation_model(folder: str, checkpoint_file: str = "model.pt", **options:
     """
     from ode_transformer.models import ODETransformerModel
 
-    return ODETransformerModel.from_pretrained(folder, checkpoint_file, **(_subword_options(folder) | options))
+    return ODETransformerModel.from_pretrained(folder, checkpoint_file, **_with_subword_model(folder, options))
 
 
 def language_model(folder: str, checkpoint_file: str = "model.pt", **options: Any) -> Any:
@@ -30,18 +30,17 @@ def language_model(folder: str, checkpoint_file: str = "model.pt", **options: An
     """
     from ode_transformer.models import ODELanguageModel
 
-    return ODELanguageModel.from_pretrained(folder, checkpoint_file, **(_subword_options(folder) | options))
+    return ODELanguageModel.from_pretrained(folder, checkpoint_file, **_with_subword_model(folder, options))
 
 
-def _subword_options(folder: str) -> dict[str, str]:
-    """Return the options that name the subword model in the folder, if there is one.
+def _with_subword_model(folder: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with those that name the subword model in the folder, unless the caller names one.
 
     :raises UserError: there are several
     """
     from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model
 
-    found = find_subword_model(Path(folder))
-    if found is None:
-        return {}
+    if "bpe" in options or (found := find_subword_model(Path(folder))) is None:
+        return options
     kind, file = found
-    return {"bpe": kind, SUBWORD_MODELS[kind].fairseq_option: str(file)}
+    return {"bpe": kind, SUBWORD_MODELS[kind].fairseq_option: str(file)} | options

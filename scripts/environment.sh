@@ -168,6 +168,8 @@ make_base() {
         step 1 "environment in .venv: found, going on"
         return
     fi
+    [[ -n $state || -z $(find "$VENV" -mindepth 1 -maxdepth 1 ! -name .lock ! -name '.set-up*' -print -quit) ]] ||
+        die "$VENV is in the way: it holds files that are not this script's (rename or remove it, and run this again)"
     step 1 "environment in .venv"
     find_python
     find "$VENV" -mindepth 1 -maxdepth 1 ! -name .lock -exec rm -rf {} + || die "cannot clear $VENV"

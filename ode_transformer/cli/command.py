@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import escaped_output, quiet_interrupts
-from ode_transformer.support.errors import UnknownArguments, UserError, one_line, printable_line
+from ode_transformer.support.errors import UnknownArguments, UserError, is_out_of_memory, one_line, printable_line
 from ode_transformer.support.files import check_outputs_are_no_inputs
 
 # name: (module, what it does)
@@ -188,6 +188,10 @@ def _run(argv: list[str]) -> int:
             raise
         excerpt = error.object[max(0, error.start - 20) : error.end + 20]
         message = f"a text of the input contains what UTF-8 cannot write: {ascii(excerpt)}"  # \ud800 in a JSON file
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        message = "out of memory: choose a smaller batch, beam or model, or fewer processes"
     except OSError as error:
         if error.strerror is None:
             raise

@@ -124,6 +124,8 @@ def demonstrate(options: DemoOptions) -> None:
         raise UserError(
             f"--text {options.text}: missing; without --text, first make the corpus: bash scripts/quickstart.sh"
         )
+    if options.text.resolve() == (output / "text.txt").resolve():
+        raise UserError(f"--text {options.text}: is replaced by the text for pre-training; choose another --output")
     pretraining_lines, task = label_lines(read_lines(options.text), config.train_lines, config.test_lines)
     with lock_directory(output, "preparing data"):
         data, jobs = prepare(pretraining_lines, task, config.pieces, output)
@@ -154,9 +156,13 @@ def prepare(
     lines: Sequence[str], task: Mapping[str, Sequence[LabelledText]], pieces: int, output: Path
 ) -> tuple[DemoData, Jobs]:
     """Encode and binarise the lines for pre-training and the labelled ones; return the data and the completed jobs."""
-    text = "".join(f"{line}\n" for line in lines)
-    if not (output / "text.txt").exists() or (output / "text.txt").read_text(encoding="utf-8") != text:
-        write_files(output, {"text.txt": text}, "text.txt")
+    text, file = "".join(f"{line}\n" for line in lines), output / "text.txt"
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        if file.exists() and not (output / "pretraining").exists():
+            raise UserError(
+                f"{file}: no preparation has made it, and this one would replace it; choose another --output"
+            )
+        write_files(output, {file.name: text}, file.name)
     binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", pieces, 1 / 50)
     data = DemoData(binary, output / "order")
     jobs = Jobs(output, Jobs(output).digest_of([text, pieces]))

@@ -10,6 +10,7 @@ so that every later use of the pieces does the same. Files are streamed: they ma
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from ode_transformer.corpora.vocabulary import PieceVocabulary, encode_text, tra
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory
+from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
@@ -34,6 +35,7 @@ def prepare(
 
     :param pieces: size of the vocabulary
     :returns: the folder for fairseq: ``dict.txt``, the binary splits and the model of the pieces
+    :raises UserError: a text is missing, or a folder of the results is not of an earlier preparation
     """
     for path in texts:
         if not path.is_file():
@@ -62,13 +64,34 @@ def prepare(
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
-    jobs = Jobs(output)
+    jobs, record = Jobs(output), output / "texts.json"
+    check_folders(texts, (text, encoded, binary), record)
     files = [[str(path), *file_stamp(path)] for path in texts]
     with lock_directory(output, "preparing data"):
+        write_text(record, json.dumps(files) + "\n")
         jobs.run("text", [files, valid_share], text, divide_texts)
         jobs.run("pieces", [pieces, cased], encoded, encode_splits)
         jobs.run("binarise", None, binary, binarise)
     return binary
+
+
+def check_folders(texts: Sequence[Path], results: Sequence[Path], record: Path) -> None:
+    """Check that nothing of the user is lost when the folders of the results are replaced.
+
+    :param record: of the texts of an earlier preparation
+    :raises UserError: a text lies in such a folder, or a folder was made by something else
+    """
+    replaced = {folder.resolve() for folder in results}
+    for path in texts:
+        if not replaced.isdisjoint(path.resolve().parents):
+            raise UserError(
+                f"{path}: a text in a folder that is replaced; move it elsewhere, or choose another --output"
+            )
+    existing = [folder for folder in results if folder.exists()]
+    if existing and not record.exists() and not any(record.parent.glob("*.done")):
+        raise UserError(
+            f"{existing[0]}: no preparation has made it, and this one would replace it; choose another --output"
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

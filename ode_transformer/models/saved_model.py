@@ -221,7 +221,7 @@ def load_pretrained(
     kwargs["data"] = str(folders[1])
     for name, option in _FILES_BESIDE.items():
         if (folder / name).exists():
-            kwargs[option] = str(folder / name)
+            kwargs.setdefault(option, str(folder / name))
     if "user_dir" in kwargs:
         utils.import_user_module(argparse.Namespace(user_dir=kwargs["user_dir"]))
     models: list[Any] = []

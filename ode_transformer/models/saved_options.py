@@ -27,7 +27,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.plain_options import add_options_check, option_mapping, plain_mapping, shown
+from ode_transformer.support.plain_options import PATH_OPTIONS, add_options_check, option_mapping, plain_mapping, shown
 
 PACKAGE_NAME = __name__.partition(".")[0]
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are accepted, with all their architectures
@@ -45,13 +45,8 @@ _EVALUATED = {
     *("wer_args", "model_overrides", "pipeline_balance", "pipeline_devices"),
     *("pipeline_encoder_balance", "pipeline_encoder_devices", "pipeline_decoder_balance", "pipeline_decoder_devices"),
 }
-# Names of files and folders, which may be called anything.
-_PATHS = {
-    *("data", "path", "save_dir", "restore_file", "finetune_from_model", "results_path", "user_dir", "input"),
-    *("tensorboard_logdir", "log_file", "aim_repo", "continue_once", "output_word_stats", "replace_unk", "align_dict"),
-    *("encoder_embed_path", "decoder_embed_path", "sentencepiece_model", "subword_nmt_codes", "bpe_codes"),
-    *("gpt2_encoder_json", "gpt2_vocab_bpe", "plasma_path", "comment", "suffix", "wandb_project"),
-}
+# What runs code of a text that Python evaluates. An assignment, as in a comprehension, can make of a subscript a call.
+_CODE = (ast.Call, ast.Subscript, ast.comprehension, ast.Lambda, ast.NamedExpr, ast.JoinedStr, ast.Await, ast.Yield)
 
 
 def is_of_this_package(arch: str) -> bool:
@@ -120,18 +115,18 @@ def _check_values(options: Mapping[str, Any], types: _Types) -> None:
 
 
 def check_calls(name: str, value: object) -> None:
-    """Refuse text that calls something when Python evaluates it.
+    """Refuse text that runs code when Python evaluates it.
 
     :raises UserError: names the option
     """
     if isinstance(value, list | tuple):
         for entry in value:
             check_calls(name, entry)
-    elif isinstance(value, str) and name not in _PATHS and "(" in value and _is_call(value):
+    elif isinstance(value, str) and name not in PATH_OPTIONS and _runs_code(value):
         raise UserError(f"option {name}: {shown(value)} is Python code, which is refused")
 
 
-def _is_call(text: str) -> bool:
+def _runs_code(text: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in the text
@@ -140,7 +135,7 @@ def _is_call(text: str) -> bool:
         return False
     except (ValueError, MemoryError, RecursionError):
         return True  # too much to tell
-    return any(isinstance(node, ast.Call) for node in ast.walk(tree))
+    return any(isinstance(node, _CODE) for node in ast.walk(tree))
 
 
 def _is_literal(text: str) -> bool:

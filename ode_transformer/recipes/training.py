@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from fairseq.checkpoint_utils import checkpoint_paths
 from ode_transformer.support import commands
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.checkpoint_schema import saved_updates
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write, write_text
 from ode_transformer.support.plain_options import saved_options
 
@@ -116,7 +117,13 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
     updates_behind = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
     readable = {path: updates for path, updates in updates_behind.items() if updates is not None}
     if not readable:
-        last.unlink(missing_ok=True)
+        if last.exists():
+            aside = last.with_suffix(".torn")
+            os.replace(last, aside)
+            print(
+                f"{last}: torn, and no other checkpoint is whole: training begins anew; kept as {aside.name}",
+                flush=True,
+            )
         return 0
     newest = max(readable, key=lambda path: readable[path])
     print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
@@ -158,8 +165,11 @@ def remove_expired_checkpoints(checkpoints: Path) -> None:
 
 
 def _updates(path: Path) -> int | None:
-    """Return the number of updates behind a checkpoint; None if the file is torn."""
+    """Return the number of updates behind a checkpoint; None if the file is torn.
+
+    :raises UserError: it is refused, which says nothing of the next one
+    """
     try:
         return saved_updates(load_checkpoint(path))
-    except UserError:
+    except DamagedCheckpoint:
         return None

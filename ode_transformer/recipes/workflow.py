@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import shlex
@@ -29,8 +30,8 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.yaml_file import CONFIGS
 
-# Flags that words after -- cannot override, because evaluation depends on them.
-FIXED_FLAGS = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir")
+# Flags that words after -- cannot override, because evaluation, progress and tables depend on them.
+FIXED_FLAGS = ("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "log-format")
 
 
 def load_recipe(name: str, options: RunOptions) -> Recipe:
@@ -150,7 +151,8 @@ def train_with_progress(experiment: Experiment) -> None:
     """Train with a line of progress."""
     log, minutes = experiment.folder / "train.log", 0.0
     if has_checkpoints(experiment.checkpoints) and log.exists():
-        minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
+        with contextlib.suppress(UserError):  # a log without reports: no reason to train nothing
+            minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
     with TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update()) as progress:
         run_experiment.train(experiment, progress)
 

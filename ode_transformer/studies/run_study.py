@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,11 +23,11 @@ from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.paired_test import PairedTest
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Cell, Study, read_study
-from ode_transformer.studies.study_files import find_study
+from ode_transformer.studies.study_files import STUDIES, find_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
-from ode_transformer.support.errors import LockedError, UserError
-from ode_transformer.support.files import content_digest, is_locked, write_text
+from ode_transformer.support.errors import LockedError, UserError, one_line
+from ode_transformer.support.files import atomic_write, content_digest, is_locked, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
@@ -188,6 +189,26 @@ def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[Paire
         yield paired_test.paired_table(results, tests)
 
 
+def claim_folder(folder: Path, file: Path) -> None:
+    """Record that a folder has the results of a study's file, so that another file of this name does not replace them.
+
+    :raises UserError: it has those of another file
+    """
+    record = folder / "study.txt"
+    is_own = file.resolve().parent != STUDIES.resolve()
+    owner = os.path.relpath(file.resolve(), folder.resolve()) if is_own else file.stem
+    if not record.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(record) as written:
+            written.write(os.fsencode(owner))
+    elif (found := record.read_bytes()) != os.fsencode(owner):
+        other = one_line(found.decode(errors="replace"))
+        raise UserError(
+            f"{folder}: has the results of another study, {other}; choose another --output, or another name for the "
+            f"file; if it is the same study, moved, remove {record}"
+        )
+
+
 def run_study(
     name: str,
     place_name: str | None,
@@ -207,10 +228,14 @@ def run_study(
     :param command: recorded in the results
     :raises UserError: an option is wrong, or a run failed
     """
-    study = read_study(find_study(name))
+    file = find_study(name)
+    study = read_study(file)
     place_name = place_name or study.first_place
     if place_name not in study.places:
         raise UserError(f"--at {place_name}: the places of {name} are {', '.join(study.places)}")
+    folder = options.output / "studies" / f"{file.stem}-{place_name}"
+    if not options.dry_run:
+        claim_folder(folder, file)
     runs = StudyRuns(study, place_name, options)
     failures, planned = [], []
     if not table_only:
@@ -218,7 +243,6 @@ def run_study(
         failures = tune(runs, cells)
         planned = planned_runs(runs, [cell for cell in cells if options.dry_run or runs.is_tuned(cell)])
         failures += train_and_evaluate(runs, planned)
-    folder = options.output / "studies" / f"{Path(name).stem}-{place_name}"
     if not options.dry_run:
         results = runs.results()
         tests = list(paired_test.paired_tests(results, paired_test.sentence_readers(runs)))

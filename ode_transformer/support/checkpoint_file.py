@@ -9,6 +9,7 @@ torch writes a checksum for every tensor but does not read them; here they are. 
 version 1.6 have none, so in these a changed bit goes unnoticed.
 """
 
+import errno
 import os
 import warnings
 from pathlib import Path
@@ -17,16 +18,19 @@ from typing import Any
 import torch
 
 from ode_transformer.support.checkpoint_schema import check_content, check_state
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory
 from ode_transformer.support.files import atomic_write, open_input
+
+_DISK_ERRORS = (errno.EIO, errno.ESTALE)
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a fairseq checkpoint onto the CPU.
 
     :return: fairseq's dictionary; ``["model"]`` maps parameter names to tensors
-    :raises UserError: the file is broken, is no fairseq checkpoint, or holds an object that could run code
-    :raises OSError: the file cannot be opened
+    :raises DamagedCheckpoint: the file is broken or truncated
+    :raises UserError: it is no fairseq checkpoint, holds an object that could run code, or is larger than the memory
+    :raises OSError: the file cannot be opened, or the disk fails
     """
     with open_input(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected pickle protocol")  # such a file is refused below
@@ -36,7 +40,11 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         except UserError as error:
             raise UserError(f"{path}: refused: {error}") from error
         except Exception as error:  # bytes that are no checkpoint make the unpickler fail in any way
-            raise UserError(f"{path}: broken or truncated") from error
+            if is_out_of_memory(error):
+                raise UserError(f"{path}: there is too little memory to read it") from error
+            if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+                raise
+            raise DamagedCheckpoint(f"{path}: broken or truncated") from error
     try:
         check_state(state)
     except UserError as error:

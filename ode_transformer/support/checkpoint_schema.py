@@ -75,12 +75,13 @@ def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
     if compressed or sum(entry.file_size for entry in entries) > size:
         raise DamagedFile("sizes in an archive")
     # torch reads nothing of an entry that is marked as a directory, and returns memory as it found it.
-    if len({entry.filename for entry in entries}) < len(entries) or any(e.external_attr & _DIRECTORY for e in entries):
+    names = {entry.filename.casefold() for entry in entries}  # torch finds them in upper and lower case
+    if len(names) < len(entries) or any(e.external_attr & _DIRECTORY for e in entries):
         raise DamagedFile("entries of an archive")
     if archive.testzip() is not None:
         raise DamagedFile("a checksum")
     for entry in entries:
-        if entry.filename.endswith(".pkl"):
+        if entry.filename.casefold().endswith(".pkl"):
             if entry.file_size > MAX_PICKLE_BYTES:
                 raise UserError(f"{entry.file_size:,} bytes of names and options are more than any checkpoint has")
             with archive.open(entry) as pickle:

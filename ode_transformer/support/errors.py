@@ -15,6 +15,10 @@ class LockedError(UserError):
     """Another process works in a folder."""
 
 
+class DamagedCheckpoint(UserError):
+    """A checkpoint is broken or truncated."""
+
+
 class UnknownArguments(UserError):
     """A command does not know words of its command line, given in ``words``."""
 
@@ -53,6 +57,13 @@ class OptionError(SystemExit, ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.code = f"error: {message}"  # what the interpreter prints as it exits
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory was exhausted, that of the machine or of a GPU; torch says so in words."""
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in ("can't allocate memory", "out of memory"))
+    return isinstance(error, MemoryError)
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

@@ -23,6 +23,13 @@ MAX_VALUES = 100_000  # options and their entries, in one set of options
 MAX_CHARACTERS = 100_000  # in one value
 MAX_ALL_CHARACTERS = 1_000_000  # in one set of options
 LARGEST = 2**63  # no size, count or seed is larger
+# Names of files and folders, which may be called anything.
+PATH_OPTIONS = {
+    *("data", "path", "save_dir", "restore_file", "finetune_from_model", "results_path", "user_dir", "input"),
+    *("tensorboard_logdir", "log_file", "aim_repo", "continue_once", "output_word_stats", "replace_unk", "align_dict"),
+    *("encoder_embed_path", "decoder_embed_path", "sentencepiece_model", "subword_nmt_codes", "bpe_codes"),
+    *("gpt2_encoder_json", "gpt2_vocab_bpe", "plasma_path", "comment", "suffix", "wandb_project"),
+}
 
 _DUNDER = re.compile(r"__\w+__")
 
@@ -123,7 +130,9 @@ class _Copier:
         if type(value) is list or type(value) is tuple:
             return type(value)(self.copy(name, entry, depth + 1) for entry in value)
         if type(value) is argparse.Namespace:
-            return argparse.Namespace(**self.copy(name, vars(value), depth))
+            copied = argparse.Namespace()
+            vars(copied).update(self.copy(name, vars(value), depth))
+            return copied
         if type(value) is dict:
             return {
                 key if type(key) is int else self.name(key): self.copy(str(key), entry, depth + 1)
@@ -137,7 +146,7 @@ def _plain_string(name: str, value: str) -> str:
         raise UserError(f"option {name}: a text of {len(value):,} characters is not an option")
     if "${" in value:
         raise UserError(f"option {name}: {shown(value)} asks for another value (${{...}}), which is refused")
-    if _DUNDER.search(value):
+    if name not in PATH_OPTIONS and _DUNDER.search(value):
         raise UserError(f"option {name}: {shown(value)} names an internal of Python (__...__), which is refused")
     return value
 

@@ -49,6 +49,11 @@ def test_a_command_is_one_line_in_the_table(command, capsys: pytest.CaptureFixtu
         (UserError("two\n  lines"), "two lines"),
         (FileNotFoundError(2, "No such file or directory", "b.pt"), "b.pt: No such file or directory"),
         (OSError(28, "No space left on device"), "No space left on device"),
+        (MemoryError(), "out of memory: choose a smaller batch, beam or model, or fewer processes"),
+        (
+            RuntimeError("CUDA out of memory. Tried to allocate"),
+            "out of memory: choose a smaller batch, beam or model, or fewer processes",
+        ),
         (
             UnicodeEncodeError("utf-8", "a" * 99 + "\ud800", 99, 100, "surrogates not allowed"),
             f"a text of the input contains what UTF-8 cannot write: '{'a' * 20}\\ud800'",

@@ -284,6 +284,11 @@ def test_a_subword_model_of_another_name_is_found_and_named(
     (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
     message = refused("a\n", path=folder / "model.pt")
     assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
+    named = {"bpe": "sentencepiece", "sentencepiece_model": str(pieces)}
+    hub = torch.hub.load(
+        str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True, **named
+    )
+    assert hub.bpe.encode("The dog sleeps.").split() == divided
     for kind, file in (("sentencepiece", "my.model"), ("subword_nmt", "codes.txt")):
         assert choose_subword_model(kind, None, folder) == (kind, folder / file)
     with pytest.raises(

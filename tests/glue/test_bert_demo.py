@@ -48,6 +48,16 @@ def test_too_few_lines() -> None:
         label_lines(lines(90), 60, 40)
 
 
+@pytest.mark.parametrize("text", ["text.txt", "other.txt"])
+def test_a_text_of_the_user_is_kept(tmp_path: Path, capsys, text: str) -> None:
+    for name in ("text.txt", "other.txt"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines(30_000)))
+    before = (tmp_path / "text.txt").read_bytes()
+    assert main(["bert-demo", "--text", str(tmp_path / text), "--output", str(tmp_path)]) == 2
+    assert "choose another --output" in capsys.readouterr().err
+    assert (tmp_path / "text.txt").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

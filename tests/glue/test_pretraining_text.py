@@ -66,6 +66,23 @@ def test_a_bad_text_is_one_line(tmp_path: Path, capsys, content: bytes | None, m
     assert not (tmp_path / "out" / "text").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text/a", "a: a text in a folder that is replaced"),
+        ("a", "data-bin: no preparation has made it, and this one would replace it"),
+    ],
+)
+def test_folders_of_the_user_are_kept(tmp_path: Path, capsys, name: str, message: str) -> None:
+    files = [tmp_path / name, tmp_path / "data-bin" / "mine.bin"]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"word {number}\n" for number in range(500)))
+    assert main(["pretraining-text", str(files[0]), "--output", str(tmp_path), "--pieces", "40"]) == 2
+    assert message in capsys.readouterr().err
+    assert all(file.exists() for file in files)
+
+
 def test_too_many_pieces(tmp_path: Path, capsys) -> None:
     (tmp_path / "a").write_text("".join(f"word {number}\n" for number in range(500)))
     assert main(["pretraining-text", str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "9000"]) == 2

@@ -117,6 +117,32 @@ def test_a_value_runs_no_code(flag: str, tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        # A name of fairseq's module gets a method that is code, and then a subscript.
+        "[[set_torch_seed['touch {}'], 3][1] for set_torch_seed.__class_getitem__ in [os.system]]",
+        "(lambda: 0)",
+        "[x := 3]",
+        "f'{{os}}'",
+        "os.environ['HOME']",
+    ],
+)
+def test_what_could_run_code_without_a_call_is_refused(code: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with pytest.raises(UserError, match="is Python code, which is refused"):
+        fairseq_parser.parse(
+            "fairseq-train", ["data", "--arch", "lightconv", "--encoder-kernel-size-list", code.format(ran)]
+        )
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("path", ["runs/my__first__try", "a[1]", "f(x)"])
+def test_files_may_be_called_anything(path: str) -> None:
+    args = fairseq_parser.parse("fairseq-train", ["data", "--arch", "macaron_tiny", "--save-dir", path])
+    assert args.save_dir == path
+
+
 def test_no_other_folder_is_imported(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     (tmp_path / "plugin").mkdir()

@@ -1,5 +1,6 @@
 """A training that is stopped anywhere goes on; fairseq-train itself is played by a function here."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,30 @@ def test_without_a_whole_checkpoint_training_starts_again(run, tmp_path: Path) -
     tear(last)
     assert run(updates=20) == [False, True]
     assert not last.exists()
+    assert last.with_name("checkpoint_last.torn").exists()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried"),
+        MemoryError(),
+        OSError(errno.EIO, "Input/output error"),
+        UserError("an option is refused"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_now_is_kept(run, tmp_path: Path, monkeypatch, failure: Exception) -> None:
+    run()
+    last, older = (save(tmp_path / "checkpoints", f"checkpoint{name}.pt", 30) for name in ("_last", "1"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises((UserError, OSError)):
+        run(updates=40)
+    assert last.exists()
+    assert older.exists()
 
 
 EPOCHS, UPDATES = ["checkpoint1.pt", "checkpoint2.pt", "checkpoint10.pt"], ["checkpoint_2_9.pt", "checkpoint_2_10.pt"]

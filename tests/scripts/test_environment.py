@@ -272,6 +272,12 @@ class TestInterruption:
         assert "is in the way" in only_line(checkout.set_up())
         assert (checkout.venv / "pyvenv.cfg").exists()
 
+    @pytest.mark.parametrize("name", ["conda-meta/history", "bin/python"])
+    def test_another_kind_of_environment_is_kept(self, checkout: Checkout, python: str, name: str) -> None:
+        file = executable(checkout.venv / name, "#!/bin/sh\n")
+        assert "is in the way: it holds files that are not this script's" in only_line(checkout.set_up(PYTHON=python))
+        assert file.exists()
+
     def test_a_link_to_another_environment_is_refused(self, checkout: Checkout, python: str, tmp_path: Path) -> None:
         other = tmp_path / "other"
         other.mkdir()

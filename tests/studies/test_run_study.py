@@ -10,6 +10,7 @@ from ode_transformer.cli.command import main
 from ode_transformer.recipes import workflow
 from ode_transformer.studies import run_study
 from ode_transformer.studies.study import Cell, Place, StudySystem, Tuning
+from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import StudyRuns
 from ode_transformer.support.errors import LockedError, UserError
 
@@ -69,6 +70,20 @@ def test_runs_of_another_process_are_waited_for(monkeypatch: pytest.MonkeyPatch)
     planned = [(cell, SimpleNamespace(seed=seed, folder=f"runs/{seed}")) for seed in (1, 2)]
     assert run_study.train_and_evaluate(cast(StudyRuns, runs), planned) == []
     assert calls == [("train", 1), ("train", 2), ("evaluate", 2), ("train", 1), ("evaluate", 1)]
+
+
+def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
+    own, folder = tmp_path / "mine" / "coefficients.yaml", tmp_path / "results" / "coefficients-g2p"
+    own.parent.mkdir()
+    own.touch()
+    for _ in range(2):
+        run_study.claim_folder(folder, find_study("coefficients"))
+    with pytest.raises(UserError, match="has the results of another study, coefficients; choose another --output"):
+        run_study.claim_folder(folder, own)
+    (folder / "study.txt").unlink()
+    run_study.claim_folder(folder, own)
+    with pytest.raises(UserError, match=r"another study, \.\./\.\./mine/coefficients\.yaml; "):
+        run_study.claim_folder(folder, find_study("coefficients"))
 
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])

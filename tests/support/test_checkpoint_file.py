@@ -47,6 +47,16 @@ def test_a_plain_pickle_does_not_run(tmp_path: Path, protocol: int, recwarn: pyt
     assert trace.exists()  # without care the file is dangerous indeed
 
 
+def test_a_pickle_in_upper_case_is_looked_into(tmp_path: Path):
+    path, evil = tmp_path / "model.pt", tmp_path / "evil.pt"
+    torch.save({"model": {}, "args": random.Random(1)}, path)
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(evil, "w") as renamed:
+        for entry in whole.infolist():
+            renamed.writestr(entry.filename.replace("data.pkl", "data.PKL"), whole.read(entry))
+    with pytest.raises(UserError, match=r"refused: it holds random\.Random"):
+        load_checkpoint(evil)
+
+
 def test_any_other_class_is_refused_by_name(tmp_path: Path):
     path = tmp_path / "other.pt"
     torch.save({"model": {}, "args": random.Random(1)}, path)
