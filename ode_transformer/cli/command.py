@@ -20,6 +20,7 @@ from ode_transformer.support.arguments import option_names
 from ode_transformer.support.console import escaped_output, quiet_interrupts
 from ode_transformer.support.errors import UnknownArguments, UserError, is_out_of_memory, one_line, printable_line
 from ode_transformer.support.files import check_outputs_are_no_inputs
+from ode_transformer.support.subword_models import files_beside_model
 
 # name: (module, what it does)
 COMMANDS = {
@@ -257,13 +258,15 @@ def parse(
 
 
 def check_output_files(args: argparse.Namespace) -> None:
-    """Refuse a file to write that the command line also names as one to read, or twice.
+    """Refuse a file to write that the command line also names as one to read, or twice, or that a model needs.
 
     :raises UserError: names the file
     """
     values = {name: _paths(value) for name, value in vars(args).items() if name not in NO_PATHS}
     outputs = [path for name in OUTPUTS for path in values.pop(name, []) if not os.path.isdir(path)]
-    check_outputs_are_no_inputs(outputs, [path for paths in values.values() for path in paths if os.path.isfile(path)])
+    inputs = [path for paths in values.values() for path in paths if os.path.isfile(path)]
+    beside = [file for path in inputs if path.suffix == ".pt" for file in files_beside_model(path.parent)]
+    check_outputs_are_no_inputs(outputs, inputs + beside)
 
 
 def _paths(value: object) -> list[Path]:

@@ -59,6 +59,12 @@ def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODE
     return candidates[0] if candidates else None
 
 
+def files_beside_model(folder: Path) -> list[Path]:
+    """Return the files of a folder that a model in it may need: dictionaries, and what could be its subword model."""
+    patterns = ("dict*.txt", *(model.other_names for model in SUBWORD_MODELS.values()))
+    return [file for pattern in patterns for file in folder.glob(pattern)]
+
+
 def kind_of_symbols(symbols: Sequence[str]) -> str | None:
     """Return the kind of subword model whose pieces a dictionary holds; None for whole words."""
     marked = {

@@ -184,6 +184,16 @@ def test_no_command_writes_over_what_it_reads(words: list[str], tmp_path: Path, 
     assert [path.read_text() for path in sorted(Path().iterdir())] == ["a.log", "b.log"]
 
 
+@pytest.mark.parametrize("name", ["dict.de.txt", "sentencepiece.bpe.model", "bpecodes"])
+def test_no_command_writes_over_what_a_model_needs(name: str, tmp_path: Path, capsys) -> None:
+    for file in ("model.pt", name):
+        (tmp_path / file).write_text(file)
+    words = ["translate", "--path", str(tmp_path / "model.pt"), "--input", os.devnull, "--output", str(tmp_path / name)]
+    assert cli.main(words) == 2
+    assert f"{name}: an input of this command, which the output would replace" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == name
+
+
 def test_two_outputs_are_two_files(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["curves", "run", "--output", "c.png", "--csv", "c.png"]) == 2
