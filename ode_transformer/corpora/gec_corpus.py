@@ -142,6 +142,8 @@ def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int)
         for number, pair in enumerate(_pairs(data_set, files, options, workers), start=1):
             if data_set == options.valid == "nucle" and number % options.valid_every == 0:
                 counts["for validation"] += 1
+            elif pair[0] == pair[1] and not options.unedited:
+                counts["unedited"] += 1
             elif keep(*pair):
                 counts["for training"] += 1
                 yield pair

@@ -14,7 +14,7 @@ import html
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import IO, Annotated, Literal, TypeVar
 from xml.etree import ElementTree
@@ -113,22 +113,32 @@ def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pa
 
 
 def _side_by_side(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
-    texts = [
-        (files[str(location.file or file)], member)
-        for file, member in ((location.source_file, location.source), (location.target_file, location.target))
-    ]
-    source, target = (_read(path, member, _MONOLINGUAL[location.format]) for path, member in texts)
-    for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
-        if source_line is None or target_line is None:
-            length = number + 1 + sum(1 for _ in (source if target_line is None else target))
-            lengths = (length, number) if target_line is None else (number, length)
-            described = [f"{_text_name(*text)} has {length:,}" for text, length in zip(texts, lengths, strict=True)]
-            raise UserError(f"sides of different length: {', '.join(described)}")
-        yield source_line, target_line
+    sides = ((location.source_file, location.source), (location.target_file, location.target))
+    places = [(files[str(location.file or file)], member) for file, member in sides]
+    for texts in zip_longest(*(_texts(path, member, _MONOLINGUAL[location.format]) for path, member in places)):
+        if None in texts:
+            name = next(text[0] for text in texts if text is not None)
+            raise UserError(f"{name}: the other side has fewer members")
+        names, (source, target) = zip(*texts, strict=True)
+        matched = [_matched_parts(name, *place) for name, place in zip(names, places, strict=True)]
+        if len(matched[0]) == len(matched[1]) and matched[0] != matched[1]:
+            raise UserError(f"{names[0]} stands beside {names[1]}: name the members one by one, in the same order")
+        for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
+            if source_line is None or target_line is None:
+                length = number + 1 + sum(1 for _ in (source if target_line is None else target))
+                lengths = (length, number) if target_line is None else (number, length)
+                if 0 in lengths:
+                    raise _without_text(*places[lengths.index(0)])
+                described = [f"{name} has {length:,}" for name, length in zip(names, lengths, strict=True)]
+                raise UserError(f"sides of different length: {', '.join(described)}")
+            yield source_line, target_line
 
 
-def _text_name(path: Path, member: str | None) -> str:
-    return f"{path}: {member}" if member else str(path)
+def _matched_parts(name: str, path: Path, member: str | None) -> tuple[str, ...]:
+    """Return what ``*`` and ``?`` stand for in the name of a text."""
+    pattern = re.sub(r"\\[*?]", lambda sign: "(.*)" if sign[0] == r"\*" else "(.)", re.escape(member or ""))
+    match = re.fullmatch(pattern, name.removeprefix(f"{path}: "), re.DOTALL)
+    return match.groups() if match else ()
 
 
 def _read(path: Path, member: str | None, parse: Callable[[IO[bytes], str], Iterator[Item]]) -> Iterator[Item]:
@@ -136,14 +146,30 @@ def _read(path: Path, member: str | None, parse: Callable[[IO[bytes], str], Iter
 
     :raises UserError: there are none
     """
+    for _, items in _texts(path, member, parse):
+        yield from items
+
+
+def _texts(
+    path: Path, member: str | None, parse: Callable[[IO[bytes], str], Iterator[Item]]
+) -> Iterator[tuple[str, Iterator[Item]]]:
+    """Yield the name and the items of a file, or of each of the members of an archive.
+
+    :raises UserError: there are no items in any
+    """
     empty = True
     for name, text in open_texts(path, member):
-        for item in parse(text, name):
-            empty = False
-            yield item
+        items = parse(text, name)
+        first = list(islice(items, 1))
+        empty = empty and not first
+        yield name, chain(first, items)
     if empty:
-        problem = "is empty" if path.is_file() and not path.stat().st_size else "contains no text in this format"
-        raise UserError(f"{_text_name(path, member)}: {problem}")
+        raise _without_text(path, member)
+
+
+def _without_text(path: Path, member: str | None) -> UserError:
+    problem = "is empty" if path.is_file() and not path.stat().st_size else "contains no text in this format"
+    return UserError(f"{path}: {member}: {problem}" if member else f"{path}: {problem}")
 
 
 def _segments(text: IO[bytes], name: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.lines import MAX_LINE_BYTES, iterate_lines
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.subword_encoder import SubwordEncoder, check_lengths
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
@@ -169,6 +169,7 @@ def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **option
             model_prefix=str(prefix),
             vocab_size=size,
             character_coverage=1.0,
+            max_sentence_length=MAX_LINE_BYTES,  # by default sentencepiece leaves out longer lines than 4,192 bytes
             minloglevel=2,
             **options,
         )

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.sources import AnySource
@@ -23,7 +26,7 @@ class WheelCorpus(CorpusKind):
     :param packages: requirements file in ``configs/`` that names the wheels with their hashes
     """
 
-    packages: str
+    packages: Annotated[str, Field(pattern=r"^\w[\w.-]*\.txt$")]
 
     @property
     def sources(self) -> list[str]:

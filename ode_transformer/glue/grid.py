@@ -15,7 +15,10 @@ from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
 WHOLE_NUMBERS = ("batch-size", "max-epoch", "seed")
 # Beside the keys of the grid: flags that change the number of updates, or where checkpoints are written.
-_RESERVED = ("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir")
+_RESERVED = (
+    *("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir"),
+    *("user-dir", "task", "log-format", "log-file", "tensorboard-logdir"),
+)
 
 Value = bool | int | float | str
 

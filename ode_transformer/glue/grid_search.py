@@ -15,6 +15,7 @@ from ode_transformer.glue import finetuning
 from ode_transformer.glue.grid import GlueConfig, PublishedGlue
 from ode_transformer.glue.preparation import PreparedTask, load_prepared_task, prepared_folder
 from ode_transformer.glue.tasks import TASKS, submission_text
+from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes.training import TrainingRecord, train
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
@@ -115,8 +116,9 @@ def plan_runs(
     """Return a task's runs, one for each combination of the grid.
 
     :param options: flags of fairseq-train by name, for every run of the task
+    :raises UserError: fairseq-train rejects the flags
     """
-    runs = []
+    runs: list[GridRun] = []
     for point in config.points():
         task = prepared.task
         folder = output / "runs" / task.name / ",".join(f"{key}={value}" for key, value in point.items())
@@ -128,6 +130,8 @@ def plan_runs(
             {**options, **point},
         )
         command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
+        if not runs:  # the others differ in numbers alone
+            fairseq_parser.parse("fairseq-train", [str(word) for word in command[1:]])
         request = [*map(str, command), *file_stamp(model), prepared.digest]
         runs.append(GridRun(folder, command, request))
     return runs

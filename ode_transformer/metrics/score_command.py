@@ -19,7 +19,7 @@ from ode_transformer.metrics.significance import SAMPLES, SEED, BootstrapResult,
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import add_pieces_argument, flag_name, language_code, positive_int
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.generate_log import read_generate_log
+from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, read_generate_log
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
 
@@ -167,6 +167,10 @@ def read_system(
             ]
             if len(log_references) < len(translations):
                 raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
+            # Metrics with words of their own divide it, and find parts of it in the hypotheses.
+            divides = settings.tokenize != "none" or args.metric != ["bleu"]
+            if divides and any(UNKNOWN_REFERENCE in reference for reference in log_references):
+                raise UserError(f"{path}: its references (T-) have unknown words: give --references")
             references = [log_references]
     for lines in references if paired else []:
         if len(hypotheses) != len(lines):

@@ -41,6 +41,7 @@ RESERVED_FLAGS = {
     *("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"),
     *("stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16", "max-tokens-valid"),
     *("path", "gen-subset", "remove-bpe", "required-batch-size-multiple"),
+    *("log-format", "log-file", "results-path", "aim-repo"),
 }
 
 # Flags that decide which further flags there are.

@@ -213,9 +213,9 @@ class OwnRecipe:
         return [f"{split}_{side}" for side in self.sides] if len(self.files[split]) == 2 else [split]
 
     def _sources(self) -> dict[str, str]:
-        folder = self.path.parent
+        folder = os.path.realpath(self.path.parent)  # .. is followed from where a link leads
         return {
-            name: os.path.relpath(file, folder)
+            name: os.path.relpath(os.path.abspath(file), folder)
             for split, files in self.files.items()
             for name, file in zip(self._names(split), files, strict=True)
         }
@@ -239,7 +239,7 @@ class OwnRecipe:
     def _scale(self, plan: TrainingPlan) -> Scale:
         """Return the scale of the architecture, or of the text where its name does not say."""
         arch = self.architecture(plan)
-        return next((scale for scale in SCALES if arch.endswith(scale.suffix)), plan.scale)
+        return next((scale for scale in SCALES if scale.suffix in arch), plan.scale)
 
     def _training(self, plan: TrainingPlan, max_tokens: int) -> dict[str, Any]:
         """Return the flags of fairseq-train that all kinds share."""

@@ -15,6 +15,8 @@ from ode_transformer.corpora.sources import AnySource, Source, inconsistent_sour
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.corpora.wheels import WheelCorpus
 from ode_transformer.metrics.registry import METRICS
+from ode_transformer.metrics.score_command import parse_recorded, parse_settings
+from ode_transformer.support import commands
 from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
@@ -312,6 +314,11 @@ def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
     scorings |= {(*key, "score"): overrides.score for key, overrides in sections.items() if overrides.score is not None}
     titles: list[str] = []
     for key, scoring in scorings.items():
+        for number, one_score in enumerate(scoring):
+            try:
+                check_score_options(one_score, recipe.task == "language_modeling")
+            except UserError as error:
+                yield (*key, number, "options"), str(error)
         titles_here = recipe.model_copy(update={"score": scoring}).score_titles
         if repeated := [title for title in titles_here if titles_here.count(title) > 1]:
             yield key, f"two scores are called {repeated[0]}"
@@ -324,6 +331,17 @@ def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
         yield ("score_valid",), "the references of the validation set are tokens: no score against others"
     if "max-tokens" not in recipe.train:
         yield ("train",), "max-tokens is missing: what one GPU takes at a time"
+
+
+def check_score_options(scoring: Scoring, of_language_model: bool) -> None:
+    """Check that ``ode-transformer score`` takes the options of an entry of ``score``.
+
+    :raises UserError: it does not
+    """
+    log = "eval-lm-log" if of_language_model else "generate-log"
+    references = "gold" if scoring.against == "m2" else "references"
+    flags = commands.flags({"metric": scoring.metric, log: "log", references: "text", **scoring.options})
+    parse_settings(parse_recorded(["ode-transformer", "score", *flags]))
 
 
 def _preparation_problems(recipe: Recipe, name: str) -> Iterator[Problem]:

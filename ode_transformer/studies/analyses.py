@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,24 @@ from ode_transformer.support import commands
 
 COMMANDS = ("compare", "curves", "error-types", "examples", "probe-linear")
 FIELDS = ("runs", "names", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
+OUTPUT_OPTIONS = ("--output", "--csv")  # of these commands, which name a file to write
 
 Run = tuple[str, Experiment]  # the system's name, and one of its runs
 
 
 def analysis_problems(analyses: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the commands and fields that do not exist."""
+    """Yield the commands and fields that do not exist, and files outside of the study's folder."""
     for name, text in analyses.items():
-        if (command := (text.split() or [""])[0]) not in COMMANDS:
+        words = text.split() or [""]
+        if (command := words[0]) not in COMMANDS:
             yield ("analyses", name), f"{command or 'nothing'}: expected one of {', '.join(COMMANDS)}"
         for field in sorted(set(re.findall(r"\{(.*?)\}", text)) - set(FIELDS)):
             yield ("analyses", name), f"{{{field}}}: expected one of {', '.join(FIELDS)}"
+        for option, value in pairwise([*words, ""]):
+            flag, _, joined = option.partition("=")
+            is_output = len(flag) > 2 and any(output.startswith(flag) for output in OUTPUT_OPTIONS)
+            if is_output and not re.fullmatch(r"\{output\}[\w.-]*", joined or value):
+                yield ("analyses", name), f"{option}: expected {{output}}, to be completed: {{output}}.png"
 
 
 def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: Path) -> Iterator[tuple[str, Command]]:

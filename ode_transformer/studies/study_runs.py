@@ -193,7 +193,8 @@ class StudyRuns:
         """Return the results of one complete run."""
         values = {title: score.value for title, score in scores.items()}
         points = read_log(experiment.folder / "train.log")
-        validated = [point for point in points if point.split == "valid" and point.nll_loss is not None]
+        # A language model's loss is that of the text; label smoothing makes another of a translation's.
+        validated = [p for p in points if p.split == "valid" and (p.nll_loss is not None or not self.data.parallel)]
         if self.data.parallel and validated and validated[-1].perplexity < 2**MAX_BITS:
             values["perplexity valid"] = validated[-1].perplexity
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]

@@ -14,6 +14,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_pieces, output_pieces
 
+UNKNOWN_REFERENCE = "<<unk>>"  # for a word of the reference that the dictionary lacks
 _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 

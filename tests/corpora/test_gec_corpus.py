@@ -102,6 +102,19 @@ def test_the_open_parts_alone(tmp_path: Path):
     assert lines(tmp_path / "corpus" / "valid.src") == [source for source, _ in edited(1, SENTENCES[:20])]
 
 
+def test_unedited_sentences_of_nucle_are_left_out_unless_wanted(tmp_path: Path, capsys):
+    files = write_raw(tmp_path / "raw")
+    counts = {}
+    for unedited in (False, True):
+        options = GecCorpus(train=["nucle_3_2"], valid="fce", source="src", target="trg", unedited=unedited)
+        options.build({name: files[name] for name in options.sources}, tmp_path / "corpus", 1)
+        pairs = list(zip(*(lines(tmp_path / "corpus" / f"train.{side}") for side in ("src", "trg")), strict=True))
+        counts[unedited] = len(pairs), sum(source == target for source, target in pairs)
+    assert counts[False][0] == counts[True][0] - counts[True][1]
+    assert counts[False][1] == 0 < counts[True][1]
+    assert " unedited" in capsys.readouterr().err
+
+
 def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
     GecCorpus().build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
     test = pairs(tmp_path / "corpus", "test")

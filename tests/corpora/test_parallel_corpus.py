@@ -96,6 +96,11 @@ def test_test_sets_may_have_their_own_steps_and_references_stay_as_published(raw
     assert raw.lines("raw.test.en")[0] == "“It’s well-known”"
 
 
+def test_references_of_a_test_set_that_does_not_exist(raw: Raw) -> None:
+    with pytest.raises(ValidationError, match="references: tset is no test set; there are set"):
+        raw.corpus(references={"tset": [location("second")]})
+
+
 def test_further_references(raw: Raw) -> None:
     raw.write("second", [("", "It’s known"), ("", "Brief")])
     raw.build(text={"lowercase": True}, references={"set": [location("second", straight_apostrophes=True)]})

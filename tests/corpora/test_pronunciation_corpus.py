@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from ode_transformer.corpora.parallel_text import SPLITS, Pair
-from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, build, parse_dictionary
+from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, PronunciationCorpus, build, parse_dictionary
 from ode_transformer.support.errors import UserError
 
 
@@ -121,3 +122,9 @@ def test_broken_wheels(tmp_path: Path, spoil: Callable[[Path], object], message:
     assert str(error.value).startswith(message.format(wheel))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("packages", ["../r.txt", "/proc/self/cwd/r.txt", "...txt", "a/b.txt", "r.yaml", ".txt"])
+def test_the_list_of_packages_is_one_of_the_package(packages: str) -> None:
+    with pytest.raises(ValidationError, match="packages"):
+        PronunciationCorpus(kind="pronunciations", packages=packages)

@@ -230,6 +230,22 @@ def test_columns_of_several_members(tmp_path: Path) -> None:
         pairs(path, **location, member="data/*")
 
 
+def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) -> None:
+    texts = {f"c/{part}.{side}": f"{part} {side}\n".encode() for part in "ab" for side in ("en", "de")}
+    location = {"source": "c/*.en", "target": "c/*.de"}
+    assert pairs(tar(tmp_path / "a.tar", texts), **location) == [("a en", "a de"), ("b en", "b de")]
+    crossed = {name: texts[name] for name in ("c/a.en", "c/b.en", "c/b.de", "c/a.de")}
+    with pytest.raises(
+        UserError, match=r"b\.tar: c/a\.en stands beside .*b\.tar: c/b\.de: name the members one by one"
+    ):
+        pairs(tar(tmp_path / "b.tar", crossed), **location)
+    with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en has 1, .*c/a\.de has 2"):
+        pairs(tar(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
+    del texts["c/b.de"]
+    with pytest.raises(UserError, match=r"c/b\.en: the other side has fewer members"):
+        pairs(tar(tmp_path / "d.tar", texts), **location)
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

@@ -92,6 +92,15 @@ def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:
     assert "\r" not in "".join(lines)  # at which fairseq-preprocess would end a line
 
 
+def test_pieces_are_learned_of_long_lines_too(tmp_path: Path) -> None:
+    text = tmp_path / "train"
+    short, long = "a word in a short line", " ".join(["πρωτα λογια"] * 400)
+    text.write_text(f"{short}\n" * 50 + f"{long}\n" * 50, encoding="utf-8")
+    PieceVocabulary(kind="sentencepiece", size=30, fewer=True).learn([text], tmp_path, 1)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
+    assert processor.unk_id() not in processor.encode("πρωτα λογια")
+
+
 def test_too_many_pieces(texts: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vocabulary of 100000 pieces from .*train\.en"):
         PieceVocabulary(kind="sentencepiece", size=100000).learn(texts, tmp_path, workers=1)

@@ -43,6 +43,7 @@ def test_the_papers_grid() -> None:
             "train.max-update: --max-update is set for each run, by the grid",
         ),
         ({"train": {"weight-decay": 0.1}}, "train.weight-decay: --weight-decay is set for each run"),
+        ({"train": {"user-dir": "plugin"}}, "train.user-dir: --user-dir is set for each run"),
         (
             {"train": {"adam-betas": [0.9, 0.98]}},
             "train.adam-betas: input should be a valid boolean, or .*, or input should be a valid string",

@@ -75,6 +75,16 @@ class StandIn:
         return sorted(int(folder.parent.name.rpartition("=")[2]) for folder in folders)
 
 
+def test_flags_run_no_code(tmp_path: Path, monkeypatch) -> None:
+    runs = StandIn(tmp_path, monkeypatch)
+    grid = {"batch-size": [4], "lr": [0.001], "max-epoch": [1], "seed": [1]}
+    train = {"optimizer": "adam", "adam-betas": f"open('{tmp_path / 'ran'}', 'w')"}
+    with pytest.raises(UserError, match="is Python code, which is refused"):
+        grid_search.fine_tune(["RTE"], runs.model, runs.output, GlueConfig(grid=grid, train=train), [], False)
+    assert not (tmp_path / "ran").exists()
+    assert runs.trainings == []
+
+
 def test_the_best_checkpoints_survive_a_repeat(tmp_path: Path, monkeypatch) -> None:
     runs = StandIn(tmp_path, monkeypatch)
     assert runs.fine_tune() == [1, 2, 3]

@@ -79,6 +79,16 @@ def test_pieces_are_joined_unless_they_are_wanted(tmp_path: Path, capsys: pytest
         assert ("are joined to words; --remove-bpe none leaves them" in err) == (score == 0)
 
 
+@pytest.mark.parametrize("metrics", [["bleu"], ["chrf"], ["bleu", "chrf"]])
+def test_a_reference_with_unknown_words_is_not_that_of_the_text(tmp_path: Path, capsys, metrics: list[str]):
+    log = str(write(tmp_path / "log", "T-0\tthe <<unk>> sleeps\nD-0\t-1\tthe <unk> sleeps\n"))
+    assert main(["score", "--metric", *metrics, "--generate-log", log]) == 2
+    assert "its references (T-) have unknown words: give --references" in capsys.readouterr().err
+    assert main(["score", "--metric", "bleu", "--tokenize", "none", "--generate-log", log]) == 0
+    references = str(write(tmp_path / "references", "the dog sleeps\n"))
+    assert main(["score", "--metric", *metrics, "--generate-log", log, "--references", references]) == 0
+
+
 def test_references_of_a_file_instead_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     log = write(tmp_path / "log", "D-1\t-1\tB\nT-0\t<<unk>>\nD-0\t-1\tA\n")
     files = ["--generate-log", str(log), "--references", str(write(tmp_path / "ref", "A\nB\n"))]

@@ -14,6 +14,7 @@ from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
 from ode_transformer.recipes.own_recipe import TextCounts, plan_training
+from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.files import lock_directory
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +141,16 @@ def test_own_files_are_not_listed_as_downloads(tmp_path: Path, capsys: pytest.Ca
     assert "raw files" not in capsys.readouterr().out
 
 
+def test_a_folder_behind_a_link(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / "link").symlink_to(tmp_path / "far" / "away")
+    words = write_texts("translation", tmp_path / "near")
+    assert main(["new", str(tmp_path / "near" / "link" / "mine.yaml"), *words]) == 0
+    recipe = read_recipe(tmp_path / "near" / "link" / "mine.yaml")
+    assert all(Path(source).is_file() for source in map(str, recipe.sources.values()))
+
+
 def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:
     words = write_texts("translation", tmp_path)
     path = tmp_path / "mine.yaml"
@@ -149,6 +160,9 @@ def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsy
     assert recipe["corpus"]["test"] == {"valid": recipe["corpus"]["valid"]}
     assert (recipe["arch"], recipe["train"]["lr"]) == ("macaron_iwslt_de_en", 0.001)
     assert "threads" not in recipe
+    big = tmp_path / "big.yaml"
+    assert main(["new", str(big), *words[:6], "--arch", "ode_transformer_rk2_wmt_en_de_big"]) == 0
+    assert yaml.safe_load(big.read_text(encoding="utf-8"))["train"]["lr"] == 0.002
     assert main(["new", str(path), *words]) == 2
     assert f"{path}: exists already" in capsys.readouterr().err
 

@@ -109,6 +109,8 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
         ("BLEU: 30.0", "chrF: 30.0", "27: expected.0.scores.chrF: no score has this name; there are BLEU"),
         (", max-tokens: 500", "", "14: train: max-tokens is missing"),
         ("names: [BLEU]", "names: [BLEU, BLEU]", "16: score: two scores are called BLEU"),
+        ("names: [BLEU]", "options: {tokenise: none}, names: [BLEU]", "17: score.0.options: not a command of ode-tr"),
+        ("names: [BLEU]", "options: {compound-split: true}, names: [BLEU]", "options: --compound-split divides"),
         ("arch: ode", "arch: a\narch: ode", "12: arch: stands here for the second time"),
         ("hold_out: 7", "hold_out: 1", "25: preparations.pieces.corpus.hold_out: Input should be greater than"),
         ("valid: null, ", "", "25: preparations.pieces.corpus: say either valid: .* or hold_out: N"),

@@ -68,6 +68,9 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
         ("rm {runs}", "analyses.a: rm: expected one of compare, curves"),
         ("curves {run}", "analyses.a: {run}: expected one of runs, names"),
         ("", "analyses.a: nothing: expected"),
+        ("curves {runs} --csv victim", "analyses.a: --csv: expected {output}, to be completed: {output}.png"),
+        ("curves {runs} --csv={output}/../victim", "analyses.a: --csv={output}/../victim: expected {output}"),
+        ("examples {logs} --lines 1 --outp ~/.bashrc", "analyses.a: --outp: expected {output}"),
     ],
 )
 def test_a_wrong_analysis(text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What a study's file may say, and what is trained for it."""
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -290,3 +291,15 @@ def test_controls_cost_what_they_say(name: str, place: str, tmp_path: Path) -> N
             assert abs(ratio - 1) < 0.2, (place, system, control, ratio)
             compared.add(control)
     assert compared == set(controls)
+
+
+def test_validations_of_a_language_model_count(tmp_path: Path) -> None:
+    """Its criterion reports no loss beside its own."""
+    runs = StudyRuns(read_study(find_study("does_it_help_lm")), "short", RunOptions(output=tmp_path, gpus=0))
+    cell = runs.cells[0]
+    (experiment,) = runs.experiments(cell, [1])
+    experiment.folder.mkdir(parents=True)
+    reports = [{"epoch": 1, "valid_loss": loss, "valid_num_updates": updates} for updates, loss in ((10, 5), (20, 4))]
+    lines = [f"2026-11-25 10:00:00 | INFO | valid | {json.dumps(report)}\n" for report in reports]
+    (experiment.folder / "train.log").write_text("".join(lines))
+    assert runs.run_results(cell, experiment, {}, 1, 1).validations == [(10, 32), (20, 16)]

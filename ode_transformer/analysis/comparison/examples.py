@@ -21,7 +21,7 @@ from ode_transformer.metrics.registry import METRICS
 from ode_transformer.support.arguments import add_pieces_argument, positive_int, rising_numbers
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
-from ode_transformer.support.generate_log import Translation, read_generate_log
+from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
 from ode_transformer.support.tables import markdown_table
@@ -94,7 +94,7 @@ def read_outputs(
 
 def _differ(reference: str | None, other: str) -> bool:
     """Return whether two systems have different references; a dictionary may lack words that the other one has."""
-    return reference is not None and reference != other and "<<unk>>" not in f"{reference} {other}"
+    return reference is not None and reference != other and UNKNOWN_REFERENCE not in f"{reference} {other}"
 
 
 def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:
