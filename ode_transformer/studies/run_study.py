@@ -189,24 +189,36 @@ def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[Paire
         yield paired_test.paired_table(results, tests)
 
 
-def claim_folder(folder: Path, file: Path) -> None:
-    """Record that a folder has the results of a study's file, so that another file of this name does not replace them.
+class ResultsFolder:
+    """The folder of a study's results, with a record of its file, so that another of its name does not replace them.
 
-    :raises UserError: it has those of another file
+    :param path: of the folder
+    :param file: of the study
     """
-    record = folder / "study.txt"
-    is_own = file.resolve().parent != STUDIES.resolve()
-    owner = os.path.relpath(file.resolve(), folder.resolve()) if is_own else file.stem
-    if not record.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(record) as written:
-            written.write(os.fsencode(owner))
-    elif (found := record.read_bytes()) != os.fsencode(owner):
-        other = one_line(found.decode(errors="replace"))
-        raise UserError(
-            f"{folder}: has the results of another study, {other}; choose another --output, or another name for the "
-            f"file; if it is the same study, moved, remove {record}"
-        )
+
+    def __init__(self, path: Path, file: Path) -> None:
+        self.path = path
+        is_own = file.resolve().parent != STUDIES.resolve()
+        self._owner = os.fsencode(os.path.relpath(file.resolve(), path.resolve()) if is_own else file.stem)
+        self._record = path / "study.txt"
+
+    def check(self) -> None:
+        """Check that the folder has no results of another file.
+
+        :raises UserError: it has
+        """
+        if self._record.exists() and (found := self._record.read_bytes()) != self._owner:
+            other = one_line(found.decode(errors="replace"))
+            raise UserError(
+                f"{self.path}: has the results of another study, {other}; choose another --output, or another name for "
+                f"the file; if it is the same study, moved, remove {self._record}"
+            )
+
+    def claim(self) -> None:
+        """Record the file, before results are written."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self._record) as record:
+            record.write(self._owner)
 
 
 def run_study(
@@ -234,8 +246,8 @@ def run_study(
     if place_name not in study.places:
         raise UserError(f"--at {place_name}: the places of {name} are {', '.join(study.places)}")
     folder = options.output / "studies" / f"{file.stem}-{place_name}"
-    if not options.dry_run:
-        claim_folder(folder, file)
+    results_folder = ResultsFolder(folder, file)
+    results_folder.check()
     runs = StudyRuns(study, place_name, options)
     failures, planned = [], []
     if not table_only:
@@ -244,6 +256,7 @@ def run_study(
         planned = planned_runs(runs, [cell for cell in cells if options.dry_run or runs.is_tuned(cell)])
         failures += train_and_evaluate(runs, planned)
     if not options.dry_run:
+        results_folder.claim()
         results = runs.results()
         tests = list(paired_test.paired_tests(results, paired_test.sentence_readers(runs)))
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))

@@ -9,6 +9,7 @@ import pytest
 from ode_transformer.cli.command import main
 from ode_transformer.recipes import workflow
 from ode_transformer.studies import run_study
+from ode_transformer.studies.run_study import ResultsFolder
 from ode_transformer.studies.study import Cell, Place, StudySystem, Tuning
 from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import StudyRuns
@@ -76,14 +77,17 @@ def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
     own, folder = tmp_path / "mine" / "coefficients.yaml", tmp_path / "results" / "coefficients-g2p"
     own.parent.mkdir()
     own.touch()
-    for _ in range(2):
-        run_study.claim_folder(folder, find_study("coefficients"))
+    ours, other = ResultsFolder(folder, find_study("coefficients")), ResultsFolder(folder, own)
+    ours.check()
+    other.check()
+    assert not folder.exists()
+    ours.claim()
+    ours.check()
     with pytest.raises(UserError, match="has the results of another study, coefficients; choose another --output"):
-        run_study.claim_folder(folder, own)
-    (folder / "study.txt").unlink()
-    run_study.claim_folder(folder, own)
+        other.check()
+    other.claim()
     with pytest.raises(UserError, match=r"another study, \.\./\.\./mine/coefficients\.yaml; "):
-        run_study.claim_folder(folder, find_study("coefficients"))
+        ours.check()
 
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
