@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
@@ -178,12 +179,11 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             state = DecodingState(self.model, self._encoder_out(encoder_outputs[0], input_ids, attention_mask))
         else:
             state = past_key_values
-        features, _extra = self.model.decoder(
-            previous,
-            encoder_out=state.encoder_out,
-            incremental_state=state.incremental_state if use_cache else None,
-            features_only=True,
-        )
+        decode = partial(self.model.decoder, encoder_out=state.encoder_out, features_only=True)
+        if use_cache:
+            for end in range(state.length + 1, previous.size(1)):  # of a prefix that the caller gives
+                decode(previous[:, :end], incremental_state=state.incremental_state)
+        features, _extra = decode(previous, incremental_state=state.incremental_state if use_cache else None)
         state.length = previous.size(1) if use_cache else 0
         if self.model.decoder.adaptive_softmax is not None:
             logits = self.model.get_normalized_probs((features, None), log_probs=True, sample=None)

@@ -172,10 +172,8 @@ class DepthStack(nn.Module):
         first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
         stepped_layers = self.choice.stepped_layers(len(self.layers))
 
-        def step(index: int, depth_state: DepthState) -> DepthState:
-            layer, context = self.layers[index], contexts[index]
-            if first_values is not None:
-                context = first_values.context(index, context)
+        def step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
+            layer = self.layers[index]
             grouping = self.grouping if index in stepped_layers else [(tuple(layer), False)]
             blocks = layer.blocks(context, self.choice.function, grouping)
             if index in self.replacements:
@@ -186,20 +184,23 @@ class DepthStack(nn.Module):
                 return self.scheme.skip_layer(outputs, blocks, depth_state)
             return self.scheme.step(blocks, depth_state)
 
-        def recomputed_step(index: int, depth_state: DepthState) -> DepthState:
+        def recomputed_step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
             # Only a tensor among the arguments tells PyTorch which GPU's random numbers dropout has to draw again.
-            return checkpoint(lambda tensor: step(index, depth_state), depth_state.y, use_reentrant=False)
+            return checkpoint(lambda tensor: step(index, context, depth_state), depth_state.y, use_reentrant=False)
 
         one_step = recomputed_step if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)
         states = [depth_state.y]
         with self._observed_steps(events):
             for index in range(len(self.layers)):
-                previous, depth_state = depth_state, one_step(index, depth_state)
+                context = contexts[index] if first_values is None else first_values.context(index, contexts[index])
+                previous, depth_state = depth_state, one_step(index, context, depth_state)
                 if events is not None and events.layer_observers:
                     inputs, outputs = self.scheme.layer_inputs(previous), self.scheme.layer_outputs(depth_state)
                     events.report_layer(index, inputs, outputs)
                 states.append(depth_state.y)
+        if first_values is not None:
+            first_values.values = None  # which the first layer's step, kept to be repeated, would keep in turn
         return self.scheme.finish(depth_state), states
 
     def _events(self, observers: Sequence[LayerObserver], padding: Tensor | None) -> StackEvents | None:

@@ -99,7 +99,7 @@ _RANGES = {
 }
 _PROBABILITIES = (
     *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
-    *("encoder_layerdrop", "decoder_layerdrop"),
+    *("encoder_layerdrop", "decoder_layerdrop", "adaptive_softmax_dropout", "pooler_dropout"),
 )
 
 
@@ -229,6 +229,7 @@ def check_options(
             f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
         )
     _check_adaptive_softmax(args)
+    _check_embeddings(args, stacks)
     cfg = TransformerConfig.from_namespace(args)
     refused = refused_stack({stack: depth_choice(cfg, stack) for stack in stacks})
     if refused is not None:
@@ -270,6 +271,34 @@ def _check_ranges(args: argparse.Namespace) -> None:
         raise OptionError(f"--ode-step-size {step_size}: allowed is a positive number")
 
 
+def _check_embeddings(args: argparse.Namespace, stacks: tuple[str, ...]) -> None:
+    """Refuse embeddings that cannot be shared because their widths differ, and a width that is not used."""
+    if "decoder" not in stacks:
+        return
+    widths = {name: getattr(args, name) for name in ("decoder_input_dim", "decoder_embed_dim", "decoder_output_dim")}
+    table = "decoder_input_dim"
+    if "encoder" in stacks:
+        table = "decoder_embed_dim"
+        if widths["decoder_input_dim"] != widths[table] and not getattr(args, "ode_trained", False):
+            raise OptionError(
+                f"--decoder-input-dim {widths['decoder_input_dim']}: beside an encoder it has to be that of "
+                f"--decoder-embed-dim, {widths[table]}"
+            )
+        if getattr(args, "share_all_embeddings", False) and args.encoder_embed_dim != widths[table]:
+            raise OptionError(
+                f"--share-all-embeddings: --encoder-embed-dim {args.encoder_embed_dim} and --decoder-embed-dim "
+                f"{widths[table]} differ"
+            )
+    shared = next(
+        (n for n in ("share_all_embeddings", "share_decoder_input_output_embed") if getattr(args, n, False)), None
+    )
+    if shared and widths[table] != widths["decoder_output_dim"]:
+        raise OptionError(
+            f"{flag_name(shared)}: {flag_name(table)} {widths[table]} and --decoder-output-dim "
+            f"{widths['decoder_output_dim']} differ"
+        )
+
+
 def _check_adaptive_softmax(args: argparse.Namespace) -> None:
     cutoff = getattr(args, "adaptive_softmax_cutoff", None)
     if cutoff is None:
@@ -281,6 +310,8 @@ def _check_adaptive_softmax(args: argparse.Namespace) -> None:
         raise OptionError(
             f"--adaptive-softmax-cutoff {text}: allowed are whole numbers from 1 on, ascending, divided by commas"
         )
+    if not 0 < float(getattr(args, "adaptive_softmax_factor", 1.0)) < math.inf:
+        raise OptionError(f"--adaptive-softmax-factor {args.adaptive_softmax_factor}: allowed is a positive number")
     if getattr(args, "log_depth_interval", 0):
         raise OptionError(
             "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"

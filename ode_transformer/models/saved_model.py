@@ -134,13 +134,20 @@ def check_sizes(options: Any, parameters: Mapping[str, Tensor]) -> None:
         if not isinstance(options.get(name), int | float | None):
             raise ValueError(f"option {name}: {shown(options[name])} is not a number")
     layers = saved_layers(parameters)
-    width = max((max(tensor.shape, default=1) for tensor in parameters.values()), default=1)
+    width = _position_width(options, parameters)
     for name in _LAYER_COUNTS:
         if (options.get(name) or 0) > max(layers, MAX_UNUSED_LAYERS):
             raise ValueError(f"option {name}: {options[name]:,}, but the file has {layers} layers in a stack")
     for name in _POSITION_COUNTS:
         if (options.get(name) or 0) * width > MAX_POSITION_NUMBERS:
             raise ValueError(f"option {name}: {options[name]:,} positions of {width:,} numbers are out of range")
+
+
+def _position_width(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> int:
+    """Return the width of a position: that of the embeddings, in the options or in the file, whichever is larger."""
+    tables = [tensor for name, tensor in parameters.items() if name.endswith("embed_tokens.weight") and tensor.dim()]
+    widths = [options.get(name) for name in ("encoder_embed_dim", "decoder_embed_dim")]
+    return max(1, *(tensor.size(-1) for tensor in tables), *(int(w) for w in widths if isinstance(w, int | float)))
 
 
 class _AllocationLimit(TorchFunctionMode):

@@ -26,6 +26,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
+from ode_transformer.nn.depth_choice import depth_schemes
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.plain_options import PATH_OPTIONS, add_options_check, option_mapping, plain_mapping, shown
 
@@ -178,8 +179,8 @@ def _option_groups(options: Mapping[str, Any]) -> Iterator[dict[str, _Kind]]:
     for name in _architectures(options):
         if name in ARCH_MODEL_REGISTRY:
             model = ARCH_MODEL_REGISTRY[name]
-            yield _kinds_of(MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[name], model), True)
-    yield _kinds_of(TransformerConfig, True)  # under the names of its parts, which fairseq reads, too
+            yield _kinds_of(MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[name], model), depth_schemes())
+    yield _kinds_of(TransformerConfig, depth_schemes())  # under the names of its parts, which fairseq reads, too
     for field in FairseqConfig.__dataclass_fields__.values():
         if inspect.isclass(field.type) and issubclass(field.type, FairseqDataclass):
             yield _kinds_of(field.type)  # type: ignore[arg-type]
@@ -227,14 +228,17 @@ _TEXT = (str, *_NUMBER)
 
 
 @cache
-def _kinds_of(source: Any, is_model: bool = False) -> dict[str, _Kind]:
-    """Return the types of the options that a dataclass has, or that a class adds to a parser."""
+def _kinds_of(source: Any, schemes: tuple[str, ...] = ()) -> dict[str, _Kind]:
+    """Return the types of the options that a dataclass has, or that a class adds to a parser.
+
+    :param schemes: of a model, all that are registered by now; the choices of its options depend on them
+    """
     parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
     if issubclass(source, FairseqDataclass):
         gen_parser_from_dataclass(parser, source())
     elif hasattr(source, "add_args"):
         source.add_args(parser)
-    return {action.dest: _kind_of(action, is_model) for action in parser._actions}
+    return {action.dest: _kind_of(action, bool(schemes)) for action in parser._actions}
 
 
 def _kind_of(action: argparse.Action, is_model: bool) -> _Kind:

@@ -50,10 +50,10 @@ class FirstLayerValues:
     def context(self, layer: int, context: LayerContext) -> LayerContext:
         """Return the context for one step of a layer, whose self-attention keeps or adds the values.
 
-        :param layer: index of the layer
+        :param layer: index of the layer, whose turn it is
         """
         kind = SubLayerKind.SELF_ATTENTION
-        change = self._keep_first() if layer == 0 else lambda values: self._add(layer, values)
+        change = self._keep_first() if layer == 0 else self._addition(layer, self.values)
         return {**context, kind: replace(context[kind], change_values=change)}
 
     def _keep_first(self) -> Callable[[Tensor], Tensor]:
@@ -68,7 +68,12 @@ class FirstLayerValues:
 
         return keep
 
-    def _add(self, layer: int, values: Tensor) -> Tensor:
-        if self.values is None:
-            raise ValueError("a value residual needs the first layer, which is replaced")
-        return self.residual.sum(layer, self.values, values)
+    def _addition(self, layer: int, first: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """Return a function that adds the first layer's values, which it keeps by itself."""
+
+        def add(values: Tensor) -> Tensor:
+            if first is None:
+                raise ValueError("a value residual needs the first layer, which is replaced")
+            return self.residual.sum(layer, first, values)
+
+        return add

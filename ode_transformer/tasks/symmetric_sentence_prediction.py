@@ -6,19 +6,26 @@ change places with probability ½. Development and test pairs keep their order.
 
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from fairseq.data import BaseWrapperDataset, FairseqDataset, data_utils
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from omegaconf import II
 
 from ode_transformer.support.errors import OptionError
 
-TRAINING_SPLIT = "train"
+
+@dataclass
+class SymmetricSentencePredictionConfig(SentencePredictionConfig):
+    """Options of the task."""
+
+    train_subset: str = II("dataset.train_subset")
 
 
-@register_task("symmetric_sentence_prediction", dataclass=SentencePredictionConfig)
+@register_task("symmetric_sentence_prediction", dataclass=SymmetricSentencePredictionConfig)
 class SymmetricSentencePredictionTask(SentencePredictionTask):
     """fairseq's task sentence_prediction with training pairs in random order."""
 
@@ -28,7 +35,7 @@ class SymmetricSentencePredictionTask(SentencePredictionTask):
         :raises OptionError: the data have single texts
         """
         dataset = super().load_dataset(split, combine, **kwargs)
-        if split != TRAINING_SPLIT:
+        if split != (getattr(self.cfg, "train_subset", None) or "train"):  # old checkpoints do not have it
             return dataset
         data = os.path.abspath(self.cfg.data)
         if not os.path.isdir(os.path.join(data, "input1")):

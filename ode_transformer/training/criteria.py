@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq import criterions
-from fairseq.criterions import register_criterion
+from fairseq.criterions import register_criterion, sentence_prediction
+from fairseq.logging.meters import safe_round
 from fairseq.models import FairseqDecoder
 from torch import Tensor
 
 from ode_transformer.training.one_pass_loss import label_smoothed_cross_entropy
+
+
+def round_plainly(number: Any, digits: int) -> Any:
+    """Round a metric to a plain number: NumPy's, as of Pearson's correlation, would make a checkpoint unreadable."""
+    return safe_round(float(number), digits)
+
+
+sentence_prediction.safe_round = round_plainly
 
 
 def _losses(

@@ -113,3 +113,18 @@ def test_other_models_are_refused_in_one_line(
     assert problem in error
     assert error.count("\n") == 1
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("positions", [0, 8])
+def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
+    """The caches see all of it."""
+    make_model(tmp_path, "--max-relative-positions", positions)
+    model, tokenizer = load(export(tmp_path / "model.pt"))
+    batch = tokenizer(SOURCES[:2], return_tensors="pt", padding=True)
+    prefix = torch.tensor([[2, 9, 11]] * 2)
+    with_cache, without = (
+        model.generate(**batch, decoder_input_ids=prefix, use_cache=use_cache, num_beams=2, max_length=12)
+        for use_cache in (True, False)
+    )
+    assert torch.equal(with_cache, without)
+    assert torch.equal(with_cache[:, :3], prefix)

@@ -10,7 +10,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from ode_transformer.glue.glue_command import CONFIG
 from ode_transformer.glue.grid import read_config
 from ode_transformer.glue.tasks import TASKS
-from ode_transformer.tasks.symmetric_sentence_prediction import SymmetricSentencePredictionTask
+from ode_transformer.tasks.symmetric_sentence_prediction import RandomOrderPairs, SymmetricSentencePredictionTask
 
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 
@@ -46,6 +46,14 @@ def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
     """Return the text of each example by its label."""
     samples = [dataset[index] for index in range(len(dataset))]
     return {sample["target"][0]: task.dictionary.string(sample["net_input.src_tokens"]) for sample in samples}
+
+
+def test_the_training_split_is_the_one_of_the_training(tmp_path: Path) -> None:
+    options = write_data(tmp_path, 2)
+    options.train_subset = "valid"
+    for split, is_random in (("train", False), ("valid", True)):
+        _, dataset = load(options, split)
+        assert isinstance(dataset, RandomOrderPairs) == is_random
 
 
 @pytest.mark.parametrize("form", ["mmap", "lazy"])

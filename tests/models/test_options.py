@@ -134,6 +134,21 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"ode_step_size": float("nan")}, "--ode-step-size nan: allowed is a positive number"),
         ({"ode_step_size": "2"}, "--ode-step-size 2: allowed is a positive number"),
         ({"ode_steps": 10**9}, "--ode-steps 1000000000: allowed are whole numbers from 1 to 1,000"),
+        (
+            {"decoder_input_dim": 8},
+            "--decoder-input-dim 8: beside an encoder it has to be that of --decoder-embed-dim, 16",
+        ),
+        (
+            {"encoder_embed_dim": 12},
+            "--share-all-embeddings: --encoder-embed-dim 12 and --decoder-embed-dim 16 differ",
+        ),
+        (
+            {"decoder_output_dim": 8},
+            "--share-all-embeddings: --decoder-embed-dim 16 and --decoder-output-dim 8 differ",
+        ),
+        ({"adaptive_softmax_cutoff": "8,100000"}, "--adaptive-softmax-cutoff 100000: the dictionary has .* entries"),
+        ({"adaptive_softmax_cutoff": "8", "adaptive_softmax_factor": 0.0}, "--adaptive-softmax-factor 0.0: allowed is"),
+        ({"adaptive_softmax_dropout": 2.0}, r"--adaptive-softmax-dropout 2.0: a probability lies in \[0, 1\)"),
         *(
             ({"adaptive_softmax_cutoff": cutoff}, "--adaptive-softmax-cutoff .*ascending")
             for cutoff in ("20,10", [0, 5], [-5], "", "5,", "print()", [20, 20])

@@ -1,5 +1,7 @@
 """Properties that every combination of parts must have, on a pairwise cover of them."""
 
+import gc
+import weakref
 from argparse import Namespace
 from collections.abc import Callable
 from functools import cache, partial
@@ -35,8 +37,10 @@ from ode_transformer.nn import (
     SHARES,
     STAGE_PARAMETERS,
     VALUE_RESIDUALS,
+    FirstLayerValues,
     LayerId,
     SubLayerKind,
+    ValueResidual,
     WordDropout,
     depth_schemes,
     observing,
@@ -445,3 +449,22 @@ def test_decoding_reports_attention_if_it_was_prepared_for_it(
     step = model.decoder(previous[:, :1], encoder_out=encoder_out, incremental_state={})[1]["attn"][0]
     assert (step is not None) == reported
     assert model.decoder(previous, encoder_out=encoder_out)[1]["attn"][0].shape[1] == previous.size(1)
+
+
+def test_a_pass_without_gradients_leaves_nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that are skipped would otherwise fill the memory of whoever recomputes activations to save it."""
+    kept: list[weakref.ref[FirstLayerValues]] = []
+
+    class Noted(FirstLayerValues):
+        def __init__(self, residual: ValueResidual) -> None:
+            super().__init__(residual)
+            kept.append(weakref.ref(self))
+
+    monkeypatch.setattr(depth_stack, "FirstLayerValues", Noted)
+    model = small_model(value_residual="learned", checkpoint_activations=True, encoder_layers=2, decoder_layers=2)
+    model.train()
+    source = batch([5, 3])
+    model(source, torch.tensor([5, 3]), teacher_forced(source))
+    gc.collect()
+    assert len(kept) == 2
+    assert not any(reference() for reference in kept)

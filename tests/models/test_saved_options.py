@@ -6,6 +6,7 @@ import argparse
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.models.language_model import ODELanguageModel
+from ode_transformer.models.saved_model import check_sizes
+from ode_transformer.models.saved_options import check_saved_options
+from ode_transformer.numerics import tableau
 from ode_transformer.support import plain_options
 from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
@@ -294,3 +298,22 @@ def test_real_options_are_accepted(folder: Path) -> None:
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in ROUTES:
         assert load(route, folder)
+
+
+def test_schemes_that_are_registered_later_are_accepted(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = load_checkpoint(untrained)["cfg"]["model"]
+    check_saved_options(vars(options))
+    monkeypatch.setattr(tableau, "_BY_NAME", dict(tableau._BY_NAME))
+    tableau.register_tableau(replace(tableau.get_tableau("heun"), name="mine", aliases=()))
+    check_saved_options(vars(options) | {"encoder_ode_scheme": "mine"})
+    with pytest.raises(UserError, match="encoder_ode_scheme: 'theirs' is not one of"):
+        check_saved_options(vars(options) | {"encoder_ode_scheme": "theirs"})
+
+
+@pytest.mark.parametrize("positions", [1024, 8192, 100_000])
+def test_a_large_dictionary_takes_no_positions_away(positions: int) -> None:
+    parameters = {"encoder.embed_tokens.weight": torch.empty(300_000, 512, device="meta")}
+    options = {"encoder_embed_dim": 512, "decoder_embed_dim": 512, "max_source_positions": positions}
+    check_sizes(options, parameters)
+    with pytest.raises(ValueError, match="1,000,000 positions of 512 numbers are out of range"):
+        check_sizes(options | {"max_source_positions": 10**6}, parameters)
