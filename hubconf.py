@@ -40,7 +40,8 @@ def _with_subword_model(folder: str, options: dict[str, Any]) -> dict[str, Any]:
     """
     from ode_transformer.support.subword_models import SUBWORD_MODELS, find_subword_model
 
-    if "bpe" in options or (found := find_subword_model(Path(folder))) is None:
+    named = {"bpe", *(model.fairseq_option for model in SUBWORD_MODELS.values())} & options.keys()
+    if named or (found := find_subword_model(Path(folder))) is None:
         return options
     kind, file = found
     return {"bpe": kind, SUBWORD_MODELS[kind].fairseq_option: str(file)} | options

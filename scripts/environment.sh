@@ -172,8 +172,8 @@ make_base() {
         die "$VENV is in the way: it holds files that are not this script's (rename or remove it, and run this again)"
     step 1 "environment in .venv"
     find_python
-    find "$VENV" -mindepth 1 -maxdepth 1 ! -name .lock -exec rm -rf {} + || die "cannot clear $VENV"
-    write_state begun -
+    write_state begun - # first, so that what an interruption leaves is known to be this script's
+    find "$VENV" -mindepth 1 -maxdepth 1 ! -name .lock ! -name .set-up -exec rm -rf {} + || die "cannot clear $VENV"
     "$FOUND_PYTHON" -m venv "$VENV" 2>"$VENV/pip-errors.txt" >&2 ||
         die "$FOUND_PYTHON -m venv failed: $(grep . "$VENV/pip-errors.txt" | tail -n 1)"
     # Few retries: this is the first word with the index, and should it be silent, that is to be known soon.

@@ -135,8 +135,13 @@ def _side_by_side(files: Mapping[str, Path], location: PairLocation) -> Iterator
 
 
 def _matched_parts(name: str, path: Path, member: str | None) -> tuple[str, ...]:
-    """Return what ``*`` and ``?`` stand for in the name of a text."""
-    pattern = re.sub(r"\\[*?]", lambda sign: "(.*)" if sign[0] == r"\*" else "(.)", re.escape(member or ""))
+    """Return what ``*``, ``?`` and ``[…]`` stand for in the name of a text."""
+    wildcards = {"*": "(.*)", "?": "(.)"}
+    parts = re.split(r"(\*|\?|\[!?[^\]]+\])", (member or "").removeprefix("./"))
+    pattern = "".join(
+        wildcards.get(part, f"({part.replace('[!', '[^')})") if number % 2 else re.escape(part)
+        for number, part in enumerate(parts)
+    )
     match = re.fullmatch(pattern, name.removeprefix(f"{path}: "), re.DOTALL)
     return match.groups() if match else ()
 

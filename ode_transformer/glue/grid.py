@@ -108,6 +108,8 @@ def read_config(path: Path) -> GlueConfig:
         if refused := config.refused_flag(f"--{key}"):
             raise document.error(("train", key), f"{refused} is set for each run, by the grid and the recipe")
     for key, values in config.grid.items():
+        if any(name.startswith(key) for name in _RESERVED):
+            raise document.error(("grid", key), f"--{key} is set for each run, by the recipe")
         for position, value in enumerate(values):
             if fault := _fault(key, value):
                 raise document.error(("grid", key, position), f"{value!r} is {fault}")

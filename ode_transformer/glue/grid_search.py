@@ -118,7 +118,7 @@ def plan_runs(
     :param options: flags of fairseq-train by name, for every run of the task
     :raises UserError: fairseq-train rejects the flags
     """
-    runs: list[GridRun] = []
+    runs = []
     for point in config.points():
         task = prepared.task
         folder = output / "runs" / task.name / ",".join(f"{key}={value}" for key, value in point.items())
@@ -130,8 +130,7 @@ def plan_runs(
             {**options, **point},
         )
         command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
-        if not runs:  # the others differ in numbers alone
-            fairseq_parser.parse("fairseq-train", [str(word) for word in command[1:]])
+        fairseq_parser.parse("fairseq-train", [str(word) for word in command[1:]])
         request = [*map(str, command), *file_stamp(model), prepared.digest]
         runs.append(GridRun(folder, command, request))
     return runs

@@ -25,6 +25,7 @@ from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
+JOBS = ("text", "pieces", "binarise")
 BYTES_PER_WORKER = 10_000_000  # of text, for each further process that divides it into pieces
 
 
@@ -64,7 +65,7 @@ def prepare(
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
-    jobs, record = Jobs(output), output / "texts.json"
+    jobs, record = Jobs(output), output / "pretraining-text.json"
     check_folders(texts, (text, encoded, binary), record)
     files = [[str(path), *file_stamp(path)] for path in texts]
     with lock_directory(output, "preparing data"):
@@ -88,7 +89,7 @@ def check_folders(texts: Sequence[Path], results: Sequence[Path], record: Path) 
                 f"{path}: a text in a folder that is replaced; move it elsewhere, or choose another --output"
             )
     existing = [folder for folder in results if folder.exists()]
-    if existing and not record.exists() and not any(record.parent.glob("*.done")):
+    if existing and not record.exists() and not any((record.parent / f"{job}.done").exists() for job in JOBS):
         raise UserError(
             f"{existing[0]}: no preparation has made it, and this one would replace it; choose another --output"
         )

@@ -168,7 +168,7 @@ def read_system(
             if len(log_references) < len(translations):
                 raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
             # Metrics with words of their own divide it, and find parts of it in the hypotheses.
-            divides = settings.tokenize != "none" or args.metric != ["bleu"]
+            divides = {"chrf", "rouge", *(["bleu"] if settings.tokenize != "none" else [])} & set(args.metric)
             if divides and any(UNKNOWN_REFERENCE in reference for reference in log_references):
                 raise UserError(f"{path}: its references (T-) have unknown words: give --references")
             references = [log_references]

@@ -62,7 +62,8 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     with lock_directory(folder, "training"):
         print(description, flush=True)
         write_record(experiment)
-        result = _training_log(experiment) if _checkpoints_were_deleted(experiment) else experiment.checkpoints
+        were_deleted = _checkpoints_were_deleted(experiment, of_recipe=False)
+        result = _training_log(experiment) if were_deleted else experiment.checkpoints
         Jobs(folder, data.digest).run("train", _train_request(experiment, data), result, run_training)
 
 
@@ -126,8 +127,9 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
             shutil.copy(file, experiment.model_path.parent)
         for name, request, result, work in _evaluation_jobs(experiment, until):
             jobs.run(name, request, result, work)
-            if name == "average" and until is None:
-                record = {"average": experiment.recipe.average.model_dump(), "request": request}
+            if name == "average":
+                average = experiment.recipe.average.model_dump() if until is None else None
+                record = {"average": average, "request": request}
                 write_text(_average_record(experiment), json.dumps(record) + "\n")
         scores = _read_scores(experiment)
     for score in scores.values():
@@ -186,9 +188,12 @@ def _evaluation_jobs(
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
 
 
-def _checkpoints_were_deleted(experiment: Experiment) -> bool:
-    """Return whether checkpoints that were averaged have been deleted since, and no others been saved."""
-    if (request := _recorded_average(experiment)) is None:
+def _checkpoints_were_deleted(experiment: Experiment, of_recipe: bool = True) -> bool:
+    """Return whether checkpoints that were averaged have been deleted since, and no others been saved.
+
+    :param of_recipe: averaged as the recipe asks now, not in any way
+    """
+    if (request := _recorded_average(experiment, of_recipe)) is None:
         return False
     jobs = Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
     if not jobs.is_done("average", request, _average_record(experiment)):
@@ -206,15 +211,14 @@ def _average_record(experiment: Experiment) -> Path:
     return experiment.folder / "averaged.json"
 
 
-def _recorded_average(experiment: Experiment) -> list[Any] | None:
-    """Return the request of the last average; None without any, or if the recipe now asks for another."""
+def _recorded_average(experiment: Experiment, of_recipe: bool = True) -> list[Any] | None:
+    """Return the request of the last average; None without any, or, ``of_recipe``, if that now asks for another."""
     if not (path := _average_record(experiment)).exists():
         return None
     record = read_json(path, dict)
     request = record.get("request")
-    if record.get("average") != experiment.recipe.average.model_dump() or not isinstance(request, list):
-        return None
-    return request
+    is_another = record.get("average") != experiment.recipe.average.model_dump()
+    return None if (of_recipe and is_another) or not isinstance(request, list) else request
 
 
 def _read_scores(experiment: Experiment) -> dict[str, Score]:

@@ -215,7 +215,11 @@ class ResultsFolder:
             )
 
     def claim(self) -> None:
-        """Record the file, before results are written."""
+        """Record the file, before results are written.
+
+        :raises UserError: the folder has got results of another file meanwhile
+        """
+        self.check()
         self.path.mkdir(parents=True, exist_ok=True)
         with atomic_write(self._record) as record:
             record.write(self._owner)

@@ -61,7 +61,7 @@ def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODE
 
 def files_beside_model(folder: Path) -> list[Path]:
     """Return the files of a folder that a model in it may need: dictionaries, and what could be its subword model."""
-    patterns = ("dict*.txt", *(model.other_names for model in SUBWORD_MODELS.values()))
+    patterns = ("dict*.txt", "*.model", SUBWORD_NMT_FILE)
     return [file for pattern in patterns for file in folder.glob(pattern)]
 
 

@@ -239,6 +239,9 @@ def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) ->
         UserError, match=r"b\.tar: c/a\.en stands beside .*b\.tar: c/b\.de: name the members one by one"
     ):
         pairs(tar(tmp_path / "b.tar", crossed), **location)
+    for form in ("./c/*.{}", "c/[ab].{}", "c/[!x]*.{}"):
+        with pytest.raises(UserError, match="name the members one by one"):
+            pairs(tmp_path / "b.tar", source=form.format("en"), target=form.format("de"))
     with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en has 1, .*c/a\.de has 2"):
         pairs(tar(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
     del texts["c/b.de"]

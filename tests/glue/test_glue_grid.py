@@ -43,6 +43,10 @@ def test_the_papers_grid() -> None:
             "train.max-update: --max-update is set for each run, by the grid",
         ),
         ({"train": {"weight-decay": 0.1}}, "train.weight-decay: --weight-decay is set for each run"),
+        (
+            {"grid": {"user-dir": ["plugin"], "batch-size": [4], "lr": [0.1], "max-epoch": [1], "seed": [1]}},
+            "grid.user-dir: --",
+        ),
         ({"train": {"user-dir": "plugin"}}, "train.user-dir: --user-dir is set for each run"),
         (
             {"train": {"adam-betas": [0.9, 0.98]}},

@@ -78,9 +78,11 @@ class StandIn:
 def test_flags_run_no_code(tmp_path: Path, monkeypatch) -> None:
     runs = StandIn(tmp_path, monkeypatch)
     grid = {"batch-size": [4], "lr": [0.001], "max-epoch": [1], "seed": [1]}
-    train = {"optimizer": "adam", "adam-betas": f"open('{tmp_path / 'ran'}', 'w')"}
-    with pytest.raises(UserError, match="is Python code, which is refused"):
-        grid_search.fine_tune(["RTE"], runs.model, runs.output, GlueConfig(grid=grid, train=train), [], False)
+    code = {"adam-betas": f"open('{tmp_path / 'ran'}', 'w')"}
+    for more, train in (({}, code), ({"adam-betas": ["(0.9,0.98)", *code.values()]}, {})):
+        config = GlueConfig(grid=grid | more, train={"optimizer": "adam"} | train)
+        with pytest.raises(UserError, match="is Python code, which is refused"):
+            grid_search.fine_tune(["RTE"], runs.model, runs.output, config, [], False)
     assert not (tmp_path / "ran").exists()
     assert runs.trainings == []
 

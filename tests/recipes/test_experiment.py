@@ -414,6 +414,8 @@ def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, monkeypatch,
     other = replace(run, recipe=run.recipe.model_copy(update={"average": Average(last=2)}))
     assert run_experiment.existing_scores(other) is None
     assert "left out, " in capsys.readouterr().out
+    run_experiment.train(other)
+    assert ran == []  # another average is no reason to train again
 
     run.checkpoints.mkdir()
     best.write_text("new")

@@ -85,6 +85,9 @@ def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
     ours.check()
     with pytest.raises(UserError, match="has the results of another study, coefficients; choose another --output"):
         other.check()
+    with pytest.raises(UserError, match="has the results of another study"):
+        other.claim()
+    (folder / "study.txt").unlink()
     other.claim()
     with pytest.raises(UserError, match=r"another study, \.\./\.\./mine/coefficients\.yaml; "):
         ours.check()
