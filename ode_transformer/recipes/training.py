@@ -167,7 +167,7 @@ def remove_expired_checkpoints(checkpoints: Path) -> None:
 def _updates(path: Path) -> int | None:
     """Return the number of updates behind a checkpoint; None if the file is torn.
 
-    :raises UserError: it is refused, which says nothing of the next one
+    :raises UserError: it is refused, or cannot be read now: an older one would lose updates
     """
     try:
         return saved_updates(load_checkpoint(path))
