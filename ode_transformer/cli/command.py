@@ -265,7 +265,8 @@ def check_output_files(args: argparse.Namespace) -> None:
     values = {name: _paths(value) for name, value in vars(args).items() if name not in NO_PATHS}
     outputs = [path for name in OUTPUTS for path in values.pop(name, []) if not os.path.isdir(path)]
     inputs = [path for paths in values.values() for path in paths if os.path.isfile(path)]
-    beside = [file for path in inputs if path.suffix == ".pt" for file in files_beside_model(path.parent)]
+    folders = {path.parent for path in inputs if path.suffix == ".pt"}
+    beside = [file for folder in folders for file in files_beside_model(folder)]
     check_outputs_are_no_inputs(outputs, inputs + beside)
 
 

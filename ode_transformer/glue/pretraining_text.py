@@ -20,7 +20,7 @@ from ode_transformer.corpora.vocabulary import PieceVocabulary, encode_text, tra
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory, write_text
+from ode_transformer.support.files import atomic_directory, file_stamp, find_within, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
@@ -82,12 +82,8 @@ def check_folders(texts: Sequence[Path], results: Sequence[Path], record: Path) 
     :param record: of the texts of an earlier preparation
     :raises UserError: a text lies in such a folder, or a folder was made by something else
     """
-    replaced = {folder.resolve() for folder in results}
-    for path in texts:
-        if not replaced.isdisjoint(path.resolve().parents):
-            raise UserError(
-                f"{path}: a text in a folder that is replaced; move it elsewhere, or choose another --output"
-            )
+    if path := find_within(texts, results):
+        raise UserError(f"{path}: a text in a folder that is replaced; move it elsewhere, or choose another --output")
     existing = [folder for folder in results if folder.exists()]
     if existing and not record.exists() and not any((record.parent / f"{job}.done").exists() for job in JOBS):
         raise UserError(

@@ -275,28 +275,22 @@ def _check_embeddings(args: argparse.Namespace, stacks: tuple[str, ...]) -> None
     """Refuse embeddings that cannot be shared because their widths differ, and a width that is not used."""
     if "decoder" not in stacks:
         return
-    widths = {name: getattr(args, name) for name in ("decoder_input_dim", "decoder_embed_dim", "decoder_output_dim")}
-    table = "decoder_input_dim"
-    if "encoder" in stacks:
-        table = "decoder_embed_dim"
-        if widths["decoder_input_dim"] != widths[table] and not getattr(args, "ode_trained", False):
-            raise OptionError(
-                f"--decoder-input-dim {widths['decoder_input_dim']}: beside an encoder it has to be that of "
-                f"--decoder-embed-dim, {widths[table]}"
-            )
-        if getattr(args, "share_all_embeddings", False) and args.encoder_embed_dim != widths[table]:
-            raise OptionError(
-                f"--share-all-embeddings: --encoder-embed-dim {args.encoder_embed_dim} and --decoder-embed-dim "
-                f"{widths[table]} differ"
-            )
-    shared = next(
-        (n for n in ("share_all_embeddings", "share_decoder_input_output_embed") if getattr(args, n, False)), None
-    )
-    if shared and widths[table] != widths["decoder_output_dim"]:
+    table = "decoder_embed_dim" if "encoder" in stacks else "decoder_input_dim"  # the width of the embeddings
+    if args.decoder_input_dim != getattr(args, table) and not getattr(args, "ode_trained", False):
         raise OptionError(
-            f"{flag_name(shared)}: {flag_name(table)} {widths[table]} and --decoder-output-dim "
-            f"{widths['decoder_output_dim']} differ"
+            f"--decoder-input-dim {args.decoder_input_dim}: beside an encoder it has to be that of "
+            f"--decoder-embed-dim, {args.decoder_embed_dim}"
         )
+    shares = [("share_all_embeddings", "encoder_embed_dim", table)] if "encoder" in stacks else []
+    shares += [
+        (flag, table, "decoder_output_dim") for flag in ("share_all_embeddings", "share_decoder_input_output_embed")
+    ]
+    for flag, one, other in shares:
+        if getattr(args, flag, False) and getattr(args, one) != getattr(args, other):
+            raise OptionError(
+                f"{flag_name(flag)}: {flag_name(one)} {getattr(args, one)} and {flag_name(other)} "
+                f"{getattr(args, other)} differ"
+            )
 
 
 def _check_adaptive_softmax(args: argparse.Namespace) -> None:

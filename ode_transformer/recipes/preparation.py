@@ -15,7 +15,7 @@ from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError, one_line
-from ode_transformer.support.files import atomic_directory, atomic_write, lock_directory, write_text
+from ode_transformer.support.files import atomic_directory, atomic_write, find_within, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import iterate_lines
@@ -115,10 +115,8 @@ class RecipeData:
 
         :raises UserError: one lies among them
         """
-        replaced = {result.resolve() for _, _, result in self._requests([])}
-        for file in files:
-            if not replaced.isdisjoint(file.resolve().parents):
-                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
+        if file := find_within(files, [result for _, _, result in self._requests([])]):
+            raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
 
     def _record_owner(self) -> None:
         if self.owner is not None:

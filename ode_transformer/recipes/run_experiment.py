@@ -62,8 +62,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     with lock_directory(folder, "training"):
         print(description, flush=True)
         write_record(experiment)
-        were_deleted = _checkpoints_were_deleted(experiment, of_recipe=False)
-        result = _training_log(experiment) if were_deleted else experiment.checkpoints
+        result = _training_log(experiment) if _kept_average(experiment, of_recipe=False) else experiment.checkpoints
         Jobs(folder, data.digest).run("train", _train_request(experiment, data), result, run_training)
 
 
@@ -110,8 +109,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     :raises UserError: there are no checkpoints, or they belong to other data or flags
     """
     checkpoints = experiment.checkpoints
-    were_deleted = until is None and _checkpoints_were_deleted(experiment)
-    if not checkpoints.is_dir() and not were_deleted:
+    kept = _kept_average(experiment) if until is None else None
+    if not checkpoints.is_dir() and not kept:
         raise UserError(f"{checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
     TrainingRecord(experiment.folder).require(experiment.digest(data))
@@ -119,13 +118,13 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
-    if not were_deleted and (shortfall := experiment.average_shortfall(until)):
+    if not kept and (shortfall := experiment.average_shortfall(until)):
         print(shortfall)
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for name, request, result, work in _evaluation_jobs(experiment, until):
+        for name, request, result, work in _evaluation_jobs(experiment, kept, until):
             jobs.run(name, request, result, work)
             if name == "average":
                 average = experiment.recipe.average.model_dump() if until is None else None
@@ -149,7 +148,7 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
         return None
     jobs = Jobs(experiment.folder, data.digest)
     try:
-        for name, request, result, _ in _evaluation_jobs(experiment):
+        for name, request, result, _ in _evaluation_jobs(experiment, _kept_average(experiment)):
             if not jobs.is_done(name, request, result):
                 print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
                 return None
@@ -161,9 +160,12 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
 
 
 def _evaluation_jobs(
-    experiment: Experiment, until: int | None = None
+    experiment: Experiment, kept_average: list[Any] | None, until: int | None = None
 ) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
-    """Yield the name, request, result and work of each job of the evaluation."""
+    """Yield the name, request, result and work of each job of the evaluation.
+
+    :param kept_average: see ``_kept_average``
+    """
     recipe, run = experiment.recipe, experiment.run_command
 
     def portable(command: Command) -> list[str]:
@@ -171,8 +173,8 @@ def _evaluation_jobs(
         relative = [str(word).replace(str(experiment.data.folder), "") for word in command]
         return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
 
-    if until is None and _checkpoints_were_deleted(experiment):
-        yield "average", _recorded_average(experiment), _average_record(experiment), lambda: None
+    if kept_average:
+        yield "average", kept_average, _average_record(experiment), lambda: None
     else:
         average, files = experiment.average_command(until), _checkpoint_files(experiment)
         average_log = experiment.folder / "average.log"
@@ -188,18 +190,20 @@ def _evaluation_jobs(
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
 
 
-def _checkpoints_were_deleted(experiment: Experiment, of_recipe: bool = True) -> bool:
-    """Return whether checkpoints that were averaged have been deleted since, and no others been saved.
+def _kept_average(experiment: Experiment, of_recipe: bool = True) -> list[Any] | None:
+    """Return the request of the last average, if checkpoints of it have been deleted since, and no others been saved.
 
-    :param of_recipe: averaged as the recipe asks now, not in any way
+    :param of_recipe: only of an average as the recipe asks for now
     """
-    if (request := _recorded_average(experiment, of_recipe)) is None:
-        return False
-    jobs = Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
-    if not jobs.is_done("average", request, _average_record(experiment)):
-        return False
+    if not (path := _average_record(experiment)).exists():
+        return None
+    record = read_json(path, dict)
+    request, jobs = record.get("request"), Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
+    is_another = record.get("average") != experiment.recipe.average.model_dump()
+    if (of_recipe and is_another) or not isinstance(request, list) or not jobs.is_done("average", request, path):
+        return None
     (_, averaged), files = request, _checkpoint_files(experiment)
-    return len(files) < len(averaged) and all(file in averaged for file in files)
+    return request if len(files) < len(averaged) and all(file in averaged for file in files) else None
 
 
 def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
@@ -209,16 +213,6 @@ def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
 
 def _average_record(experiment: Experiment) -> Path:
     return experiment.folder / "averaged.json"
-
-
-def _recorded_average(experiment: Experiment, of_recipe: bool = True) -> list[Any] | None:
-    """Return the request of the last average; None without any, or, ``of_recipe``, if that now asks for another."""
-    if not (path := _average_record(experiment)).exists():
-        return None
-    record = read_json(path, dict)
-    request = record.get("request")
-    is_another = record.get("average") != experiment.recipe.average.model_dump()
-    return None if (of_recipe and is_another) or not isinstance(request, list) else request
 
 
 def _read_scores(experiment: Experiment) -> dict[str, Score]:

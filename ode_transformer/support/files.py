@@ -104,6 +104,12 @@ def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path])
         written.add(path)
 
 
+def find_within(files: Iterable[Path], folders: Iterable[Path]) -> Path | None:
+    """Return the first of some files that lies in one of the folders, however deep; None if none does."""
+    resolved = {folder.resolve() for folder in folders}
+    return next((file for file in files if not resolved.isdisjoint(file.resolve().parents)), None)
+
+
 def open_input(path: str | os.PathLike[str]) -> BufferedReader:
     """Open an input file for reading bytes.
 
