@@ -156,20 +156,19 @@ def prepare(
     lines: Sequence[str], task: Mapping[str, Sequence[LabelledText]], pieces: int, output: Path
 ) -> tuple[DemoData, Jobs]:
     """Encode and binarise the lines for pre-training and the labelled ones; return the data and the completed jobs."""
-    text, file = "".join(f"{line}\n" for line in lines), output / "text.txt"
-    if not file.exists() or file.read_text(encoding="utf-8") != text:
-        if file.exists() and not (output / "pretraining").exists():
-            raise UserError(
-                f"{file}: no preparation has made it, and this one would replace it; choose another --output"
-            )
+    text, file, pretraining = "".join(f"{line}\n" for line in lines), output / "text.txt", output / "pretraining"
+    labelled_text, labelled = output / "order-text", output / "order"
+    is_new = not file.exists() or file.read_bytes() != text.encode()
+    pretraining_text.check_replaced([labelled_text, labelled, *([file] if is_new else [])], pretraining)
+    if is_new:
         write_files(output, {file.name: text}, file.name)
-    binary = pretraining_text.prepare([output / "text.txt"], output / "pretraining", pieces, 1 / 50)
-    data = DemoData(binary, output / "order")
+    binary = pretraining_text.prepare([file], pretraining, pieces, 1 / 50)
+    data = DemoData(binary, labelled)
     jobs = Jobs(output, Jobs(output).digest_of([text, pieces]))
 
     def binarise_task() -> None:
         encode = SubwordEncoder("sentencepiece", binary / SENTENCEPIECE_FILE).encode
-        sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", output / "order-text", data.task)
+        sentence_data.binarise(task, CLASSES, encode, binary / "dict.txt", labelled_text, data.task)
 
     jobs.run("order", [list(map(str, task.values()))], data.task / "label", binarise_task)
     return data, jobs

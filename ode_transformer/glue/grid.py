@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ode_transformer.glue.tasks import TASKS
+from ode_transformer.recipes.file_flags import FlagName, Flags, FlagValue
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
@@ -19,8 +20,6 @@ _RESERVED = (
     *("max-sentences", "max-tokens", "max-update", "update-freq", "distributed-world-size", "save-dir"),
     *("user-dir", "task", "log-format", "log-file", "tensorboard-logdir"),
 )
-
-Value = bool | int | float | str
 
 
 class PublishedGlue(YamlSection):
@@ -52,8 +51,8 @@ class GlueConfig(YamlSection):
     pretraining: str = "bert_pretraining"
     arch: str = "macaron_bert_base"
     symmetric: list[str] = []
-    grid: dict[str, Annotated[list[Value], Field(min_length=1)]]
-    train: dict[str, Value]
+    grid: dict[FlagName, Annotated[list[FlagValue], Field(min_length=1)]]
+    train: Flags
     expected: list[PublishedGlue] = []
 
     def task_flags(self, name: str) -> dict[str, str]:

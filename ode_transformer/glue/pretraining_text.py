@@ -25,6 +25,7 @@ from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
 VALID_SHARE = 1 / 200
+RECORD = "pretraining-text.json"  # of the texts that have been prepared
 JOBS = ("text", "pieces", "binarise")
 BYTES_PER_WORKER = 10_000_000  # of text, for each further process that divides it into pieces
 
@@ -65,8 +66,8 @@ def prepare(
         commands.run(["fairseq-preprocess", *commands.flags(options)], output / "preprocess.log")
         shutil.copy(encoded / SENTENCEPIECE_FILE, binary)
 
-    jobs, record = Jobs(output), output / "pretraining-text.json"
-    check_folders(texts, (text, encoded, binary), record)
+    jobs, record = Jobs(output), output / RECORD
+    check_folders(texts, (text, encoded, binary), output)
     files = [[str(path), *file_stamp(path)] for path in texts]
     with lock_directory(output, "preparing data"):
         write_text(record, json.dumps(files) + "\n")
@@ -76,16 +77,23 @@ def prepare(
     return binary
 
 
-def check_folders(texts: Sequence[Path], results: Sequence[Path], record: Path) -> None:
+def check_folders(texts: Sequence[Path], results: Sequence[Path], output: Path) -> None:
     """Check that nothing of the user is lost when the folders of the results are replaced.
 
-    :param record: of the texts of an earlier preparation
     :raises UserError: a text lies in such a folder, or a folder was made by something else
     """
     if path := find_within(texts, results):
         raise UserError(f"{path}: a text in a folder that is replaced; move it elsewhere, or choose another --output")
-    existing = [folder for folder in results if folder.exists()]
-    if existing and not record.exists() and not any((record.parent / f"{job}.done").exists() for job in JOBS):
+    check_replaced(results, output)
+
+
+def check_replaced(results: Sequence[Path], output: Path) -> None:
+    """Check that what a preparation replaces comes from an earlier preparation in ``output``.
+
+    :raises UserError: something else has made it
+    """
+    existing = [result for result in results if result.exists()]
+    if existing and not any((output / name).exists() for name in (RECORD, *(f"{job}.done" for job in JOBS))):
         raise UserError(
             f"{existing[0]}: no preparation has made it, and this one would replace it; choose another --output"
         )

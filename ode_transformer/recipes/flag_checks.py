@@ -9,7 +9,8 @@ from typing import Any
 
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes.architectures import architectures, check_architecture
-from ode_transformer.recipes.recipe import Flags, Overrides, Problem, Recipe
+from ode_transformer.recipes.file_flags import Flags
+from ode_transformer.recipes.recipe import Overrides, Problem, Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import (
     decay_rates,
@@ -41,7 +42,7 @@ RESERVED_FLAGS = {
     *("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"),
     *("stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16", "max-tokens-valid"),
     *("path", "gen-subset", "remove-bpe", "required-batch-size-multiple"),
-    *("log-format", "log-file", "results-path", "aim-repo"),
+    *("log-format", "log-file", "results-path"),
 }
 
 # Flags that decide which further flags there are.

@@ -16,12 +16,12 @@ from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.corpora.wheels import WheelCorpus
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, parse_settings
+from ode_transformer.recipes.file_flags import Flags
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
 
-Flags = dict[str, bool | int | float | str]  # flags of a fairseq command, without the dashes
 Count = Annotated[int, Field(gt=0, le=LARGEST_INT)]
 Problem = tuple[Key, str]  # the key in the file, and what is wrong there
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ode_transformer.recipes.recipe import Count, Flags, Problem
+from ode_transformer.recipes.file_flags import FlagName, Flags
+from ode_transformer.recipes.recipe import Count, Problem
 from ode_transformer.studies.analyses import analysis_problems, file_name
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
@@ -27,7 +28,7 @@ class Tuning(YamlSection):
     :param seed: of the trials
     """
 
-    flag: str = "lr"
+    flag: FlagName = "lr"
     values: Annotated[list[float], Field(min_length=2)]
     seed: Annotated[int, Field(ge=0)] = 1
 
@@ -63,7 +64,7 @@ class Axis(YamlSection):
     """
 
     name: str
-    flags: Annotated[list[str], Field(min_length=1)]
+    flags: Annotated[list[FlagName], Field(min_length=1)]
     values: Annotated[list[Count], Field(min_length=1)]
     plot: Literal["values", "parameters"] = "values"
 
@@ -111,7 +112,7 @@ class Study(YamlSection):
     places: Annotated[dict[str, Place], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     axis: Axis | None = None
-    deepens: list[str] | None = None
+    deepens: list[FlagName] | None = None
     systems: Annotated[list[StudySystem], Field(min_length=2)]
     analyses: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], str] = {}
 

@@ -123,6 +123,8 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
         ("  dropout: 0.3", "  droput: 0.3", "train.droput: fairseq has no such flag here"),
         ("  dropout: 0.3", "  save-dir: here", "train.save-dir: the runner sets this flag"),
         ("  dropout: 0.3", "  fp16: true", "train.fp16: the runner sets this flag"),
+        ("  dropout: 0.3", "  wandb-project: odes", "train.wandb-project: --wandb-project connects the training to"),
+        ("  beam: 5", "  distributed-init-method: tcp://a:1", "generate.distributed-init-method: --distributed-init"),
         ("  beam: 5", "  beam: 0", "generate.beam: 0 is not a whole number from 1 on"),
         ("  beam: 5", "  lr: 0.1", "generate.lr: fairseq has no such flag here"),
         ("arch: ode_transformer_rk2_tiny", "arch: ode_tiny", "arch: ode_tiny: no architecture for translation"),

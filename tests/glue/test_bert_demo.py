@@ -58,6 +58,18 @@ def test_a_text_of_the_user_is_kept(tmp_path: Path, capsys, text: str) -> None:
     assert (tmp_path / "text.txt").read_bytes() == before
 
 
+@pytest.mark.parametrize("folder", ["order", "order-text"])
+def test_a_folder_of_the_user_is_kept(tmp_path: Path, capsys, folder: str) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "notes").touch()
+    text = tmp_path / "sentences.txt"
+    text.write_text("".join(f"{line}\n" for line in lines(30_000)))
+    assert main(["bert-demo", "--text", str(text), "--output", str(tmp_path)]) == 2
+    assert f"{folder}: no preparation has made it" in capsys.readouterr().err
+    assert (tmp_path / folder / "notes").exists()
+    assert not (tmp_path / "text.txt").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

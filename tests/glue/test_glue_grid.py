@@ -48,6 +48,7 @@ def test_the_papers_grid() -> None:
             "grid.user-dir: --",
         ),
         ({"train": {"user-dir": "plugin"}}, "train.user-dir: --user-dir is set for each run"),
+        ({"train": {"wandb-proj": "odes"}}, "train.wandb-proj: --wandb-project connects the training to others"),
         (
             {"train": {"adam-betas": [0.9, 0.98]}},
             "train.adam-betas: input should be a valid boolean, or .*, or input should be a valid string",

@@ -156,6 +156,10 @@ def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Pa
             "systems.4.flags.encoder-layers: the study's axis or the system's depth says this",
         ),
         (
+            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "flags": {"wandb-project=odes": True}}]},
+            "systems.4.flags.wandb-project=odes: --wandb-project connects the training to others",
+        ),
+        (
             {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "depth": 2, "flags": {"decoder-layers": 3}}]},
             "systems.4.flags.decoder-layers: the study's axis or the system's depth says this",
         ),

@@ -1,0 +1,30 @@
+"""Flags of fairseq's commands in a YAML file: recipes, studies and the grid of GLUE.
+
+A file from a stranger may choose what is trained, not whom the training talks to.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+# Flags that report a training elsewhere, or connect to other processes and machines.
+CONNECTING_FLAGS = (
+    *("wandb-project", "azureml-logging", "aim-repo", "aim-run-hash", "plasma-path", "use-plasma-view"),
+    *("distributed-init-method", "distributed-backend", "distributed-rank", "distributed-no-spawn"),
+)
+
+
+def _check_name(name: str) -> str:
+    """Refuse a name that is such a flag or abbreviates one, as fairseq's parsers allow."""
+    start = name.partition("=")[0]
+    for flag in CONNECTING_FLAGS:
+        if start and flag.startswith(start):
+            raise ValueError(f"--{flag} connects the training to others: give it behind --, not in a file")
+    return name
+
+
+FlagName = Annotated[str, AfterValidator(_check_name)]
+FlagValue = bool | int | float | str
+Flags = dict[FlagName, FlagValue]  # without the dashes
