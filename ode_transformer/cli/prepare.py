@@ -51,6 +51,9 @@ def check_sources(recipe: Recipe | None) -> int:
     selected = (
         read_sources(SOURCES_FILE) if recipe is None else select_sources(recipe.corpus.sources, recipe.source_list())
     )
+    if not selected:
+        print("no raw files: its data come from the package index, which checks their hashes")
+        return 0
     table, unavailable = check_sources(
         {name: source for name, source in selected.items() if isinstance(source, Source)}
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, ClassVar, Protocol, Self, TextIO
 
 from pydantic import model_validator
 
@@ -36,7 +36,10 @@ class CorpusKind(YamlSection):
         test.S test.T                      first test set; further ones are test1.S test1.T, ...
         raw.test.T                         references of the test set as published
         tokens1.test.T raw1.test.T ...     further references, tokenised and as published
+        test.m2                            corrections of the test set, if it ``has_corrections``
     """
+
+    has_corrections: ClassVar[bool] = False
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -164,4 +167,6 @@ class SplitWriter:
         """
         if empty := [split for split in names if not self.counts[split]]:
             origin = ", ".join(map(str, files))
-            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split")
+            left_out = self.counts["left out"]
+            rule = f"; the corpus's rules, such as keep, left out {left_out:,} examples" if left_out else ""
+            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split{rule}")

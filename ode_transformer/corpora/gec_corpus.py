@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,7 @@ from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import byte_lines
+from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.yaml_file import YamlSection
 
@@ -74,6 +74,7 @@ class GecCorpus(TwoSidedCorpus):
     :param unedited: keep unedited sentences, and edited ones with overlapping edits, until merges have been learned
     """
 
+    has_corrections: ClassVar[bool] = True
     kind: Literal["corrections"] = "corrections"
     train: Annotated[list[DataSet], Field(min_length=1)] = list(get_args(BeaDataSet))
     valid: ValidationDataSet = "nucle"
@@ -203,7 +204,7 @@ def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[Pai
 
 def _annotated_sentences(path: Path, member: str | None) -> Iterator[AnnotatedSentence]:
     for name, text in open_texts(path, member):
-        yield from iterate_sentences(byte_lines(text, name), name)
+        yield from iterate_sentences(decode_stream(text, name), name)
 
 
 def copy_annotations(path: Path, member: str | None, output: Path) -> None:
@@ -219,5 +220,5 @@ def annotated_pairs(m2: Path, name: str) -> Iterator[tuple[str, str]]:
     :param name: names the text in an error
     """
     with open(m2, "rb") as file:
-        for sentence in iterate_sentences(byte_lines(file, name), name):
+        for sentence in iterate_sentences(decode_stream(file, name), name):
             yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ class M2Corpus(TwoSidedCorpus):
     :param max_tokens: on each side of a training pair; longer pairs are left out
     """
 
+    has_corrections: ClassVar[bool] = True
     kind: Literal["m2"]
     train: str
     valid: str

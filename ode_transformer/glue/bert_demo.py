@@ -98,7 +98,8 @@ def label_lines(lines: Sequence[str], train: int, test: int) -> tuple[list[str],
     candidates = [line for line in unique if len(set(line.lower().split())) >= MIN_WORDS]
     if len(candidates) < 2 * (train + test):
         raise UserError(
-            f"{len(candidates):,} lines of {MIN_WORDS} words are too few for {train + test:,} labelled ones"
+            f"{len(candidates):,} lines of {MIN_WORDS} different words or more are too few: "
+            f"{2 * (train + test):,} are needed, twice the labelled ones"
         )
     task_lines = candidates[: train + test]
     generator = random.Random(0)

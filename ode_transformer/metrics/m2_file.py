@@ -12,15 +12,13 @@ correct. An empty line ends a sentence. An edit outside its sentence, as the con
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import open_input
-from ode_transformer.support.lines import byte_lines
+from ode_transformer.support.lines import iterate_lines
 
 NOOP = "noop"
 UNCORRECTED_TYPES = frozenset({"UNK", "Um"})  # errors that an annotator marked without knowing the correction
@@ -58,23 +56,19 @@ def read_m2(path: Path) -> list[AnnotatedSentence]:
 
     :raises UserError: there is no sentence, or :func:`iterate_sentences` raises it
     """
-    if path == Path("-"):
-        sentences = list(iterate_sentences(byte_lines(sys.stdin.buffer, "standard input"), "standard input"))
-    else:
-        with open_input(path) as file:
-            sentences = list(iterate_sentences(byte_lines(file, str(path)), str(path)))
-    if not sentences:
+    name = "standard input" if path == Path("-") else str(path)
+    if not (sentences := list(iterate_sentences(iterate_lines(path), name))):
         raise UserError(f"{path}: no sentence (S …) in it")
     return sentences
 
 
-def iterate_sentences(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSentence]:
+def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSentence]:
     """Yield the sentences one by one, each as soon as its lines have been read.
 
     A line on standard error names each edit that lies outside its sentence; it is left out.
 
     :param name: names the file in errors
-    :raises UserError: a line is not UTF-8 or has a wrong format, or a sentence has more than ``MAX_EDITS`` edits
+    :raises UserError: a line has a wrong format, or a sentence has more than ``MAX_EDITS`` edits
     """
     tokens: tuple[str, ...] | None = None
     edits: dict[int, list[Edit]] = {}
@@ -89,12 +83,8 @@ def iterate_sentences(lines: Iterable[bytes], name: str) -> Iterator[AnnotatedSe
         }
         return AnnotatedSentence(tokens, ordered, sentence_location)
 
-    for number, data in enumerate(lines, start=1):
-        location = f"{name}:{number}"
-        try:
-            line = data.decode().strip()
-        except UnicodeDecodeError as error:
-            raise UserError(f"{location}: not UTF-8") from error
+    for number, text in enumerate(lines, start=1):
+        location, line = f"{name}:{number}", text.strip()
         mark = line[:2].rstrip()
         if not line:
             if tokens is not None:

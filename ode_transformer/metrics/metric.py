@@ -84,6 +84,7 @@ class Metric:
     :param function: ``(hypotheses, settings) -> scores``
     :param needs: the required fields of Settings, and ``hypotheses`` if it requires them
     :param options: the optional fields of Settings that it uses
+    :param scores: their number; None if it depends on the output
     :param statistics: ``(hypotheses, settings)`` -> what the score of any selection of sentences follows from, for the
         paired bootstrap test; None if systems are not compared by this metric
     """
@@ -91,6 +92,7 @@ class Metric:
     function: Callable[[Lines, Settings], list[Score]]
     needs: tuple[str, ...] = ("hypotheses", "references")
     options: tuple[str, ...] = ()
+    scores: int | None = 1
     statistics: Callable[[Lines, Settings], SentenceStatistics] | None = None
 
     def uses(self, name: str) -> bool:

@@ -195,7 +195,7 @@ class Experiment:
         """
         average = self.recipe.average
         count = average.last or 0  # None where the best checkpoint decodes, which nothing averages
-        if not self.checkpoints.is_dir():
+        if not training.has_checkpoints(self.checkpoints):
             return count
         saved = [number for number in self.saved_checkpoints() if number <= (until or number)]
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):

@@ -1,6 +1,6 @@
 """Flags of fairseq's commands in a YAML file: recipes, studies and the grid of GLUE.
 
-A file from a stranger may choose what is trained, not whom the training talks to.
+A file from a stranger may choose what is trained, not whom the training talks to and where it writes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ CONNECTING_FLAGS = (
     *("wandb-project", "azureml-logging", "aim-repo", "aim-run-hash", "plasma-path", "use-plasma-view"),
     *("distributed-init-method", "distributed-backend", "distributed-rank", "distributed-no-spawn"),
 )
+WRITING_FLAGS = ("save-dir", "log-file", "tensorboard-logdir", "results-path")
+REFUSED_FLAGS = {
+    **dict.fromkeys(CONNECTING_FLAGS, "connects the training to others: give it behind --, not in a file"),
+    **dict.fromkeys(WRITING_FLAGS, "says where results are written, which the runner sets"),
+}
 
 
 def _check_name(name: str) -> str:
     """Refuse a name that is such a flag or abbreviates one, as fairseq's parsers allow."""
     start = name.partition("=")[0]
-    for flag in CONNECTING_FLAGS:
+    for flag, reason in REFUSED_FLAGS.items():
         if start and flag.startswith(start):
-            raise ValueError(f"--{flag} connects the training to others: give it behind --, not in a file")
+            raise ValueError(f"--{flag} {reason}")
     return name
 
 

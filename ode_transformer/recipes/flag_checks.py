@@ -39,10 +39,10 @@ RANGES: dict[str, Callable[[str], Any]] = {
 
 # Flags that an experiment sets itself, so that a recipe must not.
 RESERVED_FLAGS = {
-    *("user-dir", "task", "arch", "source-lang", "target-lang", "save-dir", "tensorboard-logdir", "update-freq"),
+    *("user-dir", "task", "arch", "source-lang", "target-lang", "update-freq"),
     *("stop-time-hours", "distributed-world-size", "distributed-port", "cpu", "fp16", "bf16", "max-tokens-valid"),
     *("path", "gen-subset", "remove-bpe", "required-batch-size-multiple"),
-    *("log-format", "log-file", "results-path"),
+    "log-format",
 }
 
 # Flags that decide which further flags there are.

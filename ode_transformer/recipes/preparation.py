@@ -131,7 +131,9 @@ class RecipeData:
         jobs = Jobs(self.folder)
         for name, request, result in self._requests(self._description()):
             if not result.exists():
-                raise UserError(f"{result}: not there; scripts/prepare.sh makes it, with the same --arch and --variant")
+                raise UserError(
+                    f"{result}: not there; ode-transformer prepare makes it, with this --arch and --variant"
+                )
             if not jobs.is_done(name, request, result):
                 raise UserError(
                     f"{result}: made for a recipe with another {name} than this one; prepare the data again"

@@ -13,7 +13,6 @@ from ode_transformer.corpora.corpus import test_split_name
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.sources import AnySource, Source, inconsistent_source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
-from ode_transformer.corpora.wheels import WheelCorpus
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, parse_settings
 from ode_transformer.recipes.file_flags import Flags
@@ -289,8 +288,6 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
 
 
 def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
-    if isinstance(recipe.corpus, WheelCorpus):  # its wheels are not in the source list
-        return
     source_list = recipe.source_list()
     published = {name: source for name, source in source_list.items() if isinstance(source, Source)}
     if problem := inconsistent_source(published):
@@ -304,24 +301,26 @@ def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
     """Yield the parts of a recipe that contradict each other, and sources that do not exist."""
     yield from _missing_sources(recipe)
     sections = recipe.override_sections()
-    for key, overrides in sections.items():
-        if overrides.preparation is not None and overrides.preparation not in recipe.preparations:
+    for key, part in ({(): recipe} | sections).items():
+        if part.preparation is not None and part.preparation not in recipe.preparations:
             known = ", ".join(recipe.preparations) or "none"
-            yield (*key, "preparation"), f"{overrides.preparation}: preparations has {known}"
+            yield (*key, "preparation"), f"{part.preparation}: preparations has {known}"
     for name in recipe.preparations:
         yield from _preparation_problems(recipe, name)
     scorings: dict[Key, list[Scoring]] = {("score",): recipe.score}
     scorings |= {(*key, "score"): overrides.score for key, overrides in sections.items() if overrides.score is not None}
     titles: list[str] = []
     for key, scoring in scorings.items():
+        titles_here = recipe.model_copy(update={"score": scoring}).score_titles
+        if repeated := [title for title in titles_here if titles_here.count(title) > 1]:
+            yield key, f"two scores are called {repeated[0]}"
         for number, one_score in enumerate(scoring):
+            if problem := _score_problem(one_score, recipe.corpus):
+                yield (*key, number), problem
             try:
                 check_score_options(one_score, recipe.task == "language_modeling")
             except UserError as error:
                 yield (*key, number, "options"), str(error)
-        titles_here = recipe.model_copy(update={"score": scoring}).score_titles
-        if repeated := [title for title in titles_here if titles_here.count(title) > 1]:
-            yield key, f"two scores are called {repeated[0]}"
         titles += (title for title in titles_here if title not in titles)
     for number, entry in enumerate(recipe.expected):
         for name in sorted(set(entry.scores) - set(titles)):
@@ -331,6 +330,22 @@ def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
         yield ("score_valid",), "the references of the validation set are tokens: no score against others"
     if "max-tokens" not in recipe.train:
         yield ("train",), "max-tokens is missing: what one GPU takes at a time"
+
+
+def _score_problem(scoring: Scoring, corpus: Corpus) -> str | None:
+    """Return why an entry of ``score`` does not suit the data, or None."""
+    metric, name = METRICS[scoring.metric], scoring.metric
+    if metric.scores is None:
+        return f"how many scores {name} has depends on the output; give the output to ode-transformer score"
+    if len(scoring.names) != metric.scores:
+        return f"names: {name} needs {metric.scores}, one for each score"
+    if (scoring.against == "m2") != ("gold" in metric.needs):
+        return f"against: {name} is measured against {'m2' if 'gold' in metric.needs else 'tokens or raw'}"
+    if scoring.against == "m2" and not corpus.has_corrections:
+        return f"against: m2: a corpus of the kind {corpus.kind} has no file of corrections"
+    if "more_references" not in metric.options and any(map(corpus.further_references, corpus.tests)):
+        return f"{name} takes one reference, and a test set has several"
+    return None
 
 
 def check_score_options(scoring: Scoring, of_language_model: bool) -> None:

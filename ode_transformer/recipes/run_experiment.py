@@ -110,8 +110,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     """
     checkpoints = experiment.checkpoints
     kept = _kept_average(experiment) if until is None else None
-    if not checkpoints.is_dir() and not kept:
-        raise UserError(f"{checkpoints}: not there; scripts/train.sh makes it, with the same --arch and flags")
+    if not training.has_checkpoints(checkpoints) and not kept:
+        raise UserError(f"{checkpoints}: no checkpoint; ode-transformer train makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
     TrainingRecord(experiment.folder).require(experiment.digest(data))
     write_record(experiment)

@@ -29,7 +29,7 @@ class Tuning(YamlSection):
     """
 
     flag: FlagName = "lr"
-    values: Annotated[list[float], Field(min_length=2)]
+    values: Annotated[list[int | float], Field(min_length=2)]
     seed: Annotated[int, Field(ge=0)] = 1
 
 
@@ -216,8 +216,8 @@ def _system_problems(study: Study) -> Iterator[Problem]:
             for name in sorted(set(getattr(system, list_name) or ()) - set(choices)):
                 yield (*key, list_name), f"{name} is not there; there are {', '.join(choices)}"
         for flag in system.flags:
-            if flag in axis_flags or (system.depth > 1 and flag.endswith("-layers")):
-                yield (*key, "flags", flag), "the study's axis or the system's depth says this"
+            if flag in axis_flags:
+                yield (*key, "flags", flag), "the study's axis says this"
     if study.systems[0].control or study.systems[0].only:
         yield ("systems", 0), "the baseline is compared with everywhere, and is no control"
 

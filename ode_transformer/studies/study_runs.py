@@ -60,7 +60,7 @@ class StudyRuns:
         recipe = read_recipe(find_recipe(self.place.recipe), fairseq_problems)
         if recipe.task not in DEPTH_FLAGS:
             raise UserError(f"{self.place.recipe}: a study compares {' or '.join(DEPTH_FLAGS)}, not {recipe.task}")
-        if not recipe.score:
+        if not recipe.score_titles:
             raise UserError(f"{self.place.recipe}: has no score, so that nothing can be compared")
         return recipe
 
@@ -111,6 +111,8 @@ class StudyRuns:
         defaults = {name: _single(settings.get(name.replace("-", "_"))) for name in names}
         if cell.system.depth > 1 and (unknown := [name for name in depth_flags if defaults[name] is None]):
             raise UserError(f"{cell}: deepens: {', '.join(unknown)}: {experiment.recipe.arch} has no such number")
+        if cell.system.depth > 1 and (repeated := cell.system.flags.keys() & set(depth_flags)):
+            raise UserError(f"{cell}: flags: {', '.join(sorted(repeated))}: the system's depth says this")
         return tuple(commands.flags(cell.flags(self.place, axis, depth_flags, defaults, tuned_flags)))
 
     def trials(self, cell: Cell) -> dict[float, Experiment]:

@@ -105,10 +105,10 @@ def value(command: list[str], flag: str) -> str:
         (["train", "multi30k_en_de", "--", "--adam-betas", "(2,nan)"], "--adam-betas of fairseq-train: (2,nan): exp"),
         (["train", "multi30k_en_de", "--", "--update-freq", "0"], "--update-freq of fairseq-train: 0 is not a wh"),
         (["train", "multi30k_en_de", "--", "--no-save"], "error: -- --no-save: nothing would be left to evaluate"),
-        (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; scripts/prepare.sh makes it"),
+        (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; ode-transformer prepare makes it"),
         (
             ["evaluate", "ptb"],
-            "experiments/ptb/ode_transformer_lm_rk2/checkpoints: not there; scripts/train.sh",
+            "experiments/ptb/ode_transformer_lm_rk2/checkpoints: no checkpoint; ode-transformer train",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
     [
         ("  dropout: 0.3", "  dropout: 1.5", "train.dropout: 1.5 is not a probability in [0, 1)"),
         ("  dropout: 0.3", "  droput: 0.3", "train.droput: fairseq has no such flag here"),
-        ("  dropout: 0.3", "  save-dir: here", "train.save-dir: the runner sets this flag"),
+        ("  dropout: 0.3", "  save-dir: here", "train.save-dir: --save-dir says where results are written"),
         ("  dropout: 0.3", "  fp16: true", "train.fp16: the runner sets this flag"),
         ("  dropout: 0.3", "  wandb-project: odes", "train.wandb-project: --wandb-project connects the training to"),
         ("  beam: 5", "  distributed-init-method: tcp://a:1", "generate.distributed-init-method: --distributed-init"),

@@ -59,6 +59,11 @@ def test_the_command_prints_the_table(tmp_path: Path, monkeypatch, capsys, file:
     assert ("no address gives the file of multi30k" in printed) == (status == 1)
 
 
+def test_wheels_have_no_raw_files(capsys) -> None:
+    assert main(["prepare", "quickstart_text", "--check-sources"]) == 0
+    assert capsys.readouterr().out.startswith("no raw files")
+
+
 def test_prepare_alone_asks_for_a_recipe(capsys) -> None:
     assert main(["prepare"]) == 2
     assert "RECIPE is missing" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import sentencepiece
 from pydantic import TypeAdapter
 
 from ode_transformer.corpora.vocabulary import (
+    LowercasePieceVocabulary,
     MergeVocabulary,
     PieceVocabulary,
     Vocabulary,
@@ -63,6 +64,15 @@ def test_fewer_merges_than_asked_for_are_said(texts: list[Path], tmp_path: Path,
     learned = (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") - 1
     assert f"only {learned:,} of 5,000 merges occur" in capsys.readouterr().out
     assert 20 < learned < 5000
+
+
+def test_fewer_lower_case_pieces_than_asked_for(tmp_path: Path) -> None:
+    text = tmp_path / "train"
+    text.write_text("A word in a short line\n" * 50)
+    with pytest.raises(UserError, match="vocabulary of 500 pieces"):
+        LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
+    LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
+    assert (tmp_path / SENTENCEPIECE_FILE).exists()
 
 
 def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_no_line_is_in_the_text_and_the_task() -> None:
 
 
 def test_too_few_lines() -> None:
-    with pytest.raises(UserError, match="90 lines of 4 words are too few for 100 labelled ones"):
+    with pytest.raises(UserError, match="90 lines of 4 different words or more are too few: 200 are needed, twice"):
         label_lines(lines(90), 60, 40)
 
 

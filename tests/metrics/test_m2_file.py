@@ -28,9 +28,8 @@ S Nothing here .
 """
 
 
-def sentences(text: str | bytes) -> list[AnnotatedSentence]:
-    data = text if isinstance(text, bytes) else text.encode()
-    return list(iterate_sentences(data.splitlines(keepends=True), "gold.m2"))
+def sentences(text: str) -> list[AnnotatedSentence]:
+    return list(iterate_sentences(text.splitlines(), "gold.m2"))
 
 
 def edited(*edits: Edit) -> AnnotatedSentence:
@@ -50,10 +49,10 @@ def test_what_is_read(tmp_path: Path):
 
 
 def test_sentences_come_as_the_lines_do():
-    lines = iter([b"S a\n", b"\n", b"S b\n", b"nonsense\n"])
+    lines = iter(["S a", "", "S b", "nonsense"])
     stream = iterate_sentences(lines, "gold.m2")
     assert next(stream).tokens == ("a",)
-    assert next(lines) == b"S b\n"
+    assert next(lines) == "S b"
 
 
 def test_an_empty_sentence_and_no_line_feed_at_the_end():
@@ -105,12 +104,11 @@ def test_of_overlapping_edits_the_later_one_is_left_out():
         ("S a\nS b", "gold.m2:2: no empty line between"),
         ("S a\nB 0 1", "gold.m2:2: a line starts with"),
         ("Sa", "gold.m2:1: a line starts with"),
-        (b"S a\nA 0 1|||x|||\xff|||-|||-|||0", "gold.m2:2: not UTF-8"),
         (f"S a\nA 0 1|||x|||y|||-|||-|||{'9' * 5000}", "gold.m2:2: not whole numbers: .* annotator '9{40}'$"),
         ("S a\n" + "A 0 1|||x|||y|||-|||-|||0\n" * 1001, "gold.m2:1002: more than 1,000 edits of one sentence"),
     ],
 )
-def test_what_is_refused(text: str | bytes, message: str):
+def test_what_is_refused(text: str, message: str):
     with pytest.raises(UserError, match=message):
         sentences(text)
 
@@ -125,7 +123,20 @@ def test_an_edit_outside_its_sentence_is_left_out_with_a_warning(span: str, show
     assert capsys.readouterr().err == f"gold.m2:2: left out: the span {shown} lies outside the sentence of 2 tokens\n"
 
 
-def test_a_file_without_sentences_is_refused(tmp_path: Path):
-    (tmp_path / "empty.m2").write_bytes(b"\n\n")
-    with pytest.raises(UserError, match="empty.m2: no sentence"):
-        read_m2(tmp_path / "empty.m2")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\n\n", "gold.m2: no sentence"),
+        (b"S a\nA 0 1|||x|||\xff|||-|||-|||0", "gold.m2: line 2 is not UTF-8"),
+        ("S a\n".encode("utf-16-le"), "gold.m2: line 1 is full of zero bytes"),
+    ],
+)
+def test_a_file_that_is_no_m2_file(tmp_path: Path, data: bytes, message: str):
+    (tmp_path / "gold.m2").write_bytes(data)
+    with pytest.raises(UserError, match=message):
+        read_m2(tmp_path / "gold.m2")
+
+
+def test_the_mark_of_utf_8_is_no_part_of_the_first_line(tmp_path: Path):
+    (tmp_path / "gold.m2").write_text("S a b\n", encoding="utf-8-sig")
+    assert read_m2(tmp_path / "gold.m2")[0].tokens == ("a", "b")

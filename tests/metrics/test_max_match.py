@@ -37,7 +37,7 @@ OUTPUT = ["The boy ran along a road .", "My hat .", "Small birds eat many seed .
 
 
 def gold(text: str) -> list[AnnotatedSentence]:
-    return list(iterate_sentences(text.encode().splitlines(), "gold.m2"))
+    return list(iterate_sentences(text.splitlines(), "gold.m2"))
 
 
 def sentence(source: str, *edits: tuple[int, int, str]) -> AnnotatedSentence:

@@ -74,5 +74,5 @@ def test_a_variant_has_its_data_in_a_folder_of_its_own(tmp_path: Path, capsys) -
     assert main(["evaluate", *words, "--gpus", "0", "--arch", "macaron_wmt_en_de", "--dry-run"]) == 0
     assert f" {tmp_path}/wmt14_en_de-macaron/data-bin " in capsys.readouterr().out
     assert main(["train", *words, "--gpus", "0"]) == 2
-    message = "wmt14_en_de/corpus: not there; scripts/prepare.sh makes it, with the same --arch and --variant"
+    message = "wmt14_en_de/corpus: not there; ode-transformer prepare makes it, with this --arch and --variant"
     assert message in capsys.readouterr().err

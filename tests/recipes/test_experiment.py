@@ -164,6 +164,8 @@ def test_an_average_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
     run = made("multi30k_en_de", tmp_path)
     run.checkpoints.mkdir(parents=True)
+    assert value(run.average_command(), "--last") == "10"  # as before the training, whose first update is still to come
+    (run.checkpoints / "checkpoint_best.pt").touch()
     with pytest.raises(UserError, match="no checkpoint of an epoch; train first, or for longer"):
         run.average_command()
     (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
@@ -431,7 +433,7 @@ def test_checkpoints_deleted_before_they_are_averaged_are_missed(trained, capsys
     shutil.rmtree(run.checkpoints)
     assert run_experiment.existing_scores(run) is None
     assert "left out, " in capsys.readouterr().out
-    with pytest.raises(UserError, match="checkpoints: not there"):
+    with pytest.raises(UserError, match="checkpoints: no checkpoint; ode-transformer train makes it"):
         run_experiment.evaluate(run)
     run_experiment.train(run)
     assert ran == ["fairseq-train"]

@@ -111,6 +111,19 @@ def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
         ("names: [BLEU]", "names: [BLEU, BLEU]", "16: score: two scores are called BLEU"),
         ("names: [BLEU]", "options: {tokenise: none}, names: [BLEU]", "17: score.0.options: not a command of ode-tr"),
         ("names: [BLEU]", "options: {compound-split: true}, names: [BLEU]", "options: --compound-split divides"),
+        ("metric: bleu", "metric: rouge", "17: score.0: names: rouge needs 3, one for each score"),
+        ("metric: bleu", "metric: errant", "17: score.0: how many scores errant has depends on the output"),
+        ("names: [BLEU], metric: bleu", "names: [P, R, F], metric: m2", "score.0: against: m2 is measured against m2"),
+        (
+            "names: [BLEU], metric: bleu",
+            "names: [P, R, F], metric: m2, against: m2",
+            "score.0: against: m2: a corpus of the kind parallel has no file of corrections",
+        ),
+        (
+            "arch: ode_transformer_rk2_tiny\n",
+            "arch: a\npreparation: words\n",
+            "12: preparation: words: preparations has",
+        ),
         ("arch: ode", "arch: a\narch: ode", "12: arch: stands here for the second time"),
         ("hold_out: 7", "hold_out: 1", "25: preparations.pieces.corpus.hold_out: Input should be greater than"),
         ("valid: null, ", "", "25: preparations.pieces.corpus: say either valid: .* or hold_out: N"),
@@ -144,6 +157,13 @@ def test_what_is_wrong_is_named_with_its_line(recipe_of, tmp_path: Path, old: st
     with pytest.raises(UserError, match=message) as raised:
         recipe_of(GOOD.replace(old, new, 1))
     assert str(raised.value).startswith(str(tmp_path / "recipe.yaml"))
+
+
+def test_a_metric_takes_one_reference_or_several(recipe_of) -> None:
+    text = GOOD.replace("  text:", "  references: {first: [{source_file: a, target_file: b}]}\n  text:")
+    assert recipe_of(text).corpus.further_references("first") == 1
+    with pytest.raises(UserError, match="18: score.0: wer takes one reference, and a test set has several"):
+        recipe_of(text.replace("metric: bleu", "metric: wer"))
 
 
 def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:

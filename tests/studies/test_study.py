@@ -57,6 +57,37 @@ def study_runs(path: Path, place: str, folder: Path) -> StudyRuns:
     return StudyRuns(read_study(path), place, RunOptions(output=folder, gpus=0, dry_run=True))
 
 
+def test_a_grid_of_whole_numbers(tmp_path: Path) -> None:
+    grid = {"flag": "warmup-updates", "values": [400, 800]}
+    runs = study_runs(
+        written(
+            tmp_path,
+            places={"here": {**SMALL["places"]["here"], "tuning": grid}},
+            axis=SMALL["axis"],
+            systems=SMALL["systems"][:2],
+        ),
+        "here",
+        tmp_path,
+    )
+    assert list(runs.trials(runs.cells[0])) == [400, 800]
+    assert "--warmup-updates 400" in " ".join(runs.train_flags(runs.cells[0], {"warmup-updates": 400}))
+
+
+def test_the_depth_says_how_many_layers(tmp_path: Path) -> None:
+    def flags(name: str) -> str:
+        system = {"name": "x", "arch": "ode_transformer_euler_{size}", "depth": 2, "flags": {name: 3}}
+        runs = study_runs(
+            written(tmp_path, systems=[*SMALL["systems"], system], axis=None, places=SMALL_WITHOUT_VALUES),
+            "paper",
+            tmp_path,
+        )
+        return " ".join(runs.train_flags(next(cell for cell in runs.cells if cell.system.name == "x")))
+
+    assert flags("decoder-layers") == "--decoder-layers 3 --encoder-layers 12"
+    with pytest.raises(UserError, match="x: flags: encoder-layers: the system's depth says this"):
+        flags("encoder-layers")
+
+
 def test_what_is_trained(tmp_path: Path) -> None:
     """Flags say only what is not so anyway: 6 layers at the paper's place; here 4 of them, and the clip norm.
 
@@ -153,15 +184,15 @@ def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Pa
         ({"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "against": ["z"]}]}, "systems.4.against: z is not"),
         (
             {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "flags": {"encoder-layers": 3}}]},
-            "systems.4.flags.encoder-layers: the study's axis or the system's depth says this",
+            "systems.4.flags.encoder-layers: the study's axis says this",
         ),
         (
             {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "flags": {"wandb-project=odes": True}}]},
             "systems.4.flags.wandb-project=odes: --wandb-project connects the training to others",
         ),
         (
-            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "depth": 2, "flags": {"decoder-layers": 3}}]},
-            "systems.4.flags.decoder-layers: the study's axis or the system's depth says this",
+            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "flags": {"log-file": "elsewhere"}}]},
+            "systems.4.flags.log-file: --log-file says where results are written",
         ),
         (
             {"places": {"paper": {"recipe": "wmt14_en_de", "values": [1, 2, 3]}, "here": {"recipe": "x"}}},
