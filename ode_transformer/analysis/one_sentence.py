@@ -82,6 +82,8 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
 def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
     """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
 
+    A block of several steps (``--ode-steps``) has their mean.
+
     :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
     """
     observer, texts = StageWeightsObserver(), sample["net_input"]
@@ -89,11 +91,15 @@ def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = Tru
         model(**texts)
     source = texts["src_tokens"]
     tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
-    weights = {block: torch.cat(rows, dim=1) for block, rows in observer.weights.items()}
+    weights = {  # seen once for each step
+        block: torch.stack(of_steps).mean(0)
+        for block, of_steps in observer.weights.items()
+        if of_steps[0].size(1) == tokens[block.stack]
+    }
     return [
         WordWeights(str(block), rows)
         for block, rows in weights.items()
-        if rows.size(1) == tokens[block.stack] and (not only_varying or float(rows.std(dim=1).max()) > VARYING)
+        if not only_varying or float(rows.std(dim=1).max()) > VARYING
     ]
 
 

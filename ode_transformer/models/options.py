@@ -121,7 +121,11 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
     for name, settings, description in (
         ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
         ("--ode-gate-sum", {"choices": GATE_SUMS}, "sum of a gate's weights; stages: as many as a step has (ours)"),
-        ("--ode-share-coefficients", {"action": "store_true"}, "one set of coefficients for a stack, as released"),
+        (
+            "--ode-share-coefficients",
+            {"action": argparse.BooleanOptionalAction},
+            "one set of coefficients for a stack, as released; --no-ode-share-coefficients: one for each layer",
+        ),
         ("--ode-function", {"choices": FUNCTIONS}, "F of a step: what a layer adds, or the layer's output (released)"),
         ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
         ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps for each layer, each 1/N as long"),
@@ -224,7 +228,9 @@ def check_options(
         if heads < 1 or dim % heads:
             raise OptionError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
     joins_attentions = args.dlstm_merge.startswith("concat")
-    if joins_attentions and not ("decoder" in stacks and args.decoder_ode_scheme == LSTM):
+    if joins_attentions and "decoder" not in stacks:
+        raise OptionError(f"--dlstm-merge {args.dlstm_merge} joins two attentions; a layer of this model has one")
+    if joins_attentions and args.decoder_ode_scheme != LSTM:
         raise OptionError(
             f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
         )

@@ -108,7 +108,8 @@ def _option_refusal(choice: DepthChoice) -> str | None:
 def _weights_refusal(choice: DepthChoice, tableau: ButcherTableau) -> str | None:
     reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum)
     if reason is None and choice.share_coefficients and choice.coefficients not in LEARNED:
-        return f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
+        why = f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
+        return f"{why}: pass --no-ode-share-coefficients"
     return reason
 
 

@@ -7,9 +7,10 @@
     multistep-released    y_{t+1} = k_t ∗ y_{t−1} + u + f(u),   u = LN_t((1 − k_t) ∗ y_t)
     polynet-released      polynet for each sub-layer
 
-The first four are ODE Transformer (2022), Table 7 (2021, Table 4); the last two are those of the released code, in
-which f is a sub-layer without its normalisation. t counts blocks: layers, or sub-layers if these are stepped one by
-one. As there is no y_{−1}, schemes that read y_{t−1} begin with a block of Euler's method, y_1 = y_0 + F(y_0).
+The first four are ODE Transformer (2022), Table 7 (2021, Table 4); the last two are those of the released code. In
+``multistep-released``, f is a sub-layer without its normalisation. t counts blocks: layers, or sub-layers if these are
+stepped one by one. As there is no y_{−1}, schemes that read y_{t−1} begin with a block of Euler's method,
+y_1 = y_0 + F(y_0).
 
 As solvers of y' = F(y), leapfrog has order 2, multistep order 1 if all k are 1, and DLCL order 1 if all W are 1; these
 two start there, as Euler's method. With other weights they do not converge to its solution, nor do the last three:

@@ -25,7 +25,7 @@ from ode_transformer.numerics.tableau import get_tableau
 Distance = Callable[[Tensor, Tensor], float]
 
 _FIRST_STEPS = 4
-LEAST_STEPS = 4 * _FIRST_STEPS  # two halvings, from which a bound follows
+LEAST_STEPS = 4 * _FIRST_STEPS  # two halvings, from which a bound can follow
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def solve_to_tolerance(
     """Compute y(T), T = ``duration``, with an error of at most ``tolerance``, or by ``max_steps`` steps.
 
     The property ``bound`` of the result tells whether the tolerance was reached. At least 8 steps are taken,
-    and from ``LEAST_STEPS`` on the bound is finite.
+    and from ``LEAST_STEPS`` on the bound is finite if the last halving of the step at least halved the change.
 
     :param field: the vector field f
     :param y0: y(0), any shape; in float64 unless float32 can reach the tolerance

@@ -183,14 +183,14 @@ def depth_sections(
 
 
 def weight_table(name: str, measurements: Measurements) -> dict[str, Any]:
-    """Return the stage weights of each block as a table."""
-    stages = max(len(row.mean) for row in measurements.stage_weights)
+    """Return the weights of each block as a table: of its stages, or of earlier layers in a scheme's equation."""
+    weights = max(len(row.mean) for row in measurements.stage_weights)
     rows = [
         [row.block, *(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))]
         for row in measurements.stage_weights
     ]
-    header = ["block", *(f"stage {number}" for number in range(1, stages + 1))]
-    return {"name": name, "header": header, "rows": [row + [""] * (stages + 1 - len(row)) for row in rows]}
+    header = ["block", *(f"weight {number}" for number in range(1, weights + 1))]
+    return {"name": name, "header": header, "rows": [row + [""] * (weights + 1 - len(row)) for row in rows]}
 
 
 def word_tables(name: str, measurements: Measurements) -> list[dict[str, Any]]:

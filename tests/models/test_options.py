@@ -93,6 +93,10 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
         ({"ode_stage_parameters": "separate"}, "--encoder-ode-scheme euler: separate stage parameters need"),
         ({"ode_share_coefficients": True}, "--encoder-ode-scheme euler: .* nothing to share"),
+        (
+            {"arch": "ode_transformer_pcformer_tiny", "ode_coefficients": "tableau"},
+            "nothing to share: pass --no-ode-share-coefficients",
+        ),
         ({"post_norm": True, "encoder_normalize_before": True}, "--post-norm and --encoder-normalize-before"),
         ({"post_norm": True, "decoder_normalize_before": True}, "--post-norm and --decoder-normalize-before"),
         ({"dropout": 1.0}, r"--dropout 1.0: a probability lies in \[0, 1\)"),

@@ -1,8 +1,9 @@
 """What a report measures on a model."""
 
 import pytest
-from models_for_tests import batch, build_model, small_model, teacher_forced
+from models_for_tests import batch, build_model, perturb, small_model, teacher_forced
 
+from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.one_sentence import word_weights
 from ode_transformer.models.operation_count import count_forward_operations
 
@@ -18,6 +19,16 @@ def test_weights_by_word_are_those_of_words(arch: str, blocks: int) -> None:
     assert len(found) == blocks
     assert {entry.weights.size(1) for entry in found if entry.block.startswith("encoder")} <= {7}
     assert {entry.weights.size(1) for entry in found if entry.block.startswith("decoder")} <= {5}
+
+
+def test_weights_by_word_of_several_steps_are_their_mean() -> None:
+    model = perturb(small_model(arch="ode_transformer_rk2", ode_steps=2))
+    source, target = batch([7]), teacher_forced(batch([5]))
+    texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
+    found = {entry.block: entry.weights for entry in word_weights(model, {"net_input": texts}, only_varying=False)}
+    assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
+    for row in stage_weights(model, [texts]):
+        assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)
 
 
 def test_an_adaptive_softmax_counts_its_words() -> None:

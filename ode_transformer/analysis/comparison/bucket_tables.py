@@ -85,7 +85,7 @@ class BucketTable:
         return len(self.rows) > 1 or len(self.columns) > 1
 
     def draw(self, path: Path, title: str) -> None:
-        """Write the plot of :meth:`figure` as a PNG file."""
+        """Write the plot of :meth:`figure` in the format of the path's suffix."""
         save_figure(self.figure(title), path)
 
     def figure(self, title: str) -> Figure:

@@ -213,7 +213,7 @@ def plot(
     quantities: Sequence[str] = ("loss",),
     by: Sequence[str] = ("updates", "minutes"),
 ) -> None:
-    """Write the figure of the runs as a PNG file.
+    """Write the figure of the runs in the format of the path's suffix.
 
     :raises UserError: matplotlib is not installed, or a run has nothing to draw
     """

@@ -37,6 +37,17 @@ from ode_transformer.support.errors import UserError
 TRAINED = "as trained"  # label of the model's own step beside the schemes
 
 
+def recording(field: VectorField) -> tuple[VectorField, list[Tensor]]:
+    """Return a field that keeps the points at which it is evaluated, and the list of them, empty at first."""
+    points: list[Tensor] = []
+
+    def evaluate(point: Tensor) -> Tensor:
+        points.append(point)
+        return field(point)
+
+    return evaluate, points
+
+
 class Method(NamedTuple):
     """A method that computes y_1 from y_0.
 

@@ -24,15 +24,14 @@ from ode_transformer.support.arguments import positive_int
 # A gate is saturated where the share of all stages but one is, on average, below this.
 SATURATED = 0.02
 SATURATION = (
-    "Each gate weighs one stage and leaves out the others: the layers use one evaluation alone.\n"
-    "1 for the first is a plain residual layer (Euler), for the second y + F(y + F(y)).\n"
-    "With --ode-gate-sum stages, 2 for the first is y + 2 F(y), --ode-step-size 2."
+    "Each gate weighs one stage and leaves out the others.\n"
+    "A weight of 1 for the first is a plain residual layer (Euler): what follows it is computed in vain."
 )
 
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Mean and standard deviation of a block's weights: of γ_i over positions, of a recurrence's over channels.
+    """Mean and standard deviation of a block's weights: of γ_i over positions, a recurrence's over channels.
 
     :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one;
         with ``, earlier layers`` for a recurrence's weights beside those of stages

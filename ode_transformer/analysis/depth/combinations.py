@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ode_transformer.analysis.depth.scheme_facts import scheme_names
 from ode_transformer.nn import (
     FIRST_CELLS,
     FUNCTIONS,
@@ -26,16 +27,14 @@ from ode_transformer.nn import (
     LSTMChoice,
     refusal,
 )
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, TABLEAUS
+from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
 from ode_transformer.support.tables import markdown_table
 
 # Fields of a DepthChoice, with their values.
 Fields = Mapping[str, Any]
 
 # Titles of rows and columns, each with the fields that it sets.
-SCHEMES: dict[str, Fields] = {
-    f"`{name}`": {"scheme": name} for name in (*(t.name for t in TABLEAUS), *RECURRENCES, LSTM)
-}
+SCHEMES: dict[str, Fields] = {f"`{name}`": {"scheme": name} for name in scheme_names()}
 WEIGHTS: dict[str, Fields] = {f"`{name}`": {"coefficients": name} for name in COEFFICIENTS}
 OTHERS: dict[str, Fields] = {
     **{f"function `{name}`": {"function": name} for name in FUNCTIONS},

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.depth.block_flows import TRAINED
+from ode_transformer.analysis.depth.block_flows import TRAINED, recording
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import (
@@ -62,12 +62,7 @@ class _StepsObserver(LayerObserver):
     def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
         if block.stack != self.stack:
             return
-        points: list[Tensor] = []
-
-        def evaluate(point: Tensor) -> Tensor:
-            points.append(point)
-            return field(point)
-
+        evaluate, points = recording(field)
         if self.tableau is None:
             points.append(y)
         else:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ode_transformer.analysis.depth import side_by_side
-from ode_transformer.analysis.depth.block_flows import blocks_with_flows, check_flows
+from ode_transformer.analysis.depth.block_flows import blocks_with_flows, check_flows, recording
 from ode_transformer.nn.observers import BlockId, LayerObserver, observing
 from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
 from ode_transformer.support.files import write_text
@@ -61,12 +61,7 @@ class _StageInputsObserver(LayerObserver):
         if block not in self.steps:
             return
         assert padding is not None
-        points: list[Tensor] = []
-
-        def evaluate(point: Tensor) -> Tensor:
-            points.append(point)
-            return field(point)
-
+        evaluate, points = recording(field)
         increments = stage_increments(evaluate, y, *self.steps[block])
         real = padding.logical_not()
         start, first = y[real].float(), increments[0][real].float()

@@ -190,7 +190,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
     if args.max_steps < LEAST_STEPS:
-        raise UserError(f"--max-steps {args.max_steps}: the error of the solution is known from {LEAST_STEPS} steps on")
+        raise UserError(f"--max-steps {args.max_steps}: a bound of the error needs at least {LEAST_STEPS} steps")
     names = tuple(args.schemes)
     runs = {}
     for name, path in side_by_side.named_paths(args).items():

@@ -6,6 +6,7 @@ The function maps x to y at one position: x is all that the layer reads of earli
 - a layer history: the combination that the layer reads, and its output before that is normalised and combined;
 - ``dlcl-increments``: y_l, and the increments of the layer's blocks before they are weighed and summed;
 - schemes that read y_{l−1}: y_l and y_{l−1}, so that W is 2d × 2d;
+- predictor–corrector schemes: x and what the scheme keeps of earlier blocks, a sum of theirs or their increments;
 - a depth-wise LSTM: output and cell, so that W is 2d × 2d;
 - a Reformer's joint layers: the same at each cell of the grid.
 
