@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import threading
 import urllib.request
 from types import TracebackType
 
 USER_AGENT = "Mozilla/5.0 (compatible; ode-transformer)"  # some servers refuse Python's own name
+PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 
 class Deadline:
@@ -104,3 +106,14 @@ def open_url(request: urllib.request.Request, deadline: Deadline, read_timeout: 
         opener.add_handler(handler)
     answer: http.client.HTTPResponse = opener.open(request, timeout=read_timeout)
     return answer
+
+
+def content_length(answer: http.client.HTTPResponse) -> int | None:
+    """Return the bytes that an answer says it has; None if it says nothing, or nothing possible."""
+    length = answer.headers.get("Content-Length", "")
+    return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
+
+
+def is_page(answer: http.client.HTTPResponse) -> bool:
+    """Return whether an answer is a web page, as where a file has moved."""
+    return answer.headers.get_content_type() in PAGE_TYPES

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ode_transformer.corpora.http_answer import Deadline, open_url
+from ode_transformer.corpora.http_answer import Deadline, content_length, is_page, open_url
 from ode_transformer.corpora.sources import Source
 from ode_transformer.support.errors import one_line
 from ode_transformer.support.tables import markdown_table
 
 TIMEOUT = 30.0  # seconds for one address
 REQUESTS = 8  # at a time
-PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,12 @@ def check_address(url: str, published_size: int | None) -> AddressCheck:
     request = urllib.request.Request(url, method="HEAD")
     try:
         with Deadline(TIMEOUT) as deadline, open_url(request, deadline, TIMEOUT) as answer:
-            length = answer.headers.get("Content-Length", "")
-            size = int(length) if length.isascii() and length.isdigit() else None
-            kind, status = answer.headers.get_content_type(), f"{answer.status} {answer.reason}"
+            size, is_a_page, status = content_length(answer), is_page(answer), f"{answer.status} {answer.reason}"
     except urllib.error.HTTPError as error:
         return AddressCheck(url, one_line(f"{error.code} {error.reason}"))
     except (OSError, http.client.HTTPException, ValueError) as error:
         return AddressCheck(url, one_line(error) or type(error).__name__)
-    if kind in PAGE_TYPES:
+    if is_a_page:
         return AddressCheck(url, f"{status}, a page instead of the file", size)
     if None not in (size, published_size) and size != published_size:
         return AddressCheck(url, f"{status}, {published_size:,} bytes published", size)

@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from ode_transformer.corpora.http_answer import Deadline, open_url
+from ode_transformer.corpora.http_answer import Deadline, content_length, is_page, open_url
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import write_text
@@ -145,7 +145,7 @@ def remote_size(url: str) -> int | None:
     request = urllib.request.Request(url, method="HEAD")
     try:
         with Deadline(PROGRESS_WINDOW) as deadline, open_url(request, deadline, READ_TIMEOUT) as answer:
-            return _content_length(answer)
+            return content_length(answer)
     except (OSError, http.client.HTTPException, ValueError):
         return None
 
@@ -198,10 +198,10 @@ def _receive(
             partial.restart()
             raise TransferInterrupted("the server sent another range than the requested one")
     else:
-        total = _content_length(answer)
+        total = content_length(answer)
         if total is None and (stated := answer.headers.get("Content-Length")) is not None:
             raise TransferError(one_line(f"states an impossible length, {stated[:40]}"))
-    if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
+    if is_page(answer):  # the file has moved, or the server asks for a click
         raise TransferError("answers with a page")
     if size is not None and total is not None and total != size:
         raise TransferError(f"has {total:,} bytes instead of {size:,}")
@@ -250,11 +250,6 @@ def _version(answer: http.client.HTTPResponse) -> str:
     """Return what ``If-Range`` may state: a strong ETag, or else the date."""
     tag = answer.headers.get("ETag", "")
     return tag if tag.startswith('"') else answer.headers.get("Last-Modified", "")
-
-
-def _content_length(answer: http.client.HTTPResponse) -> int | None:
-    length = answer.headers.get("Content-Length", "")
-    return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
 
 
 def _content_range(answer: http.client.HTTPResponse | urllib.error.HTTPError) -> tuple[int | None, int | None]:
