@@ -168,5 +168,5 @@ class SplitWriter:
         if empty := [split for split in names if not self.counts[split]]:
             origin = ", ".join(map(str, files))
             left_out = self.counts["left out"]
-            rule = f"; the corpus's rules, such as keep, left out {left_out:,} examples" if left_out else ""
+            rule = f"; left out by the corpus's rules, such as keep: {left_out:,}" if left_out else ""
             raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split{rule}")

@@ -127,15 +127,18 @@ def test_there_is_one_validation_set(raw: Raw, settings: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    ("settings", "split"),
+    ("settings", "message"),
     [
-        ({"valid": [], "hold_out": 100}, "valid"),
-        ({"keep": keep(), "train": [location("long")]}, "train"),
+        ({"valid": [], "hold_out": 100}, "no example for the valid split"),
+        (
+            {"keep": keep(), "train": [location("long")]},
+            "no example for the train split; left out by the corpus's rules, such as keep: 1",
+        ),
     ],
 )
-def test_a_split_without_an_example_is_refused(raw: Raw, settings: dict[str, Any], split: str) -> None:
+def test_a_split_without_an_example_is_refused(raw: Raw, settings: dict[str, Any], message: str) -> None:
     raw.write("long", [("a b c d e", "a b c d e")])
-    with pytest.raises(UserError, match=f"^no example for the {split} split$"):
+    with pytest.raises(UserError, match=f"^{message}$"):
         raw.build(**settings)
     assert list(raw.output.parent.iterdir()) == [raw.folder]
 

@@ -153,7 +153,7 @@ def test_models_that_cannot_be_fine_tuned_are_refused(pretrained: Path, tmp_path
     model = pretrained / "model" / "checkpoint_last.pt"
     arguments = ["finetune", "--tasks", "RTE", "--output", str(tmp_path)]
     assert main(["glue", *arguments, "--model", str(model)]) == 2
-    assert "not prepared; first: bash scripts/glue.sh prepare --tasks RTE" in capsys.readouterr().err
+    assert "not prepared; first: ode-transformer glue prepare --tasks RTE" in capsys.readouterr().err
     state = torch.load(model, weights_only=True)  # with the one class that our models allow
     state["cfg"]["model"].arch = "macaron_tiny"
     torch.save(state, tmp_path / "macaron.pt")
