@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ode_transformer.glue.tasks import TASKS
-from ode_transformer.recipes.file_flags import FlagName, Flags, FlagValue
+from ode_transformer.recipes.file_flags import FlagName, Flags, FlagValue, abbreviated_flag
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlFile, YamlSection
 
@@ -87,8 +87,7 @@ class GlueConfig(YamlSection):
 
     def refused_flag(self, flag: str) -> str | None:
         """Return the flag that a flag names or abbreviates, if its value distinguishes the runs."""
-        reserved = (f"--{name}" for name in (*self.grid, *_RESERVED))
-        return next((name for name in reserved if len(flag) > 2 and name.startswith(flag)), None)
+        return abbreviated_flag(flag, (f"--{name}" for name in (*self.grid, *_RESERVED))) if len(flag) > 2 else None
 
 
 def read_config(path: Path) -> GlueConfig:
@@ -107,7 +106,7 @@ def read_config(path: Path) -> GlueConfig:
         if refused := config.refused_flag(f"--{key}"):
             raise document.error(("train", key), f"{refused} is set for each run, by the grid and the recipe")
     for key, values in config.grid.items():
-        if any(name.startswith(key) for name in _RESERVED):
+        if abbreviated_flag(key, _RESERVED):
             raise document.error(("grid", key), f"--{key} is set for each run, by the recipe")
         for position, value in enumerate(values):
             if fault := _fault(key, value):

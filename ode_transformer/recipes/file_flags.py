@@ -5,6 +5,7 @@ A file from a stranger may choose what is trained, not whom the training talks t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -21,12 +22,15 @@ REFUSED_FLAGS = {
 }
 
 
+def abbreviated_flag(name: str, flags: Iterable[str]) -> str | None:
+    """Return the first of some flags that a name is or abbreviates, as argparse allows; None if none."""
+    return next((flag for flag in flags if flag.startswith(name)), None)
+
+
 def _check_name(name: str) -> str:
-    """Refuse a name that is such a flag or abbreviates one, as fairseq's parsers allow."""
     start = name.partition("=")[0]
-    for flag, reason in REFUSED_FLAGS.items():
-        if start and flag.startswith(start):
-            raise ValueError(f"--{flag} {reason}")
+    if start and (flag := abbreviated_flag(start, REFUSED_FLAGS)):
+        raise ValueError(f"--{flag} {REFUSED_FLAGS[flag]}")
     return name
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.recipes.experiment import Command, Experiment
+from ode_transformer.recipes.file_flags import abbreviated_flag
 from ode_transformer.recipes.recipe import Problem, Recipe
 from ode_transformer.support import commands
 
@@ -40,7 +41,7 @@ def analysis_problems(analyses: Mapping[str, str]) -> Iterator[Problem]:
             yield ("analyses", name), f"{{{field}}}: expected one of {', '.join(FIELDS)}"
         for option, value in pairwise([*words, ""]):
             flag, _, joined = option.partition("=")
-            is_output = len(flag) > 2 and any(output.startswith(flag) for output in OUTPUT_OPTIONS)
+            is_output = len(flag) > 2 and abbreviated_flag(flag, OUTPUT_OPTIONS) is not None
             if is_output and not re.fullmatch(r"\{output\}[\w.-]*", joined or value):
                 yield ("analyses", name), f"{option}: expected {{output}}, to be completed: {{output}}.png"
 
