@@ -58,7 +58,7 @@ COMMANDS = {
         "write a trained translation model as the folder of another library, such as CTranslate2",
     ),
     "serve": (
-        "ode_transformer.serving.serve_command",
+        "ode_transformer.pages.serve_command",
         "a page on this machine to try models, and an endpoint that translates",
     ),
     "coefficients": (
@@ -106,7 +106,7 @@ COMMANDS = {
         "training and validation curves of some runs, by their logs or TensorBoard files",
     ),
     "report": (
-        "ode_transformer.report.report_command",
+        "ode_transformer.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
     "scale": (

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.serving.serve_command import add_arguments, build_server, listen, load_models
+from ode_transformer.pages.serve_command import add_arguments, build_server, listen, load_models
 
 Answer = tuple[int, dict[str, str], Any]
 

@@ -36,7 +36,7 @@ class Point:
     :param gnorm: norm of the gradient by all parameters; None in a validation
     :param tokens_per_second: target tokens of training per second, likewise
     :param tokens_per_update: target tokens of an update, likewise
-    :param operations: of the training so far; no log has them, see ``ode_transformer.report.runs``
+    :param operations: of the training so far; no log has them, see ``ode_transformer.pages.runs``
     :param depth: numbers logged by layer, such as ``depth/encoder/1/gradient_norm``
     """
 

@@ -16,8 +16,8 @@ from ode_transformer.analysis.comparison.examples import (
 from ode_transformer.analysis.one_sentence import AttentionMatrix, matrix_data
 from ode_transformer.metrics.m2_file import read_m2
 from ode_transformer.metrics.max_match import MatchedSentence, max_match
-from ode_transformer.report.measurements import MeasuredSentence, Measurements
-from ode_transformer.report.runs import ReportedRun
+from ode_transformer.pages.measurements import MeasuredSentence, Measurements
+from ode_transformer.pages.runs import ReportedRun
 
 LONG_TEXT = 100  # words; a longer source can be folded
 SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth

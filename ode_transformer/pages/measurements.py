@@ -23,7 +23,7 @@ from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import observable_stacks
 from ode_transformer.numerics import get_tableau
-from ode_transformer.report.runs import ReportedRun
+from ode_transformer.pages.runs import ReportedRun
 from ode_transformer.support.errors import UserError
 
 SCHEMES = ("euler", "rk2", "rk4")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
-from ode_transformer.report import report_command
-from ode_transformer.report.runs import ReportedRun
+from ode_transformer.pages import report_command
+from ode_transformer.pages.runs import ReportedRun
 
 
 def test_options_that_logs_alone_cannot_follow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

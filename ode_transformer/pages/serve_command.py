@@ -13,11 +13,11 @@ from pathlib import Path
 import uvicorn
 
 from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
-from ode_transformer.serving.application import TranslationServer
-from ode_transformer.serving.batches import BatchWorker
-from ode_transformer.serving.connections import connections_with_timeout
-from ode_transformer.serving.requests import Limits
-from ode_transformer.serving.served_model import ServedModel, check_same_languages
+from ode_transformer.pages.application import TranslationServer
+from ode_transformer.pages.batches import BatchWorker
+from ode_transformer.pages.connections import connections_with_timeout
+from ode_transformer.pages.requests import Limits
+from ode_transformer.pages.served_model import ServedModel, check_same_languages
 from ode_transformer.support.arguments import non_negative_int, positive_int, waiting_time
 from ode_transformer.support.errors import UserError
 

@@ -7,7 +7,7 @@ import pytest
 
 from ode_transformer.cli import main
 from ode_transformer.metrics.metric import Score
-from ode_transformer.report.runs import read_folder, read_runs, systems_of, train_command
+from ode_transformer.pages.runs import read_folder, read_runs, systems_of, train_command
 from ode_transformer.support.errors import UserError
 
 

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 from markupsafe import Markup
 
-from ode_transformer.report.page import content_policy, environment, read_template, render_page
-from ode_transformer.report.svg import SERIES, draw_svg
+from ode_transformer.pages.page import content_policy, environment, read_template, render_page
+from ode_transformer.pages.svg import SERIES, draw_svg
 
 STYLE = read_template("style.css")
 

@@ -13,8 +13,8 @@ from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, read_systems
 from ode_transformer.metrics.significance import BootstrapResult, half_interval, paired_bootstrap
-from ode_transformer.report.measurements import Measurements
-from ode_transformer.report.runs import ReportedRun, train_command
+from ode_transformer.pages.measurements import Measurements
+from ode_transformer.pages.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
 
 

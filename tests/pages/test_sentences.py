@@ -9,9 +9,9 @@ from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
-from ode_transformer.report.overview import bootstrap_results, operations_text
-from ode_transformer.report.runs import ReportedRun
-from ode_transformer.report.sentences import (
+from ode_transformer.pages.overview import bootstrap_results, operations_text
+from ode_transformer.pages.runs import ReportedRun
+from ode_transformer.pages.sentences import (
     chosen_numbers,
     compared_sentences,
     decoded_split,

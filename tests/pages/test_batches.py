@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from ode_transformer.serving.batches import BatchWorker, Job, QueueFullError
+from ode_transformer.pages.batches import BatchWorker, Job, QueueFullError
 
 
 def test_batches_take_items_in_turn_and_results_keep_their_order() -> None:

@@ -17,13 +17,13 @@ from ode_transformer import __version__
 from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.metrics.significance import SAMPLES
-from ode_transformer.report import sentences
-from ode_transformer.report.curve_figures import logged_depth_figures, training_figures
-from ode_transformer.report.depth_figures import error_figures, norm_figures, path_figures
-from ode_transformer.report.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
-from ode_transformer.report.overview import corpus_file, overview_rows, run_origin, score_titles
-from ode_transformer.report.page import environment, render_page
-from ode_transformer.report.runs import ReportedRun, read_runs, systems_of
+from ode_transformer.pages import sentences
+from ode_transformer.pages.curve_figures import logged_depth_figures, training_figures
+from ode_transformer.pages.depth_figures import error_figures, norm_figures, path_figures
+from ode_transformer.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
+from ode_transformer.pages.overview import corpus_file, overview_rows, run_origin, score_titles
+from ode_transformer.pages.page import environment, render_page
+from ode_transformer.pages.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.arguments import flag_name, positive_int, rising_numbers
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError

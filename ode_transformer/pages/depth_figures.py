@@ -13,9 +13,9 @@ from ode_transformer.analysis.depth.depth_paths import DepthPath, Plane, princip
 from ode_transformer.analysis.depth.gradient_norms import draw_by_layer
 from ode_transformer.analysis.depth.side_by_side import stacks_among
 from ode_transformer.analysis.depth.truncation_error import draw_errors
-from ode_transformer.report.curve_figures import Drawing
-from ode_transformer.report.measurements import SCHEMES, Measurements
-from ode_transformer.report.svg import draw_svg
+from ode_transformer.pages.curve_figures import Drawing
+from ode_transformer.pages.measurements import SCHEMES, Measurements
+from ode_transformer.pages.svg import draw_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,10 +21,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 import ode_transformer
-from ode_transformer.report.page import render_page
-from ode_transformer.serving.batches import BatchWorker, Job, QueueFullError
-from ode_transformer.serving.openapi import openapi
-from ode_transformer.serving.requests import (
+from ode_transformer.pages.batches import BatchWorker, Job, QueueFullError
+from ode_transformer.pages.openapi import openapi
+from ode_transformer.pages.page import render_page
+from ode_transformer.pages.requests import (
     RETRY,
     BodyReader,
     Limits,
@@ -33,7 +33,7 @@ from ode_transformer.serving.requests import (
     check_model,
     parse_request,
 )
-from ode_transformer.serving.served_model import Hypothesis, ServedModel
+from ode_transformer.pages.served_model import Hypothesis, ServedModel
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.lines import decode_lines

@@ -21,8 +21,8 @@ from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.cli import main
 from ode_transformer.decoding.translate import load_from_arguments, translate
-from ode_transformer.serving.requests import BodyReader, Limits, RefusedError
-from ode_transformer.serving.serve_command import default_names, load_models, signals_end
+from ode_transformer.pages.requests import BodyReader, Limits, RefusedError
+from ode_transformer.pages.serve_command import default_names, load_models, signals_end
 from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS]
@@ -175,7 +175,7 @@ def test_a_body_without_a_length_has_the_same_bound(port: int) -> None:
 
 
 def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ode_transformer.serving import served_model
+    from ode_transformer.pages import served_model
 
     begins, go_on = threading.Event(), threading.Event()
     search = served_model.search_all
@@ -222,7 +222,7 @@ def test_a_model_whose_scores_are_no_numbers(untrained: Path, monkeypatch: pytes
     def fail(*args, **options):
         raise UserError("a line has no translation")
 
-    monkeypatch.setattr("ode_transformer.serving.served_model.search_all", fail)
+    monkeypatch.setattr("ode_transformer.pages.served_model.search_all", fail)
     with serving(untrained) as port:
         for path in ("/translate", "/inspect"):
             status, _, answer = ask(port, path, {"lines": ["a"]})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ode_transformer
-from ode_transformer.serving.requests import Limits
+from ode_transformer.pages.requests import Limits
 
 REFUSALS = {
     "400": "The request is not what the description says, or a line is not UTF-8.",

@@ -1,0 +1,1 @@
+"""Pages to look at: a report of runs and studies, and the page and endpoint of a server."""

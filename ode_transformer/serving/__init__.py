@@ -1,1 +1,0 @@
-"""A server on this machine: a page to try models, and an endpoint that translates."""
