@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tiny_wheels import make_wheel, pronouncing_dictionary
 
 ROOT = Path(__file__).parents[1]
-CORE = ("numerics", "nn", "tasks", "models", "checkpoints", "decoding")
+CORE = ("numerics", "nn", "models", "checkpoints", "decoding")
 EXTRAS = ("experiments", "plots", "serve", "export", "huggingface")
 
 # Imports every module of the core while some modules cannot be imported.

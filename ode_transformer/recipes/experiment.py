@@ -18,6 +18,7 @@ from typing import Any
 
 from ode_transformer.checkpoints.averaging import numbered_checkpoints
 from ode_transformer.models import fairseq_parser
+from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.preparation import RecipeData
@@ -26,7 +27,6 @@ from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.training import COUNTERPARTS
 
 Command = list[str | Path]
 

@@ -10,7 +10,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from ode_transformer.glue.glue_command import CONFIG
 from ode_transformer.glue.grid import read_config
 from ode_transformer.glue.tasks import TASKS
-from ode_transformer.tasks.symmetric_sentence_prediction import RandomOrderPairs, SymmetricSentencePredictionTask
+from ode_transformer.models.symmetric_sentence_prediction import RandomOrderPairs, SymmetricSentencePredictionTask
 
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ode_transformer.metrics.metric import Score
+from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.recipes import run_experiment, workflow
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
@@ -22,7 +23,6 @@ from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.training import COUNTERPARTS
 
 Words = list[str]
 

@@ -11,7 +11,7 @@ import torch
 from fairseq.criterions import CRITERION_REGISTRY, sentence_prediction
 from models_for_tests import PAD, SMALL, batch, build_model, perturb, teacher_forced
 
-from ode_transformer.training.one_pass_loss import label_smoothed_cross_entropy
+from ode_transformer.models.criteria import label_smoothed_cross_entropy
 
 TASK = Namespace(target_dictionary=Namespace(pad=lambda: PAD))
 SMOOTHED = {"label_smoothing": 0.1, "report_accuracy": True}

@@ -1,1 +1,0 @@
-"""Tasks that are added to fairseq's; ``--user-dir`` imports them."""
