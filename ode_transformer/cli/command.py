@@ -4,21 +4,21 @@ A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int``
 line in ``COMMANDS``. Only the module of the subcommand in use is imported, so that ``--help`` stays quick.
 A subcommand that passes the words after ``--`` to fairseq-train declares it with
 ``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
+
+Here is the one place where an exception becomes a line for the user; no other module does that.
 """
 
 import argparse
 import importlib
-import itertools
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.console import escaped_output, quiet_interrupts
-from ode_transformer.support.errors import UnknownArguments, UserError, is_out_of_memory, one_line, printable_line
+from ode_transformer.support.errors import UserError, one_line, printable_line, unknown_arguments
 from ode_transformer.support.files import check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
@@ -135,130 +135,103 @@ COMMANDS = {
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
 NO_PATHS = ("command", "words", "train_flags")  # the command line itself, and what fairseq-train reads
-
-# Subcommands made of jobs that are not done twice.
-RESUMABLE = {
-    *("quickstart", "prepare", "train", "evaluate", "reproduce", "study"),
-    *("measure-scaling", "glue", "pretraining-text", "bert-demo", "probe-linear"),
-}
+RESUMABLE = ("quickstart", "prepare", "train", "evaluate", "reproduce", "study", "glue")
+MAX_MESSAGE = 1000  # characters of a library's message, which can list every parameter of a model
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand.
+    """Run one subcommand; print any exception in one line, or with ``--traceback`` whole.
 
     :param argv: the arguments without the program's name; ``sys.argv`` by default
-    :return: exit status: the subcommand's own, 2 for a user's error, 130 when interrupted
+    :return: exit status: the subcommand's own, 2 after an exception, 130 when interrupted
     """
-    with quiet_interrupts():
-        try:
-            return _run(list(sys.argv[1:] if argv is None else argv))
-        except KeyboardInterrupt:  # before the subcommand starts
-            return 130
-
-
-def _run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="ode-transformer", description="Tools around ODE Transformer models.")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, (_, summary) in COMMANDS.items():
-        subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
-    name = argv[0] if argv and argv[0] in COMMANDS else ""
+    words = list(sys.argv[1:] if argv is None else argv)
+    show_traceback = "--traceback" in words[: _own_length(words)]
+    if show_traceback:
+        words.remove("--traceback")
+    name = words[0] if words and words[0] in COMMANDS else ""
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        check_words(argv)
-        open_closed_streams()
-        with escaped_output():
-            module = importlib.import_module(COMMANDS[name][0]) if name else None
-            if module is not None:
-                module.add_arguments(subparsers.choices[name])
-            args = parse(parser, subparsers.choices.get(name), argv)
-            assert module is not None  # the parser accepts no other command
-            check_output_files(args)
-            status: int = module.run(args)
-        return status
-    except UserError as error:
-        message = str(error) + (misplaced_option(subparsers.choices[name], error) if name else "")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == __package__.partition(".")[0]:
-            raise
-        message = (
-            f"{error.name} is not installed: pip install 'ode-transformer[experiments,plots,serve,export,huggingface]'"
-        )
-    except UnicodeEncodeError as error:
-        if error.reason != "surrogates not allowed":
-            raise
-        excerpt = error.object[max(0, error.start - 20) : error.end + 20]
-        message = f"a text of the input contains what UTF-8 cannot write: {ascii(excerpt)}"  # \ud800 in a JSON file
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        message = "out of memory: choose a smaller batch, beam or model, or fewer processes"
-    except OSError as error:
-        if error.strerror is None:
-            raise
-        message = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        return run_command(name, words)
     except KeyboardInterrupt:
         hint = "; the same command resumes" if name in RESUMABLE else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.code, str):  # argparse has printed its message
+            raise
+        if show_traceback:
+            traceback.print_exc()
+        print(f"ode-transformer {name}: error: {error_message(error)}", file=sys.stderr)
+        return 2
     finally:
         logging.disable(logging_level)
-    print(f"ode-transformer {name}: error: {printable_line(message)}", file=sys.stderr)
-    return 2
 
 
-def check_words(argv: Sequence[str]) -> None:
-    """Refuse words that no file name or option can have.
+def error_message(error: BaseException) -> str:
+    """Return an exception as one line without control characters."""
+    if isinstance(error, UserError | SystemExit):
+        return printable_line(error)
+    if isinstance(error, OSError) and error.strerror:
+        return printable_line(error.strerror if error.filename is None else f"{error.filename}: {error.strerror}")
+    if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("ode_transformer"):
+        extras = "experiments,plots,serve,export,huggingface"
+        return f"{error.name} is not installed: pip install 'ode-transformer[{extras}]'"
+    return one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE) + " (--traceback shows where)"
 
-    :raises UserError: a word contains a NUL character or is not UTF-8
+
+def run_command(name: str, words: Sequence[str]) -> int:
+    """Parse a command line and run its subcommand; ``args.words`` records the command line.
+
+    :param name: of the subcommand; "" if there is no such one
     """
-    for word in argv:
-        if "\0" in word:
-            raise UserError("an argument contains a NUL character")
-        try:
-            word.encode()
-        except UnicodeEncodeError as error:
-            raise UserError(f"an argument is not UTF-8: {one_line(word)}") from error
-
-
-def open_closed_streams() -> None:
-    """Open /dev/null for a closed standard stream, whose place the next file would take.
-
-    :raises UserError: standard output is closed
-    """
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # for the rest of the process
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None or sys.stdout.closed:
-        raise UserError("standard output is closed; redirect it to /dev/null instead")
+    parser = argparse.ArgumentParser(
+        prog="ode-transformer",
+        description="Tools around ODE Transformer models.",
+        epilog="With --traceback, before any --, an error shows where it arose.",
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command, (_, summary) in COMMANDS.items():
+        subparsers.add_parser(command, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    if not name:
+        parser.parse_args(words)  # ends with an error or the help
+    module = importlib.import_module(COMMANDS[name][0])
+    subparser = subparsers.choices[name]
+    module.add_arguments(subparser)
+    args = parse(parser, subparser, words)
+    check_output_files(args)
+    status: int = module.run(args)
+    return status
 
 
 def parse(
-    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser | None, argv: Sequence[str]
+    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser, words: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse a command line; ``words`` of the result records it.
+    """Parse a command line.
 
     :param subparser: of the subcommand
     """
-    namespace = argparse.Namespace(words=list(argv))
-    takes_train_flags = subparser is not None and subparser.get_default("train_flags") is not None
-    before_dashes = list(itertools.takewhile(lambda word: word != "--", argv))
-    # argparse itself would first ask for the required option that a misspelt one was meant to be.
-    if subparser is not None and (unknown := unknown_options(subparser, before_dashes)):
-        refuse(subparser, unknown)
+    namespace = argparse.Namespace(words=list(words))
+    takes_train_flags = subparser.get_default("train_flags") is not None
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
-    args, unknown = parser.parse_known_args(before_dashes if takes_train_flags else argv, namespace)
+    length = _own_length(words) if takes_train_flags else len(words)
+    args, unknown = parser.parse_known_args(words[:length], namespace)
     if takes_train_flags:
         unknown += args.train_flags
-        args.train_flags = tuple(argv[len(before_dashes) + 1 :])
+        args.train_flags = tuple(words[length + 1 :])
     if unknown:
-        refuse(subparser or parser, unknown)
+        subparser.error(unknown_arguments(unknown, option_names(subparser)))
     return args
 
 
+def _own_length(words: Sequence[str]) -> int:
+    """Return the number of words before ``--``."""
+    return words.index("--") if "--" in words else len(words)
+
+
 def check_output_files(args: argparse.Namespace) -> None:
-    """Refuse a file to write that the command line also names as one to read, or twice, or that a model needs.
+    """Refuse a file to write that the command line also names as one to read, or that a model needs.
 
     :raises UserError: names the file
     """
@@ -277,25 +250,3 @@ def _paths(value: object) -> list[Path]:
     if isinstance(value, Path):
         return [value]
     return [Path(value), Path(value.partition("=")[2])] if isinstance(value, str) else []
-
-
-def refuse(parser: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:
-    """End the command, because its parser does not know these words."""
-    parser.error(str(UnknownArguments(words, option_names(parser))))
-
-
-def unknown_options(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Return the words that look like a long option of which a parser has neither the name nor one that begins so."""
-    names = option_names(parser)
-    return [
-        word
-        for word in words
-        if word.startswith("--") and not any(name.startswith(word.partition("=")[0]) for name in names)
-    ]
-
-
-def misplaced_option(subparser: argparse.ArgumentParser, error: UserError) -> str:
-    """Return what to do if fairseq-train refuses an option of the subcommand, behind ``--``; "" otherwise."""
-    refused = [word.partition("=")[0] for word in error.words] if isinstance(error, UnknownArguments) else []
-    own_options = [name for name in refused if name in option_names(subparser)]
-    return f" ({own_options[0]} is an option of {subparser.prog}: write it before --)" if own_options else ""

@@ -13,7 +13,7 @@ from typing import Any, cast
 from fairseq import options
 
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.errors import UnknownArguments, UserError
+from ode_transformer.support.errors import UserError, unknown_arguments
 from ode_transformer.support.files import PACKAGE
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
@@ -39,14 +39,13 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line of fairseq.
 
     :param arguments: the command line without the program's name
-    :raises UnknownArguments: fairseq does not know some of them
-    :raises UserError: fairseq rejects it otherwise; the message is fairseq's
+    :raises UserError: fairseq rejects it; the message is fairseq's
     """
     _check_user_dir(arguments)
     parser = _new_parser(program)
     args, unknown = _catch_exit(lambda: options.parse_args_and_arch(parser, list(arguments), parse_known=True))
     if unknown:
-        raise UnknownArguments(unknown, option_names(parser))
+        raise UserError(unknown_arguments(unknown, option_names(parser)))
     return cast(argparse.Namespace, args)
 
 

@@ -1,19 +1,14 @@
-"""The terminal: headings of jobs, progress, interrupts.
+"""The terminal: headings of jobs, progress.
 
 Progress goes to standard error, because standard output is for results.
 """
 
-import io
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
 SAVE_INTERVAL = 60.0  # seconds between two savings of unfinished work
@@ -75,43 +70,3 @@ class ProgressMeter:
             return False
         self.last_save = time.monotonic()
         return True
-
-
-@contextmanager
-def escaped_output() -> Iterator[None]:
-    """During the block, print characters that the encoding of standard output lacks as escapes."""
-    stdout = sys.stdout
-    if not isinstance(stdout, io.TextIOWrapper) or stdout.errors != "strict":
-        yield
-        return
-    stdout.reconfigure(errors="backslashreplace")
-    try:
-        yield
-    finally:
-        stdout.reconfigure(errors="strict")
-
-
-@contextmanager
-def quiet_interrupts() -> Iterator[None]:
-    """During the block, let an interrupt while a module is imported end the process at once with status 130.
-
-    Within a half-imported numpy or torch, the KeyboardInterrupt would turn into some other error and a traceback.
-    At any other time an interrupt raises KeyboardInterrupt as usual.
-    """
-    if threading.current_thread() is not threading.main_thread():  # Python allows handlers there alone
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, _handle_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _handle_interrupt(number: int, frame: FrameType | None) -> None:
-    interrupted = frame
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            os._exit(130)
-        frame = frame.f_back
-    signal.default_int_handler(number, interrupted)

@@ -19,19 +19,6 @@ class DamagedCheckpoint(UserError):
     """A checkpoint is broken or truncated."""
 
 
-class UnknownArguments(UserError):
-    """A command does not know words of its command line, given in ``words``."""
-
-    def __init__(self, words: Sequence[str], options: Iterable[str]) -> None:
-        """Name the words, and the option of the command that the first one resembles.
-
-        :param options: all that the command has, such as ``--arch``
-        """
-        self.words = tuple(words)
-        similar = did_you_mean(words[0].partition("=")[0], options, likeness=0.75)
-        super().__init__(f"unrecognized arguments: {' '.join(words)}{similar}")
-
-
 def printable_line(text: object) -> str:
     """Return a text that came from outside in one line, without control characters that would change a terminal."""
     return "".join(sign if sign.isprintable() else "�" for sign in " ".join(str(text).split()))
@@ -64,6 +51,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, RuntimeError):
         return any(words in str(error) for words in ("can't allocate memory", "out of memory"))
     return isinstance(error, MemoryError)
+
+
+def unknown_arguments(words: Sequence[str], options: Iterable[str]) -> str:
+    """Return the message about words that a command does not know, with the option that the first one resembles.
+
+    :param options: all that the command has, such as ``--arch``
+    """
+    similar = did_you_mean(words[0].partition("=")[0], options, likeness=0.75)
+    return f"unrecognized arguments: {' '.join(words)}{similar}"
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:

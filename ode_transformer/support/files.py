@@ -90,18 +90,14 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    """Check, before any work is done, that writing no output destroys another file of the same command.
+    """Check, before any work is done, that no output replaces an input.
 
     :raises UserError: names the output
     """
-    read, written = set(map(os.path.realpath, inputs)), set[str]()
+    read = set(map(os.path.realpath, inputs))
     for output in outputs:
-        path = os.path.realpath(output)
-        if path in read:
+        if os.path.realpath(output) in read:
             raise UserError(f"{output}: an input of this command, which the output would replace")
-        if path in written:
-            raise UserError(f"{output}: two outputs of this command have this name")
-        written.add(path)
 
 
 def find_within(files: Iterable[Path], folders: Iterable[Path]) -> Path | None:

@@ -81,12 +81,9 @@ def value(command: list[str], flag: str) -> str:
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
         (["train", "ptb", "--precision", "fp16"], "train: error: --precision fp16: on the processor"),
         (["prepare", "ptb", "--", "--lr", "1"], "prepare: error: unrecognized arguments: --lr 1"),
-        (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets (did you mean --minutes?)"),
-        (["new", "own", "--trian", "a.txt"], "new: error: unrecognized arguments: --trian (did you mean --train?)"),
-        (["glue", "prepare", "--rwa", "x"], "glue: error: unrecognized arguments: --rwa (did you mean --raw?)"),
+        (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets 2 (did you mean --minutes?)"),
         (["train", "ptb", "--", "--no-such-flag"], "train: error: unrecognized arguments: --no-such-flag"),
         (["train", "ptb", "--", "--drop-out=0.2"], "arguments: --drop-out=0.2 (did you mean --dropout?)"),
-        (["train", "ptb", "--", "--gpus=0"], "--gpus=0 (--gpus is an option of ode-transformer train: write it before"),
         (["train", "ptb", "--", "--lr-scheduler", "x"], "train: error: argument --lr-scheduler: invalid choice: 'x'"),
         (["train", "ptb", "--", "--save-dir", "x"], "train: error: -- --save-dir x: cannot be overridden"),
         (
