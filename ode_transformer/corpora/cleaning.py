@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 import regex
 from pydantic import Field, model_validator
-from sacremoses import MosesPunctNormalizer
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.support.yaml_file import YamlSection
 
 LONGEST_WORD = 1000  # in characters
@@ -92,6 +91,27 @@ def _apply(functions: list[Callable[[str], str]], line: str) -> str:
     for function in functions:
         line = function(line)
     return line
+
+
+class Tokenizer(MosesTokenizer):
+    """Sacremoses' version of Moses' tokenizer, several times as fast on lines of several sentences; the same tokens.
+
+    At every full stop within a line, sacremoses tests whether a lower-case letter follows, and for each test builds
+    the set of all lower-case letters. Here the sets are built once.
+
+    :param lang: language code, which decides on abbreviations and apostrophes
+    """
+
+    def __init__(self, lang: str) -> None:
+        super().__init__(lang)
+        self._small = frozenset(self.IsLower)
+        self._letters = frozenset(self.IsAlpha)
+
+    def islower(self, text: str) -> bool:
+        return self._small.issuperset(text)
+
+    def isanyalpha(self, text: str) -> bool:
+        return not self._letters.isdisjoint(text)
 
 
 class _MosesTools:

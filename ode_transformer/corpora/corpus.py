@@ -124,7 +124,7 @@ class TwoSidedCorpus(CorpusKind):
         return self.source, self.target
 
 
-def test_split_name(number: int) -> str:
+def fairseq_test_split(number: int) -> str:
     """Return fairseq's name of a test set: test, test1, test2, ..."""
     return f"test{number or ''}"
 

@@ -14,6 +14,7 @@ are available on request only; a corpus can be made from the other two alone.
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,13 +24,19 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ode_transformer.corpora import nucle
 from ode_transformer.corpora.cleaning import Keep
-from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
+from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.corpora.lang8 import tokenised_pairs
 from ode_transformer.corpora.raw_archives import open_texts, read_texts
-from ode_transformer.metrics.m2_file import AnnotatedSentence, correct_tokens, has_overlapping_edits, iterate_sentences
+from ode_transformer.metrics.m2_file import (
+    UNCORRECTED_TYPES,
+    AnnotatedSentence,
+    correct_tokens,
+    has_overlapping_edits,
+    iterate_sentences,
+)
 from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
@@ -162,9 +169,9 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
     elif data_set == "nucle_3_2" or options.unedited:
         sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
         if data_set == options.valid == "nucle_3_2":
-            sentences, _ = nucle.hold_out_sentences(sentences, options.valid_every)
+            sentences, _ = hold_out_sentences(sentences, options.valid_every)
         for sentence in sentences:
-            yield " ".join(sentence.tokens), " ".join(nucle.apply_edits(sentence))
+            yield " ".join(sentence.tokens), " ".join(apply_edits(sentence))
     else:
         yield from edited_sentences(path, TRAIN_MEMBERS[data_set], data_set)
 
@@ -173,9 +180,9 @@ def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator
     development_set = VALID_MEMBERS.get(options.valid)
     member = development_set or TRAIN_MEMBERS[options.valid]
     if options.valid == "nucle_3_2":
-        _, sentences = nucle.hold_out_sentences(_annotated_sentences(files[options.valid], member), options.valid_every)
+        _, sentences = hold_out_sentences(_annotated_sentences(files[options.valid], member), options.valid_every)
         for sentence in sentences:
-            if corrected := nucle.apply_edits(sentence):
+            if corrected := apply_edits(sentence):
                 yield " ".join(sentence.tokens), " ".join(corrected)
         return
     edited = edited_sentences(files[options.valid], member, f"{options.valid}, validation")
@@ -222,3 +229,100 @@ def annotated_pairs(m2: Path, name: str) -> Iterator[tuple[str, str]]:
     with open(m2, "rb") as file:
         for sentence in iterate_sentences(decode_stream(file, name), name):
             yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))
+
+
+SEED = 1234  # of get_num_lines.py
+
+
+def hold_out_sentences(
+    sentences: Iterable[AnnotatedSentence], parts: int
+) -> tuple[list[AnnotatedSentence], list[AnnotatedSentence]]:
+    """Return the training and the validation sentences of NUCLE.
+
+    :param parts: validation has the first of so many parts of the annotated sentences
+    """
+    by_annotation: dict[bool, list[AnnotatedSentence]] = {True: [], False: []}
+    for sentence in sentences:
+        by_annotation[_edit_count(sentence) > 0].append(sentence)
+    annotated = sorted(by_annotation[True], key=lambda sentence: (_edit_count(sentence), -len(sentence.tokens)))
+    _shuffle_as_python_2(annotated)
+    size = len(annotated) // parts
+    return annotated[size:] + by_annotation[False], annotated[:size]
+
+
+def _edit_count(sentence: AnnotatedSentence) -> int:
+    return sum(map(len, sentence.edits.values()))
+
+
+def _shuffle_as_python_2(sentences: list[AnnotatedSentence]) -> None:
+    """Shuffle in the order of ``random.seed(1234); random.shuffle(sentences)`` in Python 2, which drew otherwise."""
+    chance = random.Random(SEED)
+    for last in range(len(sentences) - 1, 0, -1):
+        other = int(chance.random() * (last + 1))
+        sentences[last], sentences[other] = sentences[other], sentences[last]
+
+
+def apply_edits(sentence: AnnotatedSentence) -> list[str]:
+    """Return the tokens after all edits of the first annotator.
+
+    Of overlapping edits each leaves its words, where ``m2_file.correct_tokens`` leaves out the later ones.
+    """
+    slots = ["", *sentence.tokens]
+    for edit in sentence.edits.get(0, ()):
+        if edit.kind in UNCORRECTED_TYPES:
+            continue
+        correction = " ".join(edit.corrections[0])
+        if edit.start == edit.end:
+            slots[edit.start] += f" {correction}"
+        else:
+            slots[edit.start + 1 : edit.end + 1] = [correction, *[""] * (edit.end - edit.start - 1)]
+    return " ".join(slots).split()
+
+
+class M2Corpus(TwoSidedCorpus):
+    """Sentences and corrections of M2 files.
+
+    :param train: name of the source with the training text
+    :param valid: of the validation text
+    :param test: of the test sets, by name
+    :param max_tokens: on each side of a training pair; longer pairs are left out
+    """
+
+    has_corrections: ClassVar[bool] = True
+    kind: Literal["m2"]
+    train: str
+    valid: str
+    test: Annotated[dict[str, str], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(ge=1)] = 80
+    source: str = "err"
+    target: str = "cor"
+
+    @property
+    def sources(self) -> list[str]:
+        return list(dict.fromkeys([self.train, self.valid, *self.test.values()]))
+
+    @property
+    def tests(self) -> list[str]:
+        return list(self.test)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        keep = Keep(unit="words", max=self.max_tokens)
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            for split, name in {"train": self.train, "valid": self.valid}.items():
+                for sentence, correction in edited_sentences(files[name], None, name):
+                    if split == "train" and not keep(sentence, correction):
+                        splits.counts["left out"] += 1
+                    elif correction:
+                        splits.add(split, (sentence, correction))
+                if not splits.counts[split]:
+                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
+            for number, name in enumerate(self.test.values()):
+                split = fairseq_test_split(number)
+                copy_annotations(files[name], None, folder / f"{split}.m2")
+                is_corrected = False
+                for source, target in annotated_pairs(folder / f"{split}.m2", str(files[name])):
+                    splits.add(split, (source, target))
+                    is_corrected = is_corrected or source != target
+                if not is_corrected:
+                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
+        return dict(splits.counts)

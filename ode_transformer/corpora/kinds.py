@@ -6,15 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ode_transformer.corpora.catalogues.catalogue_corpus import CatalogueCorpus
-from ode_transformer.corpora.document_corpus import DocumentCorpus
-from ode_transformer.corpora.gec_corpus import GecCorpus
-from ode_transformer.corpora.m2_corpus import M2Corpus
+from ode_transformer.corpora.catalogue_corpus import CatalogueCorpus
+from ode_transformer.corpora.gec_corpus import GecCorpus, M2Corpus
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.corpora.plain_text_corpus import PlainTextCorpus
 from ode_transformer.corpora.pronunciation_corpus import PronunciationCorpus
-from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus
 from ode_transformer.corpora.summarisation_corpus import SummarisationCorpus
+from ode_transformer.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus
 
 Corpus = Annotated[
     ParallelCorpus

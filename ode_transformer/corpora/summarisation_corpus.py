@@ -29,8 +29,8 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import Field, model_validator
 
+from ode_transformer.corpora.cleaning import Tokenizer
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
-from ode_transformer.corpora.moses import Tokenizer
 from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.corpora.parallel_text import text_hash
+from ode_transformer.corpora.wheel_corpus import text_hash
 from ode_transformer.glue import finetuning, pretraining_text, sentence_data
 from ode_transformer.glue.sentence_data import LabelledText
 from ode_transformer.recipes import training

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ode_transformer.corpora.document_corpus import SPLITS, write_splits
+from ode_transformer.corpora.text_corpora import SPLITS, write_splits
 from ode_transformer.corpora.vocabulary import PieceVocabulary, encode_text, train_pieces_of_long_text
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import positive_int, share
@@ -24,14 +24,14 @@ from ode_transformer.support.files import atomic_directory, file_stamp, find_wit
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 
-VALID_SHARE = 1 / 200
+VALID_FRACTION = 1 / 200
 RECORD = "pretraining-text.json"  # of the texts that have been prepared
 JOBS = ("text", "pieces", "binarise")
 BYTES_PER_WORKER = 10_000_000  # of text, for each further process that divides it into pieces
 
 
 def prepare(
-    texts: Sequence[Path], output: Path, pieces: int, valid_share: float = VALID_SHARE, cased: bool = False
+    texts: Sequence[Path], output: Path, pieces: int, valid_fraction: float = VALID_FRACTION, cased: bool = False
 ) -> Path:
     """Divide, encode and binarise texts; finished jobs are skipped.
 
@@ -47,7 +47,7 @@ def prepare(
 
     def divide_texts() -> None:
         with atomic_directory(text) as folder:
-            write_splits(texts, valid_share, folder)
+            write_splits(texts, valid_fraction, folder)
 
     def encode_splits() -> None:
         with atomic_directory(encoded) as folder:
@@ -71,7 +71,7 @@ def prepare(
     files = [[str(path), *file_stamp(path)] for path in texts]
     with lock_directory(output, "preparing data"):
         write_text(record, json.dumps(files) + "\n")
-        jobs.run("text", [files, valid_share], text, divide_texts)
+        jobs.run("text", [files, valid_fraction], text, divide_texts)
         jobs.run("pieces", [pieces, cased], encoded, encode_splits)
         jobs.run("binarise", None, binary, binarise)
     return binary
@@ -116,13 +116,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pieces", type=positive_int, default=32000, metavar="N", help="size of the vocabulary (default: 32000)"
     )
     parser.add_argument(
-        "--valid-share", type=share, default=VALID_SHARE, metavar="S", help="documents held out (default: 1/200)"
+        "--valid-fraction", type=share, default=VALID_FRACTION, metavar="S", help="documents held out (default: 1/200)"
     )
     parser.add_argument("--cased", action="store_true", help="keep upper case")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prepare the text; return the exit status."""
-    binary = prepare(args.texts, args.output, args.pieces, args.valid_share, args.cased)
+    binary = prepare(args.texts, args.output, args.pieces, args.valid_fraction, args.cased)
     print(f"\nfor fairseq-train: {binary}")
     return 0

@@ -24,8 +24,8 @@ from typing import Any
 import yaml
 
 from ode_transformer.corpora.gec_corpus import edited_sentences
-from ode_transformer.corpora.plain_text_corpus import text_lines
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.corpora.text_corpora import text_lines
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError, printable_line

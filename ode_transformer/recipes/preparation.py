@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.corpora.corpus import SplitWriter, test_split_name
+from ode_transformer.corpora.corpus import SplitWriter, fairseq_test_split
 from ode_transformer.corpora.download import file_identity
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
@@ -214,7 +214,7 @@ class RecipeData:
 
     def all_splits(self) -> list[str]:
         """Return the splits that the recipe names."""
-        return ["train", "valid", *(test_split_name(number) for number in range(len(self.recipe.corpus.tests)))]
+        return ["train", "valid", *(fairseq_test_split(number) for number in range(len(self.recipe.corpus.tests)))]
 
     def _binarise(self, workers: int) -> None:
         shutil.rmtree(self.binary, ignore_errors=True)

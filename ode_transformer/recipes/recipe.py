@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from ode_transformer.corpora.corpus import test_split_name
+from ode_transformer.corpora.corpus import fairseq_test_split
 from ode_transformer.corpora.kinds import Corpus
 from ode_transformer.corpora.sources import AnySource, Source, inconsistent_source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
@@ -202,7 +202,7 @@ class Recipe(YamlSection):
     def sets(self) -> dict[str, str]:
         """The decoded sets: fairseq's name of each -> the recipe's name."""
         validation = {"valid": "valid"} if self.score_valid else {}
-        return validation | {test_split_name(number): name for number, name in enumerate(self.corpus.tests)}
+        return validation | {fairseq_test_split(number): name for number, name in enumerate(self.corpus.tests)}
 
     def score_title(self, score: str, split: str) -> str:
         """Return the title of a set's score in results."""

@@ -6,8 +6,7 @@ import pytest
 from gec_stand_in import SENTENCES, archive, block, m2_text, write_raw
 from pydantic import ValidationError
 
-from ode_transformer.corpora.gec_corpus import GecCorpus
-from ode_transformer.corpora.nucle import apply_edits, hold_out_sentences
+from ode_transformer.corpora.gec_corpus import GecCorpus, apply_edits, hold_out_sentences
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match, sum_counts
 from ode_transformer.recipes.recipe import read_recipe

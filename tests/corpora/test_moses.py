@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from ode_transformer.corpora.moses import Tokenizer
+from ode_transformer.corpora.cleaning import Tokenizer
 
 LINES = [
     "Mr. Ruiz lost. He left the U.S. embassy at 5 p.m. and went home.",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ode_transformer.corpora.parallel_text import SPLITS, Pair
 from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, PronunciationCorpus, build, parse_dictionary
+from ode_transformer.corpora.wheel_corpus import SPLITS, Pair
 from ode_transformer.support.errors import UserError
 
 

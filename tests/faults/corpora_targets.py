@@ -20,7 +20,7 @@ from file_server import FileServer, serving
 from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.corpora import transfer
-from ode_transformer.corpora.catalogues.catalogue_files import read_wheel
+from ode_transformer.corpora.catalogue_files import read_wheel
 from ode_transformer.corpora.download import obtain_files
 from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, parse_dictionary, read_dictionary
 from ode_transformer.corpora.raw_archives import open_texts

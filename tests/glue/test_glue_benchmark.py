@@ -63,7 +63,7 @@ def test_a_table_is_every_system_of_it(monkeypatch, capsys) -> None:
 def test_from_raw_files_to_the_table(tmp_path: Path, monkeypatch, capsys) -> None:
     run_quickly(monkeypatch)
     recipe = yaml.safe_load(find_recipe("bert_pretraining").read_text(encoding="utf-8"))
-    recipe["vocabulary"]["size"], recipe["corpus"]["valid_share"], recipe["tokens_per_update"] = 40, 0.1, 1000
+    recipe["vocabulary"]["size"], recipe["corpus"]["valid_fraction"], recipe["tokens_per_update"] = 40, 0.1, 1000
     recipe["train"] |= TINY | {"max-update": 4, "total-num-update": 4, "max-tokens": 1000, "tokens-per-sample": 40}
     recipe["average"]["every"] = 2
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -32,7 +32,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pretrained")
     lines = [f"{sentence(number)} {sentence(2 * number)} {number}" for number in range(300)]
     (folder / "plain.txt").write_text("\n".join(lines) + "\n")
-    arguments = [str(folder / "plain.txt"), "--output", str(folder), "--pieces", "40", "--valid-share", "0.1"]
+    arguments = [str(folder / "plain.txt"), "--output", str(folder), "--pieces", "40", "--valid-fraction", "0.1"]
     with pytest.MonkeyPatch.context() as patch:
         run_quickly(patch)
         assert main(["pretraining-text", *arguments]) == 0

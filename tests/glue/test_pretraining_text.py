@@ -7,7 +7,7 @@ import pytest
 from forked_commands import run_quickly
 
 from ode_transformer.cli import main
-from ode_transformer.corpora.document_corpus import documents, write_splits
+from ode_transformer.corpora.text_corpora import documents, write_splits
 from ode_transformer.corpora.vocabulary import train_pieces_of_long_text
 from ode_transformer.support.files import lock_directory
 from ode_transformer.support.subword_encoder import SubwordEncoder
@@ -101,7 +101,7 @@ def test_the_folder_is_locked(tmp_path: Path, capsys) -> None:
 def test_finished_jobs_are_skipped(tmp_path: Path, capfd, monkeypatch) -> None:
     run_quickly(monkeypatch)
     (tmp_path / "a").write_text("".join(f"Word {number} of 500\n" for number in range(500)))
-    arguments = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-share", "0.1"]
+    arguments = [str(tmp_path / "a"), "--output", str(tmp_path / "out"), "--pieces", "40", "--valid-fraction", "0.1"]
     assert main(["pretraining-text", *arguments]) == 0
     files = {path.name for path in (tmp_path / "out" / "data-bin").iterdir()}
     assert {"dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx", "sentencepiece.bpe.model"} <= files

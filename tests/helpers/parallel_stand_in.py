@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
-from ode_transformer.corpora.corpus import test_split_name
+from ode_transformer.corpora.corpus import fairseq_test_split
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.corpora.raw_text import Pair, PairLocation
 from ode_transformer.corpora.sources import read_sources
@@ -120,7 +120,9 @@ def counts_of(corpus: ParallelCorpus) -> dict[str, int]:
     """Return the lines that preparation must find in each split, and those it must leave out."""
     train = training_lines(corpus) * len(corpus.train)
     valid = train // corpus.hold_out if corpus.hold_out else OTHERS * len(corpus.valid)
-    tests = {test_split_name(number): OTHERS * len(locations) for number, locations in enumerate(corpus.test.values())}
+    tests = {
+        fairseq_test_split(number): OTHERS * len(locations) for number, locations in enumerate(corpus.test.values())
+    }
     left_out = {"left out": len(filtered_pairs(corpus))} if corpus.keep else {}
     return {"train": train - valid if corpus.hold_out else train, "valid": valid} | tests | left_out
 

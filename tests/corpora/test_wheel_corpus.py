@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.corpora.parallel_text import (
+from ode_transformer.corpora.wheel_corpus import (
     SPLITS,
+    HeldOutFractions,
     Origin,
     Pair,
-    Shares,
     assign_splits,
     normalise,
     split_of,
@@ -18,7 +18,7 @@ from ode_transformer.corpora.parallel_text import (
 )
 from ode_transformer.support.errors import UserError
 
-SHARES = Shares(valid=0.2, test=0.3)
+HELD_OUT = HeldOutFractions(valid=0.2, test=0.3)
 ORIGIN = Origin("packet", "1.0", "MIT", pairs=200, alone=200)
 
 
@@ -56,21 +56,23 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
 
 def test_split_is_pinned() -> None:
     # Published scores belong to these splits: a change here makes them incomparable.
-    splits = [split_of(text, Shares(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")]
+    splits = [
+        split_of(text, HeldOutFractions(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")
+    ]
     assert splits == ["valid", "train", "valid", "test", "train"]
 
 
 @given(st.text(min_size=1))
 def test_split_ignores_case_and_punctuation(text: str) -> None:
-    assert split_of(text, SHARES) == split_of(f"  {normalise(text).upper()}!", SHARES)
+    assert split_of(text, HELD_OUT) == split_of(f"  {normalise(text).upper()}!", HELD_OUT)
 
 
 @given(st.sets(st.text(alphabet="abcdefgh ", min_size=1).filter(str.strip), min_size=1, max_size=30))
 def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
     numbered_pairs = numbered(100)
     by_key = {normalise(source): Pair(source, "x") for source in sources}
-    divided = assign_splits(numbered_pairs + list(by_key.values()), SHARES)
-    alone = assign_splits(numbered_pairs, SHARES)
+    divided = assign_splits(numbered_pairs + list(by_key.values()), HELD_OUT)
+    alone = assign_splits(numbered_pairs, HELD_OUT)
     for name in SPLITS:
         assert [pair for pair in divided[name] if pair in alone[name]] == alone[name]
     keys = [normalise(pair.source) for name in SPLITS for pair in divided[name]]
@@ -78,7 +80,7 @@ def test_split_does_not_depend_on_the_other_examples(sources: set[str]) -> None:
 
 
 def test_shares_are_met() -> None:
-    divided = assign_splits(numbered(20_000), SHARES)
+    divided = assign_splits(numbered(20_000), HELD_OUT)
     # Three standard deviations of the larger share are below 200 of 20,000.
     assert abs(len(divided["valid"]) - 4_000) < 200
     assert abs(len(divided["test"]) - 6_000) < 200
@@ -87,17 +89,17 @@ def test_shares_are_met() -> None:
 @pytest.mark.parametrize(("valid", "test"), [(0, 0.5), (0.5, 0), (0.5, 0.5), (-0.1, 0.2)])
 def test_shares_that_leave_a_split_empty_are_refused(valid: float, test: float) -> None:
     with pytest.raises(ValueError):
-        Shares(valid, test)
+        HeldOutFractions(valid, test)
 
 
 def test_same_source_twice_is_refused() -> None:
     with pytest.raises(UserError, match="same source"):
-        assign_splits([*numbered(100), Pair("Phrase number 7!", "Satz")], SHARES)
+        assign_splits([*numbered(100), Pair("Phrase number 7!", "Satz")], HELD_OUT)
 
 
 def test_written_corpus_is_aligned_and_described(tmp_path: Path) -> None:
     pairs = numbered(200)
-    counts = write_corpus(tmp_path / "corpus", pairs, ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    counts = write_corpus(tmp_path / "corpus", pairs, ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     directory = tmp_path / "corpus"
     assert {path.name for path in directory.iterdir()} == {
         *(f"{name}.{language}" for name in SPLITS for language in ("en", "de")),
@@ -117,20 +119,20 @@ def test_written_corpus_is_aligned_and_described(tmp_path: Path) -> None:
 
 
 def test_order_of_the_pairs_does_not_matter(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "a", numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
-    write_corpus(tmp_path / "b", numbered(200)[::-1], ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    write_corpus(tmp_path / "a", numbered(200), ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
+    write_corpus(tmp_path / "b", numbered(200)[::-1], ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
 def test_too_few_pairs_write_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="1 pairs are too few"):
-        write_corpus(tmp_path / "corpus", numbered(1), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+        write_corpus(tmp_path / "corpus", numbered(1), ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_corpus(tmp_path, numbered(100), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+    write_corpus(tmp_path, numbered(100), ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     moved: list[str] = []
 
     def replace(source: Path, destination: Path) -> None:
@@ -141,7 +143,7 @@ def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(UserError, match="No space left on device"):
-        write_corpus(tmp_path, numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+        write_corpus(tmp_path, numbered(200), ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     assert not (tmp_path / "corpus.json").exists()
     assert not list(tmp_path.glob(".partial-*"))
 
@@ -149,5 +151,5 @@ def test_interruption_leaves_no_corpus_that_looks_whole(tmp_path: Path, monkeypa
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "corpus").write_text("something else")
     with pytest.raises(UserError, match="corpus: cannot write the corpus"):
-        write_corpus(tmp_path / "corpus", numbered(200), ("en", "de"), SHARES, "Numbers", [ORIGIN])
+        write_corpus(tmp_path / "corpus", numbered(200), ("en", "de"), HELD_OUT, "Numbers", [ORIGIN])
     assert (tmp_path / "corpus").read_text() == "something else"

@@ -16,13 +16,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.catalogues.catalogue_files import Message, Wheel, count_languages, read_wheel
+from ode_transformer.corpora.catalogue_files import Message, Wheel, count_languages, read_wheel
 from ode_transformer.corpora.cleaning import ROMANIAN_LETTERS
-from ode_transformer.corpora.parallel_text import Origin, Pair, Shares, normalise, write_corpus
-from ode_transformer.corpora.wheels import WheelCorpus
+from ode_transformer.corpora.wheel_corpus import HeldOutFractions, Origin, Pair, WheelCorpus, normalise, write_corpus
 from ode_transformer.support.errors import UserError
 
-SHARES = Shares(valid=0.025, test=0.035)
+HELD_OUT = HeldOutFractions(valid=0.025, test=0.035)
 MAX_WORDS = 80
 # A translation this many times longer or shorter than usual for the languages is taken for a wrong one.
 MAX_STRETCH = 2.0
@@ -165,7 +164,7 @@ def build(wheels: Path, target: str, output: Path) -> dict[str, int]:
             alone = sum(len(packages) == 1 for packages in names)
             origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
     title = f"English to {target}: translation catalogues of Python packages"
-    return write_corpus(output, chosen, ("en", target), SHARES, title, origins)
+    return write_corpus(output, chosen, ("en", target), HELD_OUT, title, origins)
 
 
 class CatalogueCorpus(WheelCorpus):

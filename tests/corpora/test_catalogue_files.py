@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogues.catalogue_files import (
+from ode_transformer.corpora.catalogue_files import (
+    MAX_CATALOGUE_BYTES,
     Message,
     catalogue_files,
     choose_language,
+    default_text,
     licence_of,
+    read_mo,
+    read_po,
     read_wheel,
 )
-from ode_transformer.corpora.catalogues.message_files import MAX_CATALOGUE_BYTES, default_text, read_mo, read_po
 from ode_transformer.support.errors import UserError
 
 TEXT_FORM = r"""

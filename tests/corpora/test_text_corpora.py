@@ -10,7 +10,7 @@ import pytest
 from commands_for_tests import succeed
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
-from ode_transformer.corpora.ptb_corpus import PennTreebankCorpus
+from ode_transformer.corpora.text_corpora import PennTreebankCorpus
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 

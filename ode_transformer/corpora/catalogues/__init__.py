@@ -1,1 +1,0 @@
-"""Corpus from the gettext catalogues of Python packages."""

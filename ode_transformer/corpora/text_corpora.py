@@ -1,0 +1,239 @@
+"""Corpora of one language, for language models: plain text, documents for BERT, and the Penn Treebank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ode_transformer.corpora.cleaning import single_spaces
+from ode_transformer.corpora.corpus import CorpusKind, SplitWriter, fairseq_test_split
+from ode_transformer.corpora.download import find_in_folder, obtain_files
+from ode_transformer.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.corpora.sources import AnySource
+from ode_transformer.corpora.wheel_corpus import text_hash
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.lines import decode_stream
+
+SourceNames = Annotated[list[str], Field(min_length=1)]
+
+
+class PlainTextCorpus(CorpusKind):
+    """Lines of text files; white space becomes single spaces, and empty lines are left out.
+
+    :param train: names of the sources of the training text, in this order
+    :param valid: of the validation text
+    :param test: of the test sets, by name
+    """
+
+    kind: Literal["text"]
+    train: SourceNames
+    valid: SourceNames
+    test: dict[str, SourceNames] = {}
+
+    @property
+    def languages(self) -> tuple[str]:
+        return ("txt",)
+
+    @property
+    def sources(self) -> list[str]:
+        return list(
+            dict.fromkeys([*self.train, *self.valid, *(name for names in self.test.values() for name in names)])
+        )
+
+    @property
+    def tests(self) -> list[str]:
+        return list(self.test)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        tests = {fairseq_test_split(number): names for number, names in enumerate(self.test.values())}
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            for split, names in {"train": self.train, "valid": self.valid, **tests}.items():
+                for line in text_lines([files[name] for name in names]):
+                    splits.add(split, (line,))
+                splits.check_filled(split, files=[files[name] for name in names])
+        return dict(splits.counts)
+
+
+def text_lines(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines of texts, compressed or not, that are not empty."""
+    for path in paths:
+        yield from filter(None, map(single_spaces, read_texts(path)))
+
+
+SPLITS = ("train", "valid")
+
+
+class DocumentCorpus(CorpusKind):
+    """Settings of a corpus of documents.
+
+    :param texts: names of the raw files in the source list
+    :param valid_fraction: share of the documents that is held out
+    """
+
+    kind: Literal["documents"] = "documents"
+    texts: Annotated[list[str], Field(min_length=1)]
+    valid_fraction: Annotated[float, Field(gt=0, lt=1)]
+
+    @property
+    def languages(self) -> tuple[str]:
+        return ("txt",)
+
+    @property
+    def sources(self) -> list[str]:
+        return self.texts
+
+    @property
+    def tests(self) -> list[str]:
+        return []
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        with atomic_directory(output) as folder:
+            return write_splits([files[name] for name in self.texts], self.valid_fraction, folder, ".txt")
+
+
+def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
+    """Yield the lines of each document, stripped; in a file without inner blank lines every line is a document.
+
+    :raises UserError: a line is not UTF-8
+    """
+    for path in paths:
+        has_blank_lines = _has_inner_blank_line(path)
+        document: list[str] = []
+        for line in _stripped_lines(path):
+            if line:
+                document.append(line)
+            if document and not (line and has_blank_lines):
+                yield document
+                document = []
+        if document:
+            yield document
+
+
+def _has_inner_blank_line(path: Path) -> bool:
+    """Return True if a blank line stands between two lines that are not blank."""
+    text_seen = blank_seen = False
+    for line in _stripped_lines(path):
+        if line and blank_seen:
+            return True
+        text_seen = text_seen or bool(line)
+        blank_seen = text_seen and not line
+    return False
+
+
+def _stripped_lines(path: Path) -> Iterator[str]:
+    return map(str.strip, read_texts(path))
+
+
+def write_splits(paths: Sequence[Path], valid_fraction: float, output: Path, suffix: str = "") -> dict[str, int]:
+    """Write ``train`` and ``valid`` into a folder, with a blank line after each document of several lines.
+
+    :param suffix: of the files
+    :returns: number of lines of each split
+    :raises UserError: a split has no document
+    """
+    counts, lines = dict.fromkeys(SPLITS, 0), dict.fromkeys(SPLITS, 0)
+    files = {split: open(output / f"{split}{suffix}", "w", encoding="utf-8") for split in SPLITS}  # noqa: SIM115
+    try:
+        for document in documents(paths):
+            # The prefix makes this split independent of the corpora's own, which hash the text alone.
+            held_out = text_hash("pre-training " + "\n".join(document)) < valid_fraction * 2**64
+            split = "valid" if held_out else "train"
+            counts[split] += 1
+            files[split].write("\n".join(document) + ("\n" if len(document) == 1 else "\n\n"))
+            lines[split] += len(document) + (len(document) > 1)
+    finally:
+        for file in files.values():
+            file.close()
+    print(", ".join(f"{count:,} documents to {name}" for name, count in counts.items()))
+    for split, count in counts.items():
+        if not count:
+            hint = f" with a share of {valid_fraction:g} for validation" if split == "valid" else ""
+            raise UserError(f"{', '.join(map(str, paths))}: no document for the {split} split{hint}")
+    return lines
+
+
+ARCHIVE = "ptb"
+MEMBERS = {split: f"simple-examples/data/ptb.{split}.txt" for split in ("train", "valid", "test")}
+SEPARATE = {split: f"ptb_{split}" for split in MEMBERS}
+UNKNOWN = "<unk>"
+
+
+class PennTreebankCorpus(CorpusKind):
+    """Settings of the Penn Treebank corpus.
+
+    :param types: number of different words that the training text must have, counting ``<unk>``, but not the end of a
+        sentence
+    """
+
+    kind: Literal["penn_treebank"] = "penn_treebank"
+    types: int = 9_999
+
+    @property
+    def languages(self) -> tuple[str]:
+        return ("txt",)
+
+    @property
+    def sources(self) -> list[str]:
+        return list(SEPARATE.values())
+
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
+        """As in the base class, but the user's folder may have the archive instead of the three files.
+
+        The test split may be missing in it.
+        """
+        names = self.sources
+        if raw is not None:
+            names = [ARCHIVE] if find_in_folder(raw, sources[ARCHIVE]) else names
+            names = [name for name in names if name != SEPARATE["test"] or find_in_folder(raw, sources[name])]
+        return obtain_files(names, sources, raw, folder)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        """Write ``train.txt``, ``valid.txt`` and ``test.txt``.
+
+        :param files: ``ptb``, the archive, or ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
+        :returns: number of lines in each split
+        :raises UserError: a file is missing, broken, or not this text
+        """
+        types: set[str] = set()
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            for split, (path, member) in _split_texts(files).items():
+                for sentence, line_name in _sentences(path, member):
+                    if split == "train":
+                        types.update(sentence)
+                    elif unknown := [word for word in sentence if word not in types]:
+                        raise UserError(f"{line_name}: {unknown[0]!r} is no word of the training text")
+                    splits.add(split, (" ".join(sentence),))
+                if split == "train" and (UNKNOWN not in types or len(types) != self.types):
+                    without = "" if UNKNOWN in types else f", without {UNKNOWN}"
+                    raise UserError(
+                        f"{path}: {len(types):,} types{without}; "
+                        f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
+                    )
+                splits.check_filled(split, files=[path])
+        return dict(splits.counts)
+
+
+def _split_texts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
+    """Return the file of each split and, if the file is the archive, the member."""
+    if ARCHIVE in files:
+        return {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
+    if missing := [name for name in (SEPARATE["train"], SEPARATE["valid"]) if name not in files]:
+        raise UserError(f"Penn Treebank: no {' and no '.join(missing)}; {ARCHIVE}, the archive, would do instead")
+    if SEPARATE["test"] not in files:
+        print_progress(f"no {SEPARATE['test']}: the corpus has no test split")
+    return {split: (files[name], None) for split, name in SEPARATE.items() if name in files}
+
+
+def _sentences(path: Path, member: str | None) -> Iterator[tuple[list[str], str]]:
+    """Yield the words of each line, and the line's name for errors."""
+    for name, stream in open_texts(path, member):
+        for number, line in enumerate(decode_stream(stream, name), start=1):
+            line_name = f"{name}: line {number}"
+            if not (sentence := line.split()):
+                raise UserError(f"{line_name} is empty")
+            yield sentence, line_name
