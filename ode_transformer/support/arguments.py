@@ -3,8 +3,9 @@
 import argparse
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from threading import TIMEOUT_MAX
 
 from ode_transformer.support.errors import shorten
@@ -66,6 +67,39 @@ def rising_numbers(text: str) -> list[int]:
     if numbers[0] < 1 or any(left >= right for left, right in pairwise(numbers)):
         raise argparse.ArgumentTypeError(f"{text}: expected rising whole numbers from 1 on, separated by commas")
     return numbers
+
+
+def named_path(text: str) -> tuple[str, Path]:
+    """Parse ``[NAME=]PATH``; without a name, or if a path with that ``=`` exists, the name is empty."""
+    name, separator, path = text.partition("=")
+    return (name, Path(path)) if separator and not Path(text).exists() else ("", Path(text))
+
+
+def add_systems(parser: argparse.ArgumentParser, kind: str) -> None:
+    """Add the systems of a command that takes several; ``args.systems`` are names, empty by default, and paths.
+
+    :param kind: what a path names, such as ``checkpoint``
+    """
+    help_text = f"{kind} of each system, with a name in front of it if wanted: Euler=runs/euler (default: its folder)"
+    parser.add_argument("systems", nargs="+", type=named_path, metavar="[NAME=]PATH", help=help_text)
+
+
+def system_names(systems: Sequence[tuple[str, Path]]) -> list[str]:
+    """Return a name for each of some named paths: the one given, else the folders in which it differs from the others.
+
+    For a single path this is the last folder whose name says something.
+    """
+    parts = [(path if path.is_dir() else path.with_suffix("")).absolute().parts for _, path in systems]
+    if len(set(parts)) == 1:
+        folders = parts[0] if systems[0][1].is_dir() else parts[0][:-1]
+        telling = [folder for folder in folders if folder not in ("/", "model", "checkpoints")]
+        default_names = [telling[-1] if telling else parts[0][-1]] * len(parts)
+    else:
+        common = min(map(len, parts))
+        first = next((n for n in range(common) if len({p[n] for p in parts}) > 1), common)
+        last = next((n for n in range(1, common - first) if len({p[-n] for p in parts}) > 1), common - first)
+        default_names = ["/".join(p[first : len(p) - last + 1]) or p[-1] for p in parts]
+    return [name or default for (name, _), default in zip(systems, default_names, strict=True)]
 
 
 def clip_distance(text: str) -> int:
