@@ -31,7 +31,7 @@ recipes and the studies.
 
 Every table and figure of the five papers, and the one command that makes it; those of `scripts/` print what they will
 do with `--dry-run`. A study answers the same question, most with controls of equal compute and at a small size, too:
-`--at g2p` or `--at cpu`.
+`--setting g2p` or `--setting cpu`.
 
 | state | means |
 |---|---|
@@ -100,8 +100,8 @@ def recipe_of(command: str) -> str | None:
         return read_config(CONFIG).pretraining if words[1] == benchmark.NAME else words[1]
     if name == "study":
         study = read_study(find_study(words[1]))
-        place = words[words.index("--at") + 1] if "--at" in words else study.first_place
-        return study.places[place].recipe
+        setting = words[words.index("--setting") + 1] if "--setting" in words else study.first_setting
+        return study.settings[setting].recipe
     return None
 
 

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "study", metavar="STUDY", help="a question of configs/studies/, or the path of a .yaml file of your own"
     )
     parser.add_argument(
-        "--at",
-        metavar="PLACE",
+        "--setting",
+        metavar="SETTING",
         help="one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)",
     )
     run_arguments.add_seeds(parser, "some of the study's seeds (default: all)")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.table and (args.systems or args.values):
         raise UserError("--table takes all existing runs: leave out --systems and --values")
     command = ["ode-transformer", *args.words]
-    run_study(args.study, args.at, args.systems or ["*"], args.values, run_options(args), args.table, command)
+    run_study(args.study, args.setting, args.systems or ["*"], args.values, run_options(args), args.table, command)
     return 0
 
 

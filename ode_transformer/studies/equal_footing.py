@@ -32,14 +32,14 @@ NOTE = (
 
 def validation_csv(results: StudyResults) -> str:
     """Return a line for each validation of each run."""
-    rows: list[list[object]] = [[*results.study.key_titles, "seed", "parameters", "updates", "compute", "perplexity"]]
+    lines: list[list[object]] = [[*results.study.key_titles, "seed", "parameters", "updates", "compute", "perplexity"]]
     for run in results.runs:
         cost = _cost(results, run)
         for updates, perplexity in run.validations:
-            rows.append(
-                [*run.cell.key_texts, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)]
+            lines.append(
+                [*run.row.key_texts, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)]
             )
-    return csv_text(rows)
+    return csv_text(lines)
 
 
 def table_rows(results: StudyResults) -> list[list[str]]:
@@ -47,25 +47,25 @@ def table_rows(results: StudyResults) -> list[list[str]]:
     assert results.first_system is not None
     budget = min(run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations)
     columns = ["parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
-    rows = [[*results.study.key_titles, *columns]]
+    lines = [[*results.study.key_titles, *columns]]
     first = results.first_system.parameters
-    for cell in results.cells:
-        runs = [run for run in results.runs_of(cell) if run.validations]
+    for row in results.rows:
+        runs = [run for run in results.runs_of(row) if run.validations]
         if not runs:
             continue
         cost = _cost(results, runs[0])
         within = [[point for point in run.validations if point[0] * cost <= budget * (1 + 1e-9)] for run in runs]
         early = [points[-1] for points in within if points]
-        rows.append(
+        lines.append(
             [
-                *cell.key_texts,
+                *row.key_texts,
                 *(f"{runs[0].parameters / first:.2f}", f"{cost:.2f}", str(len(runs))),
                 mean_text([run.validations[-1][1] for run in runs]),
                 mean_text([perplexity for _, perplexity in early]),
                 f"{mean(updates for updates, _ in early):,.0f}" if early else "",
             ]
         )
-    return rows
+    return lines
 
 
 def draw_validations(results: StudyResults, path: Path) -> None:
@@ -73,14 +73,14 @@ def draw_validations(results: StudyResults, path: Path) -> None:
 
     The heights are those after the first quarter of each training.
     """
-    by_cell = {
-        str(cell): (results.runs_of(cell), list(mean_curve(results.runs_of(cell))))
-        for cell in results.cells
-        if any(run.validations for run in results.runs_of(cell))
+    by_row = {
+        str(row): (results.runs_of(row), list(mean_curve(results.runs_of(row))))
+        for row in results.rows
+        if any(run.validations for run in results.runs_of(row))
     }
     figure = new_figure(14.0, 4.5)
     panels = figure.subplots(1, 3, sharey=True)
-    for name, (runs, curve) in by_cell.items():
+    for name, (runs, curve) in by_row.items():
         cost = _cost(results, runs[0])
         updates, perplexities = zip(*curve, strict=True)
         (line,) = panels[0].plot(updates, perplexities, label=plain_label(name))
@@ -91,7 +91,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
         axes.grid(alpha=0.3)
     panels[2].locator_params(axis="x", nbins=4)  # long numbers
     panels[0].set_ylabel("validation perplexity")
-    panels[0].set_ylim(late_perplexities([curve for _, curve in by_cell.values()]))
+    panels[0].set_ylim(late_perplexities([curve for _, curve in by_row.values()]))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize="small")
     save_figure(figure, path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.metrics.significance import difference_text, half_interval, mean_text
-from ode_transformer.studies.study import Cell, Study
+from ode_transformer.studies.study import Row, Study
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
@@ -43,7 +43,7 @@ class StudyRun:
     :param validations: updates and perplexity of each validation
     """
 
-    cell: Cell
+    row: Row
     seed: int
     parameters: int
     operations: int
@@ -92,14 +92,14 @@ class StudyTable:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """The complete runs of a study at one place.
+    """The complete runs of a study at one setting.
 
-    :param place: name of the place
-    :param published: key of a cell -> published scores
+    :param setting: name of the setting
+    :param published: key of a row -> published scores
     """
 
     study: Study
-    place: str
+    setting: str
     runs: Sequence[StudyRun]
     published: Mapping[tuple[str, int], PublishedScores]
 
@@ -108,49 +108,49 @@ class StudyResults:
         """Titles of the scores."""
         return list(dict.fromkeys(title for run in self.runs for title in run.scores))
 
-    def runs_of(self, cell: Cell) -> list[StudyRun]:
-        """Return the runs of a cell."""
-        return [run for run in self.runs if run.cell == cell]
+    def runs_of(self, row: Row) -> list[StudyRun]:
+        """Return the runs of a row."""
+        return [run for run in self.runs if run.row == row]
 
-    def scores(self, cell: Cell, title: str) -> list[float]:
-        """Return the scores of all runs of a cell."""
-        return [run.scores[title] for run in self.runs_of(cell) if title in run.scores]
+    def scores(self, row: Row, title: str) -> list[float]:
+        """Return the scores of all runs of a row."""
+        return [run.scores[title] for run in self.runs_of(row) if title in run.scores]
 
-    def baseline(self, cell: Cell) -> Cell:
-        """Return the cell that a cell is compared with."""
-        return Cell(self.study.systems[0], cell.value, cell.position)
+    def baseline(self, row: Row) -> Row:
+        """Return the row that a row is compared with."""
+        return Row(self.study.systems[0], row.value, row.position)
 
     @property
     def first_system(self) -> StudyRun | None:
-        """A run of the first cell, whose parameters and operations are 1 in all tables; None if there is none yet."""
-        return next(iter(self.runs_of(self.cells[0])), None)
+        """A run of the first row, whose parameters and operations are 1 in all tables; None if there is none yet."""
+        return next(iter(self.runs_of(self.rows[0])), None)
 
     def csv(self) -> str:
         """Return a line for each run."""
         system, *axis = self.study.key_titles
         names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
-        rows: list[list[object]] = [[system, "control", *axis, *names]]
+        lines: list[list[object]] = [[system, "control", *axis, *names]]
         for run in self.runs:
-            name, *value = run.cell.key_texts
+            name, *value = run.row.key_texts
             sizes = [run.seed, run.parameters, run.operations, run.updates, round(run.minutes, 2)]
-            rows.append(
+            lines.append(
                 [
                     name,
-                    run.cell.system.control or "",
+                    run.row.system.control or "",
                     *value,
                     *sizes,
                     *(run.scores.get(title, "") for title in self.titles),
                 ]
             )
-        return csv_text(rows)
+        return csv_text(lines)
 
     @property
-    def cells(self) -> list[Cell]:
-        """Cells of the table."""
-        return list(self.study.cells(self.place))
+    def rows(self) -> list[Row]:
+        """Rows of the table."""
+        return list(self.study.rows(self.setting))
 
     def main_table(self) -> StudyTable:
-        """Return the table with a row for each cell.
+        """Return the table with a row for each system and value of the axis.
 
         A row has the mean ± standard deviation over seeds, the difference to the baseline, and published scores.
         """
@@ -161,42 +161,42 @@ class StudyResults:
             columns += [title, "difference [95%]"]
         columns += [f"{title}, published for {recipes}" for title in titles]
         first = self.first_system
-        rows = []
-        for cell in self.cells:
-            runs, control = self.runs_of(cell), cell.system.control
-            name, *value = cell.key_texts
-            row = [name + (f" (control: equal {control})" if control else ""), *value]
-            row.append(f"{runs[0].parameters:,}" if runs else "")
-            row.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
-            row.append(str(len(runs)))
+        lines = []
+        for row in self.rows:
+            runs, control = self.runs_of(row), row.system.control
+            name, *value = row.key_texts
+            line = [name + (f" (control: equal {control})" if control else ""), *value]
+            line.append(f"{runs[0].parameters:,}" if runs else "")
+            line.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
+            line.append(str(len(runs)))
             for title in self.titles:
-                row += [
-                    mean_text(self.scores(cell, title)),
-                    self.difference_text(cell, self.baseline(cell), title),
+                line += [
+                    mean_text(self.scores(row, title)),
+                    self.difference_text(row, self.baseline(row), title),
                 ]
-            entry = self.published.get(cell.key)
-            rows.append([*row, *(entry.text(title, cell.value) if entry else "" for title in titles)])
-        return StudyTable("Differences to the first system", [[*self.study.key_titles, *columns], *rows], TABLE_NOTE)
+            entry = self.published.get(row.key)
+            lines.append([*line, *(entry.text(title, row.value) if entry else "" for title in titles)])
+        return StudyTable("Differences to the first system", [[*self.study.key_titles, *columns], *lines], TABLE_NOTE)
 
     def pair_table(self) -> StudyTable | None:
         """Return the differences to the systems named in ``against``; None without any."""
-        rows = [
+        lines = [
             [
-                *self.pair_texts(cell, reference),
-                *(self.difference_text(cell, reference, title) for title in self.titles),
+                *self.pair_texts(row, reference),
+                *(self.difference_text(row, reference, title) for title in self.titles),
             ]
-            for cell, reference in self.pairs()
+            for row, reference in self.pairs()
         ]
-        if not rows or not self.titles:
+        if not lines or not self.titles:
             return None
-        return StudyTable("Differences to other systems", [[*self.pair_titles, *self.titles], *rows], PAIRS_NOTE)
+        return StudyTable("Differences to other systems", [[*self.pair_titles, *self.titles], *lines], PAIRS_NOTE)
 
-    def pairs(self) -> Iterator[tuple[Cell, Cell]]:
-        """Yield each cell with every system named in its ``against``, at the same value of the axis."""
-        for cell in self.cells:
-            for reference in self.cells:
-                if reference.system.name in cell.system.against and reference.position == cell.position:
-                    yield cell, reference
+    def pairs(self) -> Iterator[tuple[Row, Row]]:
+        """Yield each row with every system named in its ``against``, at the same value of the axis."""
+        for row in self.rows:
+            for reference in self.rows:
+                if reference.system.name in row.system.against and reference.position == row.position:
+                    yield row, reference
 
     @property
     def pair_titles(self) -> list[str]:
@@ -204,15 +204,15 @@ class StudyResults:
         system, *axis = self.study.key_titles
         return [system, "against", *axis]
 
-    def pair_texts(self, cell: Cell, reference: Cell) -> list[str]:
+    def pair_texts(self, row: Row, reference: Row) -> list[str]:
         """Return the texts of the columns of :attr:`pair_titles`."""
-        name, *value = cell.key_texts
+        name, *value = row.key_texts
         return [name, reference.system.name, *value]
 
-    def difference_text(self, cell: Cell, reference: Cell, title: str) -> str:
+    def difference_text(self, row: Row, reference: Row, title: str) -> str:
         """Return the difference of the means and its confidence interval as text."""
-        values, baseline = self.scores(cell, title), self.scores(reference, title)
-        if not values or not baseline or cell == reference:
+        values, baseline = self.scores(row, title), self.scores(reference, title)
+        if not values or not baseline or row == reference:
             return ""
         return difference_text(values, baseline)
 
@@ -222,9 +222,9 @@ class StudyResults:
         The horizontal axis is that of the study if there are runs at several of its values; otherwise each system
         has a row.
         """
-        varied = len({run.cell.value for run in self.runs}) > 1
-        titles, cells = self.titles, [cell for cell in self.cells if self.runs_of(cell)]
-        figure = new_figure(max(7.0, 4.5 * len(titles)), 4.0 if varied else 1.2 + 0.3 * len(cells))
+        varied = len({run.row.value for run in self.runs}) > 1
+        titles, rows = self.titles, [row for row in self.rows if self.runs_of(row)]
+        figure = new_figure(max(7.0, 4.5 * len(titles)), 4.0 if varied else 1.2 + 0.3 * len(rows))
         panels = figure.subplots(1, len(titles), squeeze=False)[0]
         for axes, title in zip(panels, titles, strict=True):
             (self._draw_lines if varied else self._draw_rows)(axes, title)
@@ -240,31 +240,31 @@ class StudyResults:
         assert axis is not None
         by_parameters = axis.plot == "parameters"
         for system in self.study.systems:
-            cells = [cell for cell in self.cells if cell.system == system and self.scores(cell, title)]
-            if not cells:
+            rows = [row for row in self.rows if row.system == system and self.scores(row, title)]
+            if not rows:
                 continue
-            positions = [self.runs_of(cell)[0].parameters if by_parameters else cell.value or 0 for cell in cells]
-            scores = [self.scores(cell, title) for cell in cells]
+            positions = [self.runs_of(row)[0].parameters if by_parameters else row.value or 0 for row in rows]
+            scores = [self.scores(row, title) for row in rows]
             means, errors = map(mean, scores), [half_interval(values) or nan for values in scores]
             style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
             axes.errorbar(
                 positions, list(means), errors, marker="o", capsize=3, label=plain_label(system.name), **style
             )
         if not by_parameters:
-            axes.set_xticks(sorted({run.cell.value or 0 for run in self.runs}))
+            axes.set_xticks(sorted({run.row.value or 0 for run in self.runs}))
         axes.set_xlabel("parameters" if by_parameters else axis.name)
         axes.set_ylabel(title)
 
     def _draw_rows(self, axes: Axes, title: str) -> None:
         """Draw a row for each system; the markers of controls are hollow."""
-        cells = [cell for cell in self.cells if self.scores(cell, title)]
-        for height, cell in enumerate(reversed(cells)):
-            values = self.scores(cell, title)
-            style: dict[str, Any] = {"markerfacecolor": "none"} if cell.system.control else {}
+        rows = [row for row in self.rows if self.scores(row, title)]
+        for height, row in enumerate(reversed(rows)):
+            values = self.scores(row, title)
+            style: dict[str, Any] = {"markerfacecolor": "none"} if row.system.control else {}
             axes.errorbar(
                 mean(values), height, xerr=half_interval(values) or nan, marker="o", capsize=3, color="C0", **style
             )
-        axes.set_yticks(range(len(cells)), [plain_label(cell.system.name) for cell in reversed(cells)])
+        axes.set_yticks(range(len(rows)), [plain_label(row.system.name) for row in reversed(rows)])
         axes.set_xlabel(title)
 
     def training_origin(self) -> str:
@@ -280,9 +280,9 @@ class StudyResults:
 
         :param origin: of the table, see ``provenance``
         """
-        study, place = self.study, self.study.places[self.place]
-        variant = f", variant {place.variant}" if place.variant else ""
-        where = " ".join([f"{place.recipe}{variant}", *commands.flags(place.flags)])
+        study, setting = self.study, self.study.settings[self.setting]
+        variant = f", variant {setting.variant}" if setting.variant else ""
+        where = " ".join([f"{setting.recipe}{variant}", *commands.flags(setting.flags)])
         paragraphs = [f"# {study.title}", f"{study.source}. Here: {where}."]
         paragraphs += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
         tables = [table for table in (self.main_table(), self.pair_table(), *more_tables) if table is not None]
@@ -302,7 +302,7 @@ class StudyResults:
     def _write_record(self, path: Path, tables: Sequence[StudyTable]) -> None:
         """Write the folders of the runs and the tables as JSON, for ``ode-transformer report``."""
         runs = [
-            {"name": str(run.cell), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
+            {"name": str(run.row), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
             for run in self.runs
             if run.folder is not None
         ]

@@ -18,11 +18,11 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.report_page import write_report
 from ode_transformer.recipes.run_experiment import is_trained
-from ode_transformer.studies import equal_footing, paired_test
+from ode_transformer.studies import equal_footing, paired_comparison
 from ode_transformer.studies.analyses import analysis_commands
-from ode_transformer.studies.paired_test import PairedTest
+from ode_transformer.studies.paired_comparison import PairedTest
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
-from ode_transformer.studies.study import Cell, Study, read_study
+from ode_transformer.studies.study import Row, Study, read_study
 from ode_transformer.studies.study_files import STUDIES, find_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
@@ -34,35 +34,35 @@ from ode_transformer.support.provenance import provenance
 POLL_SECONDS = 30  # until a training of another process is looked at again
 
 
-def selected_cells(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Cell]:
+def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
     """Return the systems whose names match, at some values of the axis.
 
     :param values: None for all
     :raises UserError: a pattern matches none, or there is no such value
     """
-    names = list(dict.fromkeys(cell.system.name for cell in runs.cells))
+    names = list(dict.fromkeys(row.system.name for row in runs.rows))
     chosen: set[str] = set()
     for pattern in patterns:
         matching = fnmatch.filter(names, pattern)
         if not matching:
             raise UserError(f"--systems {pattern}: no name of a system matches; there are {' | '.join(names)}")
         chosen.update(matching)
-    existing = list(dict.fromkeys(cell.value for cell in runs.cells))
+    existing = list(dict.fromkeys(row.value for row in runs.rows))
     for value in values or ():
         if value not in existing:
             allowed = "it varies none" if runs.study.axis is None else f"there are {', '.join(map(str, existing))}"
-            raise UserError(f"--values {value}: no such value in the study at {runs.place_name}; {allowed}")
-    return [cell for cell in runs.cells if cell.system.name in chosen and (values is None or cell.value in values)]
+            raise UserError(f"--values {value}: no such value in the study at {runs.setting_name}; {allowed}")
+    return [row for row in runs.rows if row.system.name in chosen and (values is None or row.value in values)]
 
 
-def planned_runs(runs: StudyRuns, cells: Sequence[Cell]) -> list[tuple[Cell, Experiment]]:
+def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
     """Return the runs that the user asks for: for each seed all systems.
 
     :raises UserError: an option is wrong
     """
     seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
-    experiments = [(cell, runs.experiments(cell, seeds)) for cell in cells]
-    return [(cell, of_cell[number]) for number in range(len(seeds)) for cell, of_cell in experiments]
+    experiments = [(row, runs.experiments(row, seeds)) for row in rows]
+    return [(row, of_row[number]) for number in range(len(seeds)) for row, of_row in experiments]
 
 
 class Training(NamedTuple):
@@ -107,31 +107,31 @@ def run_all(trainings: Iterable[Training]) -> list[str]:
     return failures
 
 
-def tune(runs: StudyRuns, cells: Sequence[Cell]) -> list[str]:
-    """Train each system with every value of the place's grid; return a line for each failure."""
-    if (tuning := runs.place.tuning) is None:
+def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
+    """Train each system with every value of the setting's grid; return a line for each failure."""
+    if (tuning := runs.setting.tuning) is None:
         return []
     workflow.prepare(runs.data, runs.options)
     trials = [
         Training(
-            f"{cell}, {tuning.flag} {value}, seed {tuning.seed}",
+            f"{row}, {tuning.flag} {value}, seed {tuning.seed}",
             trial.folder,
             partial(workflow.train, trial, runs.options),
         )
-        for cell in cells
-        for value, trial in runs.trials(cell).items()
+        for row in rows
+        for value, trial in runs.trials(row).items()
         if runs.options.dry_run or not is_trained(trial)
     ]
     failures = run_all(trials)
-    for cell in cells:
-        if not runs.options.dry_run and (chosen := runs.chosen_flags(cell)):
-            print(f"{cell}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
+    for row in rows:
+        if not runs.options.dry_run and (chosen := runs.chosen_flags(row)):
+            print(f"{row}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
     if runs.options.dry_run:
         print(f"\nThe following runs take the {tuning.flag} of each system with the lowest validation loss.")
     return failures
 
 
-def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experiment]]) -> list[str]:
+def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Row, Experiment]]) -> list[str]:
     """Train and evaluate the missing runs; a failure does not stop the others.
 
     :return: a line for each failure
@@ -143,18 +143,18 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Cell, Experi
         workflow.evaluate(experiment, runs.options)
 
     return run_all(
-        Training(f"{cell}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
-        for cell, experiment in experiments
+        Training(f"{row}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
+        for row, experiment in experiments
     )
 
 
-def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder: Path, dry_run: bool) -> list[str]:
+def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder: Path, dry_run: bool) -> list[str]:
     """Run the analyses of a study that are not current, or print their commands; return a line for each failure.
 
     :param experiments: the analysed runs
     """
     failures = []
-    runs = [(str(cell), experiment) for cell, experiment in experiments]
+    runs = [(str(row), experiment) for row, experiment in experiments]
     for name, command in analysis_commands(study.analyses, runs, folder) if runs else ():
         if dry_run:
             commands.print_command(command)
@@ -172,21 +172,21 @@ def analyse(study: Study, experiments: Sequence[tuple[Cell, Experiment]], folder
 
 def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
     """Yield the tables of the grid, of equal footing, and of the tests over sentences and seeds, if there are any."""
-    if (tuning := runs.place.tuning) is not None:
-        rows = [["system", *map(str, tuning.values), "chosen"]]
-        for cell in runs.cells:
-            losses, chosen = runs.trial_losses(cell), runs.chosen_flags(cell)
+    if (tuning := runs.setting.tuning) is not None:
+        lines = [["system", *map(str, tuning.values), "chosen"]]
+        for row in runs.rows:
+            losses, chosen = runs.trial_losses(row), runs.chosen_flags(row)
             values = [
                 f"{2 ** losses[value]:.2f}" if losses.get(value, inf) < MAX_BITS else "" for value in tuning.values
             ]
-            rows.append([str(cell), *values, str(chosen.get(tuning.flag, ""))])
+            lines.append([str(row), *values, str(chosen.get(tuning.flag, ""))])
         note = f"Lowest validation perplexity of seed {tuning.seed}; the other runs take the best value of each system."
-        yield StudyTable(f"Choice of {tuning.flag}, before the comparison", rows, note)
+        yield StudyTable(f"Choice of {tuning.flag}, before the comparison", lines, note)
     if equal_footing.can_be_compared(results):
-        rows = equal_footing.table_rows(results)
-        yield StudyTable("Equal updates, equal compute, equal parameters", rows, equal_footing.NOTE)
+        lines = equal_footing.table_rows(results)
+        yield StudyTable("Equal updates, equal compute, equal parameters", lines, equal_footing.NOTE)
     if tests:
-        yield paired_test.paired_table(results, tests)
+        yield paired_comparison.paired_table(results, tests)
 
 
 class ResultsFolder:
@@ -227,7 +227,7 @@ class ResultsFolder:
 
 def run_study(
     name: str,
-    place_name: str | None,
+    setting_name: str | None,
     patterns: Sequence[str],
     values: Sequence[int] | None,
     options: RunOptions,
@@ -237,7 +237,7 @@ def run_study(
     """Run a study and write its results.
 
     :param name: of the study, or the path of its file
-    :param place_name: one of its places; None for the first
+    :param setting_name: one of its settings; None for the first
     :param patterns: of the names of the systems to train
     :param values: of the axis, to train these only
     :param table_only: train nothing
@@ -246,33 +246,33 @@ def run_study(
     """
     file = find_study(name)
     study = read_study(file)
-    place_name = place_name or study.first_place
-    if place_name not in study.places:
-        raise UserError(f"--at {place_name}: the places of {name} are {', '.join(study.places)}")
-    folder = options.output / "studies" / f"{file.stem}-{place_name}"
+    setting_name = setting_name or study.first_setting
+    if setting_name not in study.settings:
+        raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
+    folder = options.output / "studies" / f"{file.stem}-{setting_name}"
     results_folder = ResultsFolder(folder, file)
     results_folder.check()
-    runs = StudyRuns(study, place_name, options)
+    runs = StudyRuns(study, setting_name, options)
     failures, planned = [], []
     if not table_only:
-        cells = selected_cells(runs, patterns, values)
-        failures = tune(runs, cells)
-        planned = planned_runs(runs, [cell for cell in cells if options.dry_run or runs.is_tuned(cell)])
+        rows = selected_rows(runs, patterns, values)
+        failures = tune(runs, rows)
+        planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])
         failures += train_and_evaluate(runs, planned)
     if not options.dry_run:
         results_folder.claim()
         results = runs.results()
-        tests = list(paired_test.paired_tests(results, paired_test.sentence_readers(runs)))
+        tests = list(paired_comparison.paired_tests(results, paired_comparison.sentence_readers(runs)))
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
         if tests:
-            write_text(folder / "paired.csv", paired_test.paired_csv(results, tests))
+            write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
         else:
             (folder / "paired.csv").unlink(missing_ok=True)
         if equal_footing.can_be_compared(results):
             write_text(folder / "validations.csv", equal_footing.validation_csv(results))
             equal_footing.draw_validations(results, folder / "validations.png")
         print(f"\n{text}\n{folder}")
-        planned = [(cell, experiment) for cell, experiment, _ in runs.complete_runs]
+        planned = [(row, experiment) for row, experiment, _ in runs.complete_runs]
     analysis_failures = analyse(study, planned, folder, options.dry_run)
     if not options.dry_run and results.runs:
         write_report(folder, [folder / STUDY_FILE])

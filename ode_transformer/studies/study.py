@@ -33,7 +33,7 @@ class Tuning(YamlSection):
     seed: Annotated[int, Field(ge=0)] = 1
 
 
-class Place(YamlSection):
+class Setting(YamlSection):
     """A data set on which a study can be run.
 
     :param recipe: of the data set
@@ -73,12 +73,12 @@ class StudySystem(YamlSection):
     """A system that is compared with others.
 
     :param name: in tables and plots
-    :param arch: registered architecture; the place replaces ``{size}``
+    :param arch: registered architecture; the setting replaces ``{size}``
     :param flags: of fairseq-train, where the system differs from the architecture's default
     :param depth: factor by which the number of layers is multiplied
     :param against: systems that it is compared with beside the baseline
     :param control: quantity in which it equals the systems that are compared with it: their compute or parameters
-    :param only: places where it is compared; everywhere by default
+    :param only: settings where it is compared; everywhere by default
     """
 
     name: Annotated[str, Field(pattern=r"^[^|\n]+$")]
@@ -97,7 +97,7 @@ class Study(YamlSection):
     :param source: the paper and table that the question comes from
     :param tables: of published results, by their names in recipes, the preferred one first
     :param criterion: the rule that decides the question, if it was written down before the runs
-    :param places: name -> data set; the first is the paper's
+    :param settings: name -> data set; the first is the paper's
     :param seeds: of the trainings of each system
     :param axis: quantity that is varied beside the systems
     :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``
@@ -109,7 +109,7 @@ class Study(YamlSection):
     source: str
     tables: list[str] = []
     criterion: str | None = None
-    places: Annotated[dict[str, Place], Field(min_length=1)]
+    settings: Annotated[dict[str, Setting], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     axis: Axis | None = None
     deepens: list[FlagName] | None = None
@@ -118,28 +118,28 @@ class Study(YamlSection):
 
     @property
     def key_titles(self) -> list[str]:
-        """Titles of the columns that tell the cells of a table apart."""
+        """Titles of the columns that tell the rows of a table apart."""
         return ["system", *([self.axis.name] if self.axis else [])]
 
     @property
-    def first_place(self) -> str:
+    def first_setting(self) -> str:
         """The name of the paper's data set."""
-        return next(iter(self.places))
+        return next(iter(self.settings))
 
-    def cells(self, place: str) -> Iterator[Cell]:
+    def rows(self, setting: str) -> Iterator[Row]:
         """Yield the systems at every value of the axis; the values are the outer loop."""
-        values = self.axis and (self.places[place].values or self.axis.values)
+        values = self.axis and (self.settings[setting].values or self.axis.values)
         for position, value in enumerate(values or [None]):
             for system in self.systems:
-                if system.only is None or place in system.only:
-                    yield Cell(system, value, position)
+                if system.only is None or setting in system.only:
+                    yield Row(system, value, position)
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A cell of the study's table: a system at a value of the axis, if there is an axis.
+class Row:
+    """A row of the study's table: a system at a value of the axis, if there is an axis.
 
-    :param position: of the value in the axis; at another place the same position has another value
+    :param position: of the value in the axis; at another setting the same position has another value
     """
 
     system: StudySystem
@@ -148,7 +148,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Name of the system and position of the value: the same at every place."""
+        """Name of the system and position of the value: the same at every setting."""
         return self.system.name, self.position
 
     @property
@@ -156,13 +156,13 @@ class Cell:
         """Name of the system, and the value if there is an axis: what stands below :attr:`Study.key_titles`."""
         return [self.system.name] if self.value is None else [self.system.name, str(self.value)]
 
-    def arch(self, place: Place) -> str:
-        """Return the architecture at a place."""
-        return self.system.arch.replace("{size}", place.size)
+    def arch(self, setting: Setting) -> str:
+        """Return the architecture at a setting."""
+        return self.system.arch.replace("{size}", setting.size)
 
     def flags(
         self,
-        place: Place,
+        setting: Setting,
         axis: Axis | None,
         depth_flags: Sequence[str],
         defaults: Mapping[str, Any],
@@ -171,10 +171,10 @@ class Cell:
         """Return the flags of fairseq-train beside the architecture, without those that equal the default.
 
         :param depth_flags: flags that make the model deeper
-        :param tuned_flags: the value of the place's grid
-        :param defaults: values of the flags of place, axis and depth where nothing sets them
+        :param tuned_flags: the value of the setting's grid
+        :param defaults: values of the flags of setting, axis and depth where nothing sets them
         """
-        flags = place.flags | ({} if "{size}" in self.system.arch else place.sizes)
+        flags = setting.flags | ({} if "{size}" in self.system.arch else setting.sizes)
         if axis and self.value is not None:
             flags |= dict.fromkeys(axis.flags, self.value)
         if self.system.depth > 1:
@@ -196,7 +196,7 @@ def read_study(path: Path) -> Study:
     """
     document = YamlFile(path)
     study = document.parse(Study)
-    for check in (_system_problems, _place_problems, lambda study: analysis_problems(study.analyses)):
+    for check in (_system_problems, _setting_problems, lambda study: analysis_problems(study.analyses)):
         for key, problem in check(study):
             raise document.error(key, problem)
     return study
@@ -212,7 +212,7 @@ def _system_problems(study: Study) -> Iterator[Problem]:
             yield (*key, "name"), f"two systems are called {system.name}"
         elif study.analyses and file_names.index(file_names[number]) < number:
             yield (*key, "name"), f"its files would have the name {file_names[number]}, as those of another system"
-        for list_name, choices in (("only", list(study.places)), ("against", names)):
+        for list_name, choices in (("only", list(study.settings)), ("against", names)):
             for name in sorted(set(getattr(system, list_name) or ()) - set(choices)):
                 yield (*key, list_name), f"{name} is not there; there are {', '.join(choices)}"
         for flag in system.flags:
@@ -222,14 +222,14 @@ def _system_problems(study: Study) -> Iterator[Problem]:
         yield ("systems", 0), "the baseline is compared with everywhere, and is no control"
 
 
-def _place_problems(study: Study) -> Iterator[Problem]:
-    for name, place in study.places.items():
-        if place.tuning and any(place.tuning.flag in system.flags for system in study.systems):
-            yield ("places", name, "tuning"), f"a system sets {place.tuning.flag} itself"
-        if place.tuning and len(set(place.tuning.values)) < len(place.tuning.values):
-            yield ("places", name, "tuning"), "a value stands twice"
-        if place.values and (study.axis is None or len(place.values) > len(study.axis.values)):
+def _setting_problems(study: Study) -> Iterator[Problem]:
+    for name, setting in study.settings.items():
+        if setting.tuning and any(setting.tuning.flag in system.flags for system in study.systems):
+            yield ("settings", name, "tuning"), f"a system sets {setting.tuning.flag} itself"
+        if setting.tuning and len(set(setting.tuning.values)) < len(setting.tuning.values):
+            yield ("settings", name, "tuning"), "a value stands twice"
+        if setting.values and (study.axis is None or len(setting.values) > len(study.axis.values)):
             values = f"{len(study.axis.values)} values" if study.axis else "none"
-            yield ("places", name, "values"), f"each stands for one of the axis, which has {values}"
+            yield ("settings", name, "values"), f"each stands for one of the axis, which has {values}"
     if len(set(study.seeds)) < len(study.seeds):
         yield ("seeds",), "a seed stands twice"

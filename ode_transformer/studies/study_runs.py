@@ -1,4 +1,4 @@
-"""The runs of a study at one of its places: their flags, learning rates, trainings and results."""
+"""The runs of a study at one of its settings: their flags, learning rates, trainings and results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.recipes.run_experiment import existing_scores, is_trained
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
-from ode_transformer.studies.study import DEPTH_FLAGS, Cell, Place, Study
+from ode_transformer.studies.study import DEPTH_FLAGS, Row, Setting, Study
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.json_file import read_json
@@ -33,124 +33,124 @@ MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """The runs of a study at one of its places.
+    """The runs of a study at one of its settings.
 
-    :param place_name: of the place
+    :param setting_name: of the setting
     :param options: of the user; variant, seeds and flags come from the study
     """
 
     study: Study
-    place_name: str
+    setting_name: str
     options: RunOptions
     _chosen: dict[tuple[str, int], dict[str, float]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @property
-    def place(self) -> Place:
+    def setting(self) -> Setting:
         """The data set of the runs."""
-        return self.study.places[self.place_name]
+        return self.study.settings[self.setting_name]
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the place.
+        """The recipe of the setting.
 
         :raises UserError: something in the recipe is wrong
         """
-        recipe = read_recipe(find_recipe(self.place.recipe), fairseq_problems)
+        recipe = read_recipe(find_recipe(self.setting.recipe), fairseq_problems)
         if recipe.task not in DEPTH_FLAGS:
-            raise UserError(f"{self.place.recipe}: a study compares {' or '.join(DEPTH_FLAGS)}, not {recipe.task}")
+            raise UserError(f"{self.setting.recipe}: a study compares {' or '.join(DEPTH_FLAGS)}, not {recipe.task}")
         if not recipe.score_titles:
-            raise UserError(f"{self.place.recipe}: has no score, so that nothing can be compared")
+            raise UserError(f"{self.setting.recipe}: has no score, so that nothing can be compared")
         return recipe
 
     @cached_property
     def data(self) -> RecipeData:
-        """The data of the place, prepared as for the baseline."""
-        return workflow.recipe_data(self._baseline_recipe, self.place.recipe, self.options)
+        """The data of the setting, prepared as for the baseline."""
+        return workflow.recipe_data(self._baseline_recipe, self.setting.recipe, self.options)
 
     @cached_property
     def _baseline_recipe(self) -> Recipe:
-        return self._recipe_for(self.cells[0])
+        return self._recipe_for(self.rows[0])
 
     @property
-    def cells(self) -> list[Cell]:
+    def rows(self) -> list[Row]:
         """The systems at every value of the axis."""
-        return list(self.study.cells(self.place_name))
+        return list(self.study.rows(self.setting_name))
 
-    def cell_recipe(self, cell: Cell) -> Recipe:
+    def row_recipe(self, row: Row) -> Recipe:
         """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline.
 
         :raises UserError: the system's architecture does not exist, or is not for the task
         """
-        return self._recipe_for(cell).with_data_of(self._baseline_recipe)
+        return self._recipe_for(row).with_data_of(self._baseline_recipe)
 
-    def _recipe_for(self, cell: Cell) -> Recipe:
-        arch = cell.arch(self.place)
-        check_architecture(arch, self.recipe.task, f"{cell}: arch {arch}")
-        return self.recipe.for_arch(arch, self.place.variant)
+    def _recipe_for(self, row: Row) -> Recipe:
+        arch = row.arch(self.setting)
+        check_architecture(arch, self.recipe.task, f"{row}: arch {arch}")
+        return self.recipe.for_arch(arch, self.setting.variant)
 
-    def train_flags(self, cell: Cell, tuned_flags: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+    def train_flags(self, row: Row, tuned_flags: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         """Return the words for fairseq-train of a system.
 
-        :param tuned_flags: a value of the place's grid; by default the chosen one
+        :param tuned_flags: a value of the setting's grid; by default the chosen one
         :raises UserError: fairseq rejects its flags
         """
-        system_flags = tuple(commands.flags(cell.system.flags))
+        system_flags = tuple(commands.flags(row.system.flags))
         experiment = Experiment(
-            self.cell_recipe(cell), self.data, Machine(0), self.place.variant, train_flags=system_flags
+            self.row_recipe(row), self.data, Machine(0), self.setting.variant, train_flags=system_flags
         )
         try:
-            settings = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
+            parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
         except UserError as error:
-            raise UserError(f"{cell}: {error}") from error
+            raise UserError(f"{row}: {error}") from error
         axis = self.study.axis
         depth_flags = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
-        tuned_flags = self.chosen_flags(cell) if tuned_flags is None else tuned_flags
-        names = {*depth_flags, *(axis.flags if axis else ()), *self.place.flags, *self.place.sizes, *tuned_flags}
-        defaults = {name: _single(settings.get(name.replace("-", "_"))) for name in names}
-        if cell.system.depth > 1 and (unknown := [name for name in depth_flags if defaults[name] is None]):
-            raise UserError(f"{cell}: deepens: {', '.join(unknown)}: {experiment.recipe.arch} has no such number")
-        if cell.system.depth > 1 and (repeated := cell.system.flags.keys() & set(depth_flags)):
-            raise UserError(f"{cell}: flags: {', '.join(sorted(repeated))}: the system's depth says this")
-        return tuple(commands.flags(cell.flags(self.place, axis, depth_flags, defaults, tuned_flags)))
+        tuned_flags = self.chosen_flags(row) if tuned_flags is None else tuned_flags
+        names = {*depth_flags, *(axis.flags if axis else ()), *self.setting.flags, *self.setting.sizes, *tuned_flags}
+        defaults = {name: _single(parsed.get(name.replace("-", "_"))) for name in names}
+        if row.system.depth > 1 and (unknown := [name for name in depth_flags if defaults[name] is None]):
+            raise UserError(f"{row}: deepens: {', '.join(unknown)}: {experiment.recipe.arch} has no such number")
+        if row.system.depth > 1 and (repeated := row.system.flags.keys() & set(depth_flags)):
+            raise UserError(f"{row}: flags: {', '.join(sorted(repeated))}: the system's depth says this")
+        return tuple(commands.flags(row.flags(self.setting, axis, depth_flags, defaults, tuned_flags)))
 
-    def trials(self, cell: Cell) -> dict[float, Experiment]:
-        """Return the trainings of the place's grid for a system, by their values; empty without a grid."""
-        if (tuning := self.place.tuning) is None:
+    def trials(self, row: Row) -> dict[float, Experiment]:
+        """Return the trainings of the setting's grid for a system, by their values; empty without a grid."""
+        if (tuning := self.setting.tuning) is None:
             return {}
-        options = replace(self.options, variant=self.place.variant, seeds=(tuning.seed,))
-        recipe = self.cell_recipe(cell)
+        options = replace(self.options, variant=self.setting.variant, seeds=(tuning.seed,))
+        recipe = self.row_recipe(row)
         return {
             value: workflow.plan_experiments(
-                recipe, self.data, replace(options, train_flags=self.train_flags(cell, {tuning.flag: value}))
+                recipe, self.data, replace(options, train_flags=self.train_flags(row, {tuning.flag: value}))
             )[0]
             for value in tuning.values
         }
 
-    def trial_losses(self, cell: Cell) -> dict[float, float]:
+    def trial_losses(self, row: Row) -> dict[float, float]:
         """Return the lowest validation loss of each complete trial."""
-        return {value: lowest_loss(trial) for value, trial in self.trials(cell).items() if is_trained(trial)}
+        return {value: lowest_loss(trial) for value, trial in self.trials(row).items() if is_trained(trial)}
 
-    def chosen_flags(self, cell: Cell) -> dict[str, float]:
-        """Return the value of the place's grid with the lowest validation loss; empty until all trials are complete."""
-        tuning = self.place.tuning
-        if tuning is not None and cell.key not in self._chosen and self.data.is_prepared():
-            losses = self.trial_losses(cell)
+    def chosen_flags(self, row: Row) -> dict[str, float]:
+        """Return the value of the grid with the lowest validation loss; empty until all trials are complete."""
+        tuning = self.setting.tuning
+        if tuning is not None and row.key not in self._chosen and self.data.is_prepared():
+            losses = self.trial_losses(row)
             if len(losses) == len(tuning.values):
-                self._chosen[cell.key] = {tuning.flag: min(losses, key=lambda value: losses[value])}
-        return self._chosen.get(cell.key, {})
+                self._chosen[row.key] = {tuning.flag: min(losses, key=lambda value: losses[value])}
+        return self._chosen.get(row.key, {})
 
-    def is_tuned(self, cell: Cell) -> bool:
-        """Return whether the place has no grid, or the system's value is chosen."""
-        return self.place.tuning is None or bool(self.chosen_flags(cell))
+    def is_tuned(self, row: Row) -> bool:
+        """Return whether the setting has no grid, or the system's value is chosen."""
+        return self.setting.tuning is None or bool(self.chosen_flags(row))
 
-    def experiments(self, cell: Cell, seeds: Sequence[int]) -> list[Experiment]:
+    def experiments(self, row: Row, seeds: Sequence[int]) -> list[Experiment]:
         """Return one experiment of a system for each seed."""
         options = replace(
-            self.options, variant=self.place.variant, seeds=tuple(seeds), train_flags=self.train_flags(cell)
+            self.options, variant=self.setting.variant, seeds=tuple(seeds), train_flags=self.train_flags(row)
         )
-        return workflow.plan_experiments(self.cell_recipe(cell), self.data, options)
+        return workflow.plan_experiments(self.row_recipe(row), self.data, options)
 
     def model_size(self, experiment: Experiment) -> tuple[int, int]:
         """Return the numbers of parameters and operations of an experiment's model."""
@@ -171,26 +171,26 @@ class StudyRuns:
         """
         sizes: dict[tuple[str, int], tuple[int, int]] = {}
         runs = []
-        for cell, experiment, scores in self.complete_runs:
-            if cell.key not in sizes:
-                sizes[cell.key] = self.model_size(experiment)
-            runs.append(self.run_results(cell, experiment, scores, *sizes[cell.key]))
-        return StudyResults(self.study, self.place_name, runs, self.published_scores())
+        for row, experiment, scores in self.complete_runs:
+            if row.key not in sizes:
+                sizes[row.key] = self.model_size(experiment)
+            runs.append(self.run_results(row, experiment, scores, *sizes[row.key]))
+        return StudyResults(self.study, self.setting_name, runs, self.published_scores())
 
     @cached_property
-    def complete_runs(self) -> list[tuple[Cell, Experiment, dict[str, Score]]]:
+    def complete_runs(self) -> list[tuple[Row, Experiment, dict[str, Score]]]:
         """The trained and evaluated runs, whatever command trained them, when this is first read."""
         seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
         return [
-            (cell, experiment, scores)
-            for cell in self.cells
-            if self.is_tuned(cell)
-            for experiment in self.experiments(cell, seeds)
+            (row, experiment, scores)
+            for row in self.rows
+            if self.is_tuned(row)
+            for experiment in self.experiments(row, seeds)
             if (scores := existing_scores(experiment)) is not None
         ]
 
     def run_results(
-        self, cell: Cell, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
+        self, row: Row, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
     ) -> StudyRun:
         """Return the results of one complete run."""
         values = {title: score.value for title, score in scores.items()}
@@ -205,33 +205,33 @@ class StudyRuns:
         origin = read_json(path, dict) if path.exists() else {}
         assert experiment.seed is not None
         return StudyRun(
-            *(cell, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),
+            *(row, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),
             validations=validations,
         )
 
     def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
-        """Return the published scores of each cell, by its key: for this place, or else for the study's first."""
+        """Return the published scores of each row, by its key: for this setting, or else for the study's first."""
         scores = dict(self._published_here())
-        if scores or self.place_name == self.study.first_place:
+        if scores or self.setting_name == self.study.first_setting:
             return scores
-        return dict(replace(self, place_name=self.study.first_place)._published_here())
+        return dict(replace(self, setting_name=self.study.first_setting)._published_here())
 
     def _published_here(self) -> Iterator[tuple[tuple[str, int], PublishedScores]]:
-        """Yield the key and the published scores of each cell that the recipe of the place has results for."""
+        """Yield the key and the published scores of each row that the recipe of the setting has results for."""
         preferred = {table: rank for rank, table in enumerate(self.study.tables)}
 
         def rank(result: PublishedResult) -> int:
             return preferred.get(result.table, len(preferred))
 
-        for cell in self.cells:
-            recipe, train_flags = self.cell_recipe(cell), self.train_flags(cell)
-            results = published_results(recipe, self.place.variant, train_flags)
-            if not results and self._recipe_for(cell) == self.recipe.for_arch(recipe.arch):
+        for row in self.rows:
+            recipe, train_flags = self.row_recipe(row), self.train_flags(row)
+            results = published_results(recipe, self.setting.variant, train_flags)
+            if not results and self._recipe_for(row) == self.recipe.for_arch(recipe.arch):
                 # The variant changes nothing for this architecture.
                 results = published_results(recipe, None, train_flags)
             if results:
                 result = min(results, key=rank)
-                yield cell.key, PublishedScores(self.place.recipe, result.scores, cell.value)
+                yield row.key, PublishedScores(self.setting.recipe, result.scores, row.value)
 
 
 def lowest_loss(experiment: Experiment) -> float:

@@ -233,7 +233,7 @@ class Study(Training):
                 {"name": "Euler", "arch": "ode_transformer_euler_tiny"},
                 {"name": "Heun", "arch": "ode_transformer_rk2_tiny", "flags": {"ode-coefficients": "tableau"}},
             ],
-            "places": {"here": {"recipe": str(self.run.path)}},
+            "settings": {"here": {"recipe": str(self.run.path)}},
         }
         self.path = self.inputs / "two.yaml"
         self.path.write_text(yaml.safe_dump(study), encoding="utf-8")

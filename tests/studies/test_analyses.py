@@ -12,7 +12,7 @@ from ode_transformer.cli import main
 STUDY = {
     "title": "A question",
     "source": "a paper",
-    "places": {"here": {"recipe": "multi30k_en_de", "size": "tiny"}},
+    "settings": {"here": {"recipe": "multi30k_en_de", "size": "tiny"}},
     "seeds": [1, 2],
     "systems": [
         {"name": "plain", "arch": "ode_transformer_euler_{size}"},

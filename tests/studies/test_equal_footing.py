@@ -18,15 +18,15 @@ from ode_transformer.studies.equal_footing import (
     table_rows,
     validation_csv,
 )
-from ode_transformer.studies.paired_test import paired_csv, paired_table, paired_tests, read_statistics
+from ode_transformer.studies.paired_comparison import paired_csv, paired_table, paired_tests, read_statistics
 from ode_transformer.studies.results import StudyResults, StudyRun
-from ode_transformer.studies.study import Cell, Place, Study, StudySystem
+from ode_transformer.studies.study import Row, Setting, Study, StudySystem
 from ode_transformer.support.errors import UserError
 
 STUDY = Study(
     title="A question",
     source="A paper",
-    places={"here": Place(recipe="b")},
+    settings={"here": Setting(recipe="b")},
     seeds=[1, 2],
     systems=[StudySystem(name="plain", arch="a"), StudySystem(name="dear", arch="b")],
 )
@@ -37,7 +37,7 @@ CURVES = {"plain": [40.0, 30.0, 20.0], "dear": [36.0, 24.0, 12.0]}
 def results(folder: Path | None = None) -> StudyResults:
     runs = [
         StudyRun(
-            *(Cell(system), seed, 1000, 50 if system.name == "plain" else 100, 400, 1.0, {}, {}),
+            *(Row(system), seed, 1000, 50 if system.name == "plain" else 100, 400, 1.0, {}, {}),
             folder and folder / f"{system.name}{seed}",
             [(updates, y + seed) for updates, y in zip((100, 200, 400), CURVES[system.name], strict=True)],
         )
@@ -56,7 +56,7 @@ def test_equal_compute_reads_the_dearer_system_earlier() -> None:
 
 def test_without_a_run_of_the_first_system_nothing_is_compared() -> None:
     assert can_be_compared(results())
-    dear = [run for run in results().runs if run.cell.system.name == "dear"]
+    dear = [run for run in results().runs if run.row.system.name == "dear"]
     for runs in ([], dear):
         assert not can_be_compared(StudyResults(STUDY, "here", runs, {}))
     assert [row[1:3] for row in StudyResults(STUDY, "here", dear, {}).main_table().rows[1:]] == [
@@ -94,7 +94,7 @@ def test_a_system_is_tested_against_its_controls(tmp_path: Path) -> None:
     """The control errs in one sentence, the system in two, the first system in none."""
     wrong = {"plain": 0, "control": 1, "dear": 2}
     systems = [StudySystem(name=name, arch="a", against=["control"] if name == "dear" else []) for name in wrong]
-    runs = [StudyRun(Cell(system), 1, 1, 1, 1, 1.0, {}, {}, tmp_path / system.name) for system in systems]
+    runs = [StudyRun(Row(system), 1, 1, 1, 1, 1.0, {}, {}, tmp_path / system.name) for system in systems]
     compared = StudyResults(STUDY.model_copy(update={"systems": systems}), "here", runs, {})
 
     def read(folder: Path) -> SentenceStatistics:
@@ -113,7 +113,7 @@ def test_logs_are_compared(tmp_path: Path) -> None:
     for run in results(tmp_path).runs:
         assert run.folder is not None
         run.folder.mkdir()
-        wrong = run.cell.system.name == "dear"
+        wrong = run.row.system.name == "dear"
         lines = [f"S-{n}\ta\nT-{n}\tA B\nD-{n}\t0\t{'A C' if wrong else 'A B'}\n" for n in range(5)]
         (run.folder / "generate.test.log").write_text("".join(lines))
 

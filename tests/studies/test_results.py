@@ -12,7 +12,7 @@ import pytest
 
 from ode_transformer.metrics.significance import difference, half_interval
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
-from ode_transformer.studies.study import Axis, Cell, Place, Study, StudySystem
+from ode_transformer.studies.study import Axis, Row, Setting, Study, StudySystem
 
 SYSTEMS = [
     StudySystem(name="plain", arch="a"),
@@ -27,17 +27,18 @@ def made_up(axis: Axis | None = None) -> StudyResults:
         title="A question",
         source="A paper, Table 1",
         criterion="The lower one.",
-        places={"paper": Place(recipe="a"), "here": Place(recipe="b", variant="cpu", values=[1, 2] if axis else None)},
+        settings={
+            "paper": Setting(recipe="a"),
+            "here": Setting(recipe="b", variant="cpu", values=[1, 2] if axis else None),
+        },
         seeds=[1, 2, 3],
         axis=axis,
         systems=SYSTEMS,
     )
     runs = [
-        StudyRun(
-            cell, seed, 1000 * (cell.value or 1), 50 if cell.system.name == "plain" else 75, 8, 1.25, {"PER": value}
-        )
-        for cell in study.cells("here")
-        for seed, value in enumerate(VALUES[cell.system.name], 1)
+        StudyRun(row, seed, 1000 * (row.value or 1), 50 if row.system.name == "plain" else 75, 8, 1.25, {"PER": value})
+        for row in study.rows("here")
+        for seed, value in enumerate(VALUES[row.system.name], 1)
     ]
     return StudyResults(study, "here", runs, {("plain", 0): PublishedScores("a", {"BLEU": 27.0}, 6 if axis else None)})
 
@@ -125,5 +126,5 @@ def test_written(axis: Axis | None, tmp_path: Path) -> None:
     assert len(coloured) > 10
 
 
-def test_a_cell_is_called_by_its_value() -> None:
-    assert [str(Cell(SYSTEMS[0])), str(Cell(SYSTEMS[0], 2))] == ["plain", "plain, 2"]
+def test_a_row_is_called_by_its_value() -> None:
+    assert [str(Row(SYSTEMS[0])), str(Row(SYSTEMS[0], 2))] == ["plain", "plain, 2"]

@@ -10,7 +10,7 @@ from ode_transformer.cli.command import main
 from ode_transformer.recipes import workflow
 from ode_transformer.studies import run_study
 from ode_transformer.studies.run_study import ResultsFolder
-from ode_transformer.studies.study import Cell, Place, StudySystem, Tuning
+from ode_transformer.studies.study import Row, Setting, StudySystem, Tuning
 from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import StudyRuns
 from ode_transformer.support.errors import LockedError, UserError
@@ -37,14 +37,14 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     waited: list[float] = []
     monkeypatch.setattr(run_study.time, "sleep", waited.append)
     runs = SimpleNamespace(
-        place=Place(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0, 4.0])),
+        setting=Setting(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0, 4.0])),
         data=None,
         options=SimpleNamespace(dry_run=False),
-        trials=lambda cell: {value: SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
-        chosen_flags=lambda cell: {"lr": 3.0},
+        trials=lambda row: {value: SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
+        chosen_flags=lambda row: {"lr": 3.0},
     )
-    cell = Cell(StudySystem(name="RK2", arch="a"))
-    assert run_study.tune(cast(StudyRuns, runs), [cell]) == ["RK2, lr 2, seed 1: broken"]
+    row = Row(StudySystem(name="RK2", arch="a"))
+    assert run_study.tune(cast(StudyRuns, runs), [row]) == ["RK2, lr 2, seed 1: broken"]
     assert calls == ["locked", "broken", "free", "locked"]
     assert waited == [run_study.POLL_SECONDS] * 2
     printed = capsys.readouterr().out.splitlines()
@@ -67,8 +67,8 @@ def test_runs_of_another_process_are_waited_for(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     monkeypatch.setattr(run_study, "is_locked", lambda folder: False)
     runs = SimpleNamespace(data=None, options=SimpleNamespace())
-    cell = Cell(StudySystem(name="RK2", arch="a"))
-    planned = [(cell, SimpleNamespace(seed=seed, folder=f"runs/{seed}")) for seed in (1, 2)]
+    row = Row(StudySystem(name="RK2", arch="a"))
+    planned = [(row, SimpleNamespace(seed=seed, folder=f"runs/{seed}")) for seed in (1, 2)]
     assert run_study.train_and_evaluate(cast(StudyRuns, runs), planned) == []
     assert calls == [("train", 1), ("train", 2), ("evaluate", 2), ("train", 1), ("evaluate", 1)]
 
@@ -95,7 +95,7 @@ def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
 def test_a_table_has_all_runs(choice: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["study", "schemes", "--at", "g2p", "--table", "--output", str(tmp_path), *choice]
+    words = ["study", "schemes", "--setting", "g2p", "--table", "--output", str(tmp_path), *choice]
     assert main(words) == 2
     assert "--table takes all existing runs: leave out --systems and --values" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.models.operation_count import count_forward_operations
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.studies.run_study import selected_cells
+from ode_transformer.studies.run_study import selected_rows
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_files import find_study, study_names
 from ode_transformer.studies.study_runs import StudyRuns
@@ -24,7 +24,7 @@ from ode_transformer.support.errors import UserError
 SMALL = {
     "title": "A question",
     "source": "a paper",
-    "places": {
+    "settings": {
         "paper": {"recipe": "wmt14_en_de", "size": "wmt_en_de"},
         "here": {
             "recipe": "multi30k_en_de",
@@ -44,7 +44,7 @@ SMALL = {
     ],
 }
 
-SMALL_WITHOUT_VALUES = {"paper": SMALL["places"]["paper"], "here": {"recipe": "multi30k_en_de"}}
+SMALL_WITHOUT_VALUES = {"paper": SMALL["settings"]["paper"], "here": {"recipe": "multi30k_en_de"}}
 
 
 def written(folder: Path, **changes: object) -> Path:
@@ -53,8 +53,8 @@ def written(folder: Path, **changes: object) -> Path:
     return path
 
 
-def study_runs(path: Path, place: str, folder: Path) -> StudyRuns:
-    return StudyRuns(read_study(path), place, RunOptions(output=folder, gpus=0, dry_run=True))
+def study_runs(path: Path, setting: str, folder: Path) -> StudyRuns:
+    return StudyRuns(read_study(path), setting, RunOptions(output=folder, gpus=0, dry_run=True))
 
 
 def test_a_grid_of_whole_numbers(tmp_path: Path) -> None:
@@ -62,26 +62,26 @@ def test_a_grid_of_whole_numbers(tmp_path: Path) -> None:
     runs = study_runs(
         written(
             tmp_path,
-            places={"here": {**SMALL["places"]["here"], "tuning": grid}},
+            settings={"here": {**SMALL["settings"]["here"], "tuning": grid}},
             axis=SMALL["axis"],
             systems=SMALL["systems"][:2],
         ),
         "here",
         tmp_path,
     )
-    assert list(runs.trials(runs.cells[0])) == [400, 800]
-    assert "--warmup-updates 400" in " ".join(runs.train_flags(runs.cells[0], {"warmup-updates": 400}))
+    assert list(runs.trials(runs.rows[0])) == [400, 800]
+    assert "--warmup-updates 400" in " ".join(runs.train_flags(runs.rows[0], {"warmup-updates": 400}))
 
 
 def test_the_depth_says_how_many_layers(tmp_path: Path) -> None:
     def flags(name: str) -> str:
         system = {"name": "x", "arch": "ode_transformer_euler_{size}", "depth": 2, "flags": {name: 3}}
         runs = study_runs(
-            written(tmp_path, systems=[*SMALL["systems"], system], axis=None, places=SMALL_WITHOUT_VALUES),
+            written(tmp_path, systems=[*SMALL["systems"], system], axis=None, settings=SMALL_WITHOUT_VALUES),
             "paper",
             tmp_path,
         )
-        return " ".join(runs.train_flags(next(cell for cell in runs.cells if cell.system.name == "x")))
+        return " ".join(runs.train_flags(next(row for row in runs.rows if row.system.name == "x")))
 
     assert flags("decoder-layers") == "--decoder-layers 3 --encoder-layers 12"
     with pytest.raises(UserError, match="x: flags: encoder-layers: the system's depth says this"):
@@ -89,14 +89,14 @@ def test_the_depth_says_how_many_layers(tmp_path: Path) -> None:
 
 
 def test_what_is_trained(tmp_path: Path) -> None:
-    """Flags say only what is not so anyway: 6 layers at the paper's place; here 4 of them, and the clip norm.
+    """Flags say only what is not so anyway: 6 layers at the paper's setting; here 4 of them, and the clip norm.
 
-    Sizes of the place are for the architecture that has none of them in its name.
+    Sizes of the setting are for the architecture that has none of them in its name.
     """
     words = {
-        place: {str(cell): " ".join([cell.arch(made.place), *made.train_flags(cell)]) for cell in made.cells}
-        for place in ("paper", "here")
-        for made in [study_runs(written(tmp_path), place, tmp_path)]
+        setting: {str(row): " ".join([row.arch(made.setting), *made.train_flags(row)]) for row in made.rows}
+        for setting in ("paper", "here")
+        for made in [study_runs(written(tmp_path), setting, tmp_path)]
     }
     euler, rk2 = "ode_transformer_euler_wmt_en_de", "ode_transformer_rk2_wmt_en_de"
     assert words["paper"] == {
@@ -119,25 +119,25 @@ def test_some_systems_and_values(tmp_path: Path) -> None:
     """A comma with a space behind it belongs to a name, so that names can be copied from a table."""
     systems = [*SMALL["systems"][:2], {"name": "RK2, gate", "arch": "ode_transformer_rk2_{size}"}]
     made = study_runs(written(tmp_path, systems=systems), "paper", tmp_path)
-    chosen = selected_cells(made, split_patterns("plain,RK2, gate"), (12,))
-    assert [str(cell) for cell in chosen] == ["plain, 12", "RK2, gate, 12"]
-    assert selected_cells(made, split_patterns("*"), None) == made.cells
+    chosen = selected_rows(made, split_patterns("plain,RK2, gate"), (12,))
+    assert [str(row) for row in chosen] == ["plain, 12", "RK2, gate, 12"]
+    assert selected_rows(made, split_patterns("*"), None) == made.rows
 
 
 def test_a_run_is_that_of_the_training_script(tmp_path: Path) -> None:
     made = study_runs(written(tmp_path), "here", tmp_path)
-    first, second = made.experiments(made.cells[0], (1, 2))
+    first, second = made.experiments(made.rows[0], (1, 2))
     assert first.folder == tmp_path / "multi30k_en_de" / "ode_transformer_euler_tiny-seed-1-lr-0.1-encoder-layers-2"
     assert (first.seed, second.seed) == (1, 2)
 
 
-def test_published_scores_belong_to_the_same_place_on_the_axis(tmp_path: Path) -> None:
+def test_published_scores_belong_to_the_same_setting_on_the_axis(tmp_path: Path) -> None:
     systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
-    for place, value in (("paper", 6), ("here", 2)):
-        made = study_runs(written(tmp_path, systems=systems), place, tmp_path)
+    for setting, value in (("paper", 6), ("here", 2)):
+        made = study_runs(written(tmp_path, systems=systems), setting, tmp_path)
         found = made.published_scores()
-        cells = {str(cell): found.get(cell.key) for cell in made.cells}
-        entry = cells[f"RK2, {value}"]
+        rows = {str(row): found.get(row.key) for row in made.rows}
+        entry = rows[f"RK2, {value}"]
         assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
 
 
@@ -153,9 +153,9 @@ def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> No
     assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
 
 
-def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Path) -> None:
-    for place, score in (("wmt14_en_de", 27.55), ("wmt15_cs_en", 28.40), ("g2p", 27.55)):
-        entry = study_runs(find_study("dlstm_depth"), place, tmp_path).published_scores()["Transformer", 0]
+def test_published_scores_of_a_setting_come_before_those_of_the_first(tmp_path: Path) -> None:
+    for setting, score in (("wmt14_en_de", 27.55), ("wmt15_cs_en", 28.40), ("g2p", 27.55)):
+        entry = study_runs(find_study("dlstm_depth"), setting, tmp_path).published_scores()["Transformer", 0]
         assert entry.scores == {"BLEU": score}
 
 
@@ -195,18 +195,18 @@ def test_published_scores_of_a_place_come_before_those_of_the_first(tmp_path: Pa
             "systems.4.flags.log-file: --log-file says where results are written",
         ),
         (
-            {"places": {"paper": {"recipe": "wmt14_en_de", "values": [1, 2, 3]}, "here": {"recipe": "x"}}},
-            "places.paper.values: each stands for one of the axis, which has 2 values",
+            {"settings": {"paper": {"recipe": "wmt14_en_de", "values": [1, 2, 3]}, "here": {"recipe": "x"}}},
+            "settings.paper.values: each stands for one of the axis, which has 2 values",
         ),
         (
-            {"places": {"here": {"recipe": "x", "tuning": {"flag": "dropout", "values": [0.1, 0.2]}}}},
-            "places.here.tuning: a system sets dropout itself",
+            {"settings": {"here": {"recipe": "x", "tuning": {"flag": "dropout", "values": [0.1, 0.2]}}}},
+            "settings.here.tuning: a system sets dropout itself",
         ),
         (
-            {"places": {"here": {"recipe": "x", "tuning": {"values": [0.1, 0.1]}}}},
-            "places.here.tuning: a value stands twice",
+            {"settings": {"here": {"recipe": "x", "tuning": {"values": [0.1, 0.1]}}}},
+            "settings.here.tuning: a value stands twice",
         ),
-        ({"axis": None}, "places.here.values: each stands for one of the axis, which has none"),
+        ({"axis": None}, "settings.here.values: each stands for one of the axis, which has none"),
     ],
 )
 def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
     ("words", "changes", "complaint"),
     [
         (["none"], {}, "none: no such study; there are coefficients, "),
-        ([None, "--at", "nowhere"], {}, "--at nowhere: the places of "),
+        ([None, "--setting", "nowhere"], {}, "--setting nowhere: the settings of "),
         (
             [None, "--systems", "LSTM*"],
             {},
@@ -232,7 +232,7 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
         ),
         ([None, "--systems", "RK4"], {}, "--systems RK4: no name of a system matches; there are plain | deep | RK2"),
         ([None, "--values", "7"], {}, "--values 7: no such value in the study at paper; there are 6, 12"),
-        ([None, "--values", "7"], {"axis": None, "places": SMALL_WITHOUT_VALUES}, "at paper; it varies none"),
+        ([None, "--values", "7"], {"axis": None, "settings": SMALL_WITHOUT_VALUES}, "at paper; it varies none"),
         ([None, "--values", "6,"], {}, "argument --values: 6,: expected whole numbers divided by commas"),
         ([None, "--seeds", "1,x"], {}, "1,x: expected whole numbers divided by commas"),
         (
@@ -242,13 +242,13 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
         ),
         ([None], {"systems": [*SMALL["systems"][:1], {**SMALL["systems"][1], "flags": {"no-flag": 1}}]}, "--no-flag"),
         (
-            [None, "--at", "paper", "--dry-run"],
+            [None, "--setting", "paper", "--dry-run"],
             {"deepens": ["encoder-layer"]},
             "deep, 6: deepens: encoder-layer: ode_transformer_euler_wmt_en_de has no such number",
         ),
         (
             [None, "--dry-run"],
-            {"places": {"paper": {"recipe": "bert_pretraining"}}, "axis": None, "systems": SMALL["systems"][:2]},
+            {"settings": {"paper": {"recipe": "bert_pretraining"}}, "axis": None, "systems": SMALL["systems"][:2]},
             "bert_pretraining: a study compares translation or language_modeling, not masked_lm",
         ),
     ],
@@ -267,7 +267,7 @@ def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: P
 
 # -- those of configs/studies -------------------------------------------------------------------------------------
 
-PLACES = [(name, place) for name in study_names() for place in read_study(find_study(name)).places]
+SETTINGS = [(name, setting) for name in study_names() for setting in read_study(find_study(name)).settings]
 
 
 def test_those_that_are_there() -> None:
@@ -276,11 +276,11 @@ def test_those_that_are_there() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "place"), PLACES)
-def test_fairseq_takes_every_command(name: str, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_fairseq_takes_every_command(name: str, setting: str, tmp_path: Path) -> None:
     """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
-    made = study_runs(find_study(name), place, tmp_path)
-    runs = [(cell.value, experiment.folder) for cell in made.cells for experiment in made.experiments(cell, (1, 2))]
+    made = study_runs(find_study(name), setting, tmp_path)
+    runs = [(row.value, experiment.folder) for row in made.rows for experiment in made.experiments(row, (1, 2))]
     assert len(set(runs)) == len(runs)
 
 
@@ -297,33 +297,33 @@ def costs_of(args: argparse.Namespace, kinds: set[str]) -> dict[str, int]:
     return costs
 
 
-# The last place of each study is small.
+# The last setting of each study is small.
 CONTROLLED = [
-    pytest.param(name, place, marks=[] if place == list(chosen.places)[-1] else pytest.mark.slow)
+    pytest.param(name, setting, marks=[] if setting == list(chosen.settings)[-1] else pytest.mark.slow)
     for name, chosen in ((name, read_study(find_study(name))) for name in study_names())
     if any(system.control for system in chosen.systems)
-    for place in chosen.places
+    for setting in chosen.settings
 ]
 
 
-@pytest.mark.parametrize(("name", "place"), CONTROLLED)
-def test_controls_cost_what_they_say(name: str, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "setting"), CONTROLLED)
+def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) -> None:
     """Within 20% of the compute or parameters of all that are compared with them, at the first value of the axis."""
     chosen = read_study(find_study(name))
-    made = study_runs(find_study(name), place, tmp_path)
+    made = study_runs(find_study(name), setting, tmp_path)
     controls = {system.name: system.control for system in chosen.systems if system.control}
     pairs = [(system.name, name) for system in chosen.systems for name in controls if name in system.against]
     assert {control for _, control in pairs} == set(controls)
     costs = {}
-    for cell in chosen.cells(place):
-        if cell.position == 0 and any(cell.system.name in pair for pair in pairs):
-            args = fairseq_parser.parse("fairseq-train", made.experiments(cell, (1,))[0].train_words())
-            costs[cell.system.name] = costs_of(args, set(controls.values()))
+    for row in chosen.rows(setting):
+        if row.position == 0 and any(row.system.name in pair for pair in pairs):
+            args = fairseq_parser.parse("fairseq-train", made.experiments(row, (1,))[0].train_words())
+            costs[row.system.name] = costs_of(args, set(controls.values()))
     compared = set()
     for system, control in pairs:
         if system in costs:
             ratio = costs[control][controls[control]] / costs[system][controls[control]]
-            assert abs(ratio - 1) < 0.2, (place, system, control, ratio)
+            assert abs(ratio - 1) < 0.2, (setting, system, control, ratio)
             compared.add(control)
     assert compared == set(controls)
 
@@ -331,10 +331,10 @@ def test_controls_cost_what_they_say(name: str, place: str, tmp_path: Path) -> N
 def test_validations_of_a_language_model_count(tmp_path: Path) -> None:
     """Its criterion reports no loss beside its own."""
     runs = StudyRuns(read_study(find_study("does_it_help_lm")), "short", RunOptions(output=tmp_path, gpus=0))
-    cell = runs.cells[0]
-    (experiment,) = runs.experiments(cell, [1])
+    row = runs.rows[0]
+    (experiment,) = runs.experiments(row, [1])
     experiment.folder.mkdir(parents=True)
     reports = [{"epoch": 1, "valid_loss": loss, "valid_num_updates": updates} for updates, loss in ((10, 5), (20, 4))]
     lines = [f"2026-11-25 10:00:00 | INFO | valid | {json.dumps(report)}\n" for report in reports]
     (experiment.folder / "train.log").write_text("".join(lines))
-    assert runs.run_results(cell, experiment, {}, 1, 1).validations == [(10, 32), (20, 16)]
+    assert runs.run_results(row, experiment, {}, 1, 1).validations == [(10, 32), (20, 16)]

@@ -25,10 +25,10 @@ class StudyOf:
         self.run, self.path = run, run.folder / "toy.yaml"
         self.write(SYSTEMS)
 
-    def write(self, systems: list[dict], **place: object) -> None:
+    def write(self, systems: list[dict], **setting: object) -> None:
         study = {
             **{"title": "Toy", "source": "nowhere", "seeds": [1, 2], "systems": systems},
-            "places": {"here": {"recipe": str(self.run.path), **place}},
+            "settings": {"here": {"recipe": str(self.run.path), **setting}},
             "analyses": {"norms": "curves {runs} --names {names} --what gradient-norm --output {output}.png"},
         }
         self.path.write_text(yaml.safe_dump(study))

@@ -47,16 +47,16 @@ def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReade
     :raises UserError: a log is broken
     """
     readers = {title: cache(read) for title, read in statistics.items()}  # a system stands in several comparisons
-    references = [(cell, results.baseline(cell)) for cell in results.cells]
-    references += [(cell, other) for cell, other in results.pairs() if other != results.baseline(cell)]
+    references = [(row, results.baseline(row)) for row in results.rows]
+    references += [(row, other) for row, other in results.pairs() if other != results.baseline(row)]
     for pair in references:
-        folders = [{run.seed: run.folder for run in results.runs_of(cell) if run.folder} for cell in pair]
+        folders = [{run.seed: run.folder for run in results.runs_of(row) if run.folder} for row in pair]
         seeds = sorted(folders[0].keys() & folders[1].keys())
         if pair[0] == pair[1] or not seeds or not readers:
             continue
         differences = {}
         for title, read in readers.items():
-            system, reference = ([read(of_cell[seed]) for seed in seeds] for of_cell in folders)
+            system, reference = ([read(of_row[seed]) for seed in seeds] for of_row in folders)
             difference = paired_bootstrap([reference, system], SAMPLES, SEED)[1].difference
             assert difference is not None  # only the first of the two has none
             differences[title] = difference
@@ -69,24 +69,24 @@ def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTab
     :param tests: of these results, at least one
     """
     titles = [f"{title}: difference [95%], p" for title in tests[0].differences]
-    rows = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
-    return StudyTable("Paired test over sentences and seeds", [[*results.pair_titles, "seeds", *titles], *rows], NOTE)
+    lines = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
+    return StudyTable("Paired test over sentences and seeds", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)
 
 
 def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
     """Return a line for each test and score as CSV."""
     heads = [*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]
-    rows = [
+    lines = [
         [*test.key, test.seeds, title, *(f"{number:.4f}" for number in (found.value, *found.interval, found.p_value))]
         for test in tests
         for title, found in test.differences.items()
     ]
-    return csv_text([heads, *rows])
+    return csv_text([heads, *lines])
 
 
 def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:
     """Return, for each score of the first test set that follows from sentences, what reads them from a run's folder."""
-    recipe = runs.cell_recipe(runs.cells[0])  # all systems are scored as the baseline
+    recipe = runs.row_recipe(runs.rows[0])  # all systems are scored as the baseline
     split = next((split for split in recipe.sets if split != "valid"), None)
     if split is None or not runs.data.parallel:
         return {}
