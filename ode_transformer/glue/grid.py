@@ -12,7 +12,7 @@ from pydantic import Field
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.recipes.file_flags import FlagName, Flags, FlagValue, abbreviated_flag
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.yaml_file import YamlFile, YamlSection
+from ode_transformer.support.yaml_file import YamlSection, key_error, read_yaml
 
 WHOLE_NUMBERS = ("batch-size", "max-epoch", "seed")
 # Beside the keys of the grid: flags that change the number of updates, or where checkpoints are written.
@@ -93,24 +93,23 @@ class GlueConfig(YamlSection):
 def read_config(path: Path) -> GlueConfig:
     """Read grid and flags.
 
-    :raises UserError: names the file, the line, the key and what is wrong with it
+    :raises UserError: names the file, the key and what is wrong with it
     """
-    document = YamlFile(path)
-    config = document.parse(GlueConfig)
+    config = read_yaml(path, GlueConfig)
     if absent := [key for key in (*WHOLE_NUMBERS, "lr") if key not in config.grid]:
-        raise document.error(("grid",), f"{absent[0]} is missing")
+        raise key_error(path, ("grid",), f"{absent[0]} is missing")
     for position, name in enumerate(config.symmetric):
         if name not in TASKS or len(TASKS[name].texts) != 2:
-            raise document.error(("symmetric", position), f"{name} is no task with pairs")
+            raise key_error(path, ("symmetric", position), f"{name} is no task with pairs")
     for key in config.train:
         if refused := config.refused_flag(f"--{key}"):
-            raise document.error(("train", key), f"{refused} is set for each run, by the grid and the recipe")
+            raise key_error(path, ("train", key), f"{refused} is set for each run, by the grid and the recipe")
     for key, values in config.grid.items():
         if abbreviated_flag(key, _RESERVED):
-            raise document.error(("grid", key), f"--{key} is set for each run, by the recipe")
+            raise key_error(path, ("grid", key), f"--{key} is set for each run, by the recipe")
         for position, value in enumerate(values):
             if fault := _fault(key, value):
-                raise document.error(("grid", key, position), f"{value!r} is {fault}")
+                raise key_error(path, ("grid", key, position), f"{value!r} is {fault}")
     return config
 
 

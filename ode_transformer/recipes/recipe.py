@@ -19,7 +19,7 @@ from ode_transformer.recipes.file_flags import Flags
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import LARGEST_INT
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.yaml_file import Key, YamlFile, YamlSection
+from ode_transformer.support.yaml_file import Key, YamlSection, key_error, read_yaml
 
 Count = Annotated[int, Field(gt=0, le=LARGEST_INT)]
 Problem = tuple[Key, str]  # the key in the file, and what is wrong there
@@ -372,13 +372,12 @@ def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> R
     """Read and check a recipe.
 
     :param checks: further checks, such as ``flag_checks.fairseq_problems``
-    :raises UserError: names the file, the line and the key of the first problem
+    :raises UserError: names the file and the key of the first problem
     """
-    document = YamlFile(path)
-    recipe = document.parse(Recipe)
+    recipe = read_yaml(path, Recipe)
     for check in (_inconsistencies, *checks):
         for key, problem in check(recipe):
-            raise document.error(key, problem)
+            raise key_error(path, key, problem)
     own_sources = {
         name: str(path.parent / source) if isinstance(source, str) else source
         for name, source in recipe.sources.items()

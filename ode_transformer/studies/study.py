@@ -12,7 +12,7 @@ from pydantic import Field
 from ode_transformer.recipes.file_flags import FlagName, Flags
 from ode_transformer.recipes.recipe import Count, Problem
 from ode_transformer.studies.analyses import analysis_problems, file_name
-from ode_transformer.support.yaml_file import YamlFile, YamlSection
+from ode_transformer.support.yaml_file import YamlSection, key_error, read_yaml
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
 DEPTH_FLAGS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
@@ -192,13 +192,12 @@ class Row:
 def read_study(path: Path) -> Study:
     """Read and check a study.
 
-    :raises UserError: names the file, the line and the key of the first problem
+    :raises UserError: names the file and the key of the first problem
     """
-    document = YamlFile(path)
-    study = document.parse(Study)
+    study = read_yaml(path, Study)
     for check in (_system_problems, _setting_problems, lambda study: analysis_problems(study.analyses)):
         for key, problem in check(study):
-            raise document.error(key, problem)
+            raise key_error(path, key, problem)
     return study
 
 

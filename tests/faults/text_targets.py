@@ -18,7 +18,7 @@ from ode_transformer.metrics.perplexity import perplexity
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.studies.study import read_study
 from ode_transformer.support.generate_log import read_generate_log
-from ode_transformer.support.yaml_file import CONFIGS, YamlFile
+from ode_transformer.support.yaml_file import CONFIGS
 
 Target = tuple[list[bytes], Callable[[bytes], object]]
 
@@ -81,11 +81,6 @@ def _configs(pattern: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(CONFIGS.glob(pattern))]
 
 
-YAML_SEEDS = [
-    b"a: [1, 2.5, true, null, 2026-01-02]\nb: {c: 'x', 1: \"y\\n\"}\n",
-    b"a: &x {b: [1, 2]}\nc: *x\nd: |\n  text\n  more\n",
-    b"a: !!int '3'\nb: !!float 1e3\nc: 0x1f\nd: 1:30\ne: .inf\nf: !!python/name:os.system x\n",
-]
 M2 = b"""S This are a sentence .
 A 1 2|||SVA|||is||was|||REQUIRED|||-NONE-|||0
 A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
@@ -126,7 +121,6 @@ SCORED_TEXTS = [
 ]
 
 TARGETS: dict[str, Target] = {
-    "YAML": file_target(YAML_SEEDS, lambda path: YamlFile(path).values, "input.yaml"),
     "YAML, recipe": file_target(_configs("*_??_??.yaml")[:4], read_recipe, "recipe.yaml"),
     "YAML, study": file_target(_configs("studies/*.yaml")[:4], read_study, "study.yaml"),
     "YAML, sources": file_target(_configs("sources.yaml"), read_sources, "sources.yaml"),

@@ -3,8 +3,9 @@
 import re
 
 import pytest
+import yaml
 
-from ode_transformer.support.yaml_file import CONFIGS, YamlFile
+from ode_transformer.support.yaml_file import CONFIGS
 
 # Not hyper-parameters: names, files, and results, whose source is their table.
 OTHER_KEYS = re.compile(
@@ -19,6 +20,20 @@ def source_names():
     """Return the names of sources in the page's table."""
     section = RECIPES_PAGE.read_text().partition("## Sources of values\n")[2].partition("\n## ")[0]
     return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+def lines_of_keys(node, key=()):
+    """Return the line numbers of all values by their keys."""
+    if isinstance(node, yaml.MappingNode):
+        entries = [(name.value, name, value) for name, value in node.value]
+    else:
+        entries = [(position, value, value) for position, value in enumerate(node.value)]
+    lines = {}
+    for name, start, value in entries:
+        lines[(*key, name)] = start.start_mark.line + 1
+        if isinstance(value, yaml.CollectionNode):
+            lines |= lines_of_keys(value, (*key, name))
+    return lines
 
 
 def leaves(value, key=()):
@@ -38,15 +53,16 @@ def without_source(path):
 
     A source stands at the end of the value's line. Only "ours: reason" may stand at a section instead.
     """
-    document, lines = YamlFile(path), path.read_text().splitlines()
+    text = path.read_text()
+    numbers, lines = lines_of_keys(yaml.compose(text)), text.splitlines()
     source = re.compile(rf"({'|'.join(map(re.escape, source_names()))}), \S|ours: \S")
 
     def comment(key):
-        return lines[document.line_numbers[key] - 1].partition(" # ")[2]
+        return lines[numbers[key] - 1].partition(" # ")[2]
 
     return [
-        f"{document.line_numbers[key]}: {'.'.join(map(str, key))}"
-        for key in leaves(document.values)
+        f"{numbers[key]}: {'.'.join(map(str, key))}"
+        for key in leaves(yaml.safe_load(text))
         if not OTHER_KEYS.match(".".join(map(str, key)))
         and not source.match(comment(key))
         and not any(comment(key[:length]).startswith("ours: ") for length in range(1, len(key)))
