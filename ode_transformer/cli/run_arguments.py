@@ -20,12 +20,11 @@ def run_options(args: argparse.Namespace) -> RunOptions:
     return RunOptions(**{name: value for name, value in vars(args).items() if name in names})
 
 
-def add_recipe(parser: argparse.ArgumentParser, required: bool = True) -> None:
+def add_recipe(parser: argparse.ArgumentParser) -> None:
     """Declare the recipe."""
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
-        nargs=None if required else "?",
         help="a data set of configs/, such as multi30k_en_de, or the path of a .yaml file",
     )
     parser.epilog = f"{RESUMES} Recipes: {', '.join(recipe_names())}."

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from ode_transformer.corpora.corpus import fairseq_test_split
 from ode_transformer.corpora.kinds import Corpus
-from ode_transformer.corpora.sources import AnySource, Source, inconsistent_source, missing_source_help, read_sources
+from ode_transformer.corpora.sources import AnySource, Source, missing_source_help, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, parse_settings
@@ -289,9 +289,6 @@ def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
 
 def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
     source_list = recipe.source_list()
-    published = {name: source for name, source in source_list.items() if isinstance(source, Source)}
-    if problem := inconsistent_source(published):
-        yield ("sources",), problem
     for name in recipe.corpus.sources:
         if name not in source_list:
             yield ("corpus",), f"{name}: {missing_source_help(name, source_list)}"
@@ -379,7 +376,9 @@ def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> R
         for key, problem in check(recipe):
             raise key_error(path, key, problem)
     own_sources = {
-        name: str(path.parent / source) if isinstance(source, str) else source
+        name: str(path.parent / source)
+        if isinstance(source, str)
+        else source.model_copy(update={"file": f"recipes/{path.stem}/{source.file}"})  # never an official source's file
         for name, source in recipe.sources.items()
     }
     return recipe.model_copy(update={"sources": own_sources})

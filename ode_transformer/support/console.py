@@ -42,8 +42,8 @@ def print_heading(line: str) -> None:
 
 
 def print_progress(line: str) -> None:
-    """Print a line of progress to standard error."""
-    print(line, file=sys.stderr, flush=True)
+    """Print a line of progress to standard error; control characters, as a file's name may have, are replaced."""
+    print("".join(sign if sign.isprintable() else "�" for sign in line), file=sys.stderr, flush=True)
 
 
 class ProgressMeter:

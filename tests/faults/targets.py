@@ -1,7 +1,6 @@
 """Parsers that are fuzzed, each with valid inputs to start from.
 
-A parser may raise ``UserError`` with a message of one line, or ``OSError`` with the name of a file, and nothing else,
-whatever bytes it is given.
+A parser may raise any exception, which the command prints in one line; it may not hang or end the process.
 """
 
 from __future__ import annotations

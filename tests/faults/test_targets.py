@@ -8,7 +8,7 @@ import pytest
 from mutations import mutate
 from targets import TARGETS
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.cli.command import error_message
 
 CASES = Path(__file__).parent / "cases"  # inputs that once ended otherwise, called TARGET-DIGEST
 
@@ -26,12 +26,8 @@ def error_of(parse: Callable[[bytes], None], data: bytes) -> str | None:
     """Return the message of a parser's refusal as the command line prints it; None if there is none."""
     try:
         parse(data)
-    except UserError as error:
-        return str(error)
-    except OSError as error:
-        if error.filename is None or error.strerror is None:
-            raise
-        return f"{error.filename}: {error.strerror}"
+    except (Exception, SystemExit) as error:
+        return error_message(error)
     return None
 
 

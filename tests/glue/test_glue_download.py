@@ -9,7 +9,7 @@ import pytest
 from file_server import FileServer, serving
 from glue_tables import write_published_mrpc
 
-from ode_transformer.corpora import transfer
+from ode_transformer.corpora import download as corpora_download
 from ode_transformer.glue import download as glue_download
 from ode_transformer.glue.download import divide_mrpc, download
 from ode_transformer.glue.preparation import tables_folder
@@ -35,7 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
         catalogue = tmp_path / "sources.yaml"
         catalogue.write_text(f"glue_rte: {{file: RTE.zip, urls: ['{server.url('RTE.zip')}'], licence: free}}\n")
         monkeypatch.setattr(glue_download, "SOURCES_FILE", catalogue)
-        monkeypatch.setattr(transfer, "RETRY_PAUSES", ())
+        monkeypatch.setattr(corpora_download, "RETRY_PAUSES", ())
         yield server
 
 
@@ -43,41 +43,15 @@ def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, server: Fi
     server.files["RTE.zip"] = archive(*TABLES, "RTE/original/dev.tsv", "../train.tsv", "RTE/x.tsv")
     download(TASKS["RTE"], tmp_path / "RTE")
     files = {path.name for path in (tmp_path / "RTE").iterdir()}
-    assert files == {".RTE.zip.verified", "RTE.zip", "dev.tsv", "test.tsv", "train.tsv"}
+    assert files == {".downloads", "RTE.zip", "dev.tsv", "test.tsv", "train.tsv"}
     assert (tmp_path / "RTE" / "dev.tsv").read_text() == "RTE/dev.tsv" * 20
 
 
-def flipped(data: bytes) -> bytes:
-    """Return the same archive with damaged compressed data."""
-    start = data.index(TABLES[0].encode()) + len(TABLES[0])
-    return data[:start] + bytes([data[start] ^ 255]) * 8 + data[start + 8 :]
-
-
-def encrypted(data: bytes) -> bytes:
-    """The same archive with the mark of encryption on its first member."""
-    changed = bytearray(data)
-    changed[6] |= 1
-    changed[data.index(b"PK\1\2") + 8] |= 1
-    return bytes(changed)
-
-
-@pytest.mark.parametrize(
-    ("answer", "cuts", "message"),
-    [
-        (encrypted(archive(*reversed(TABLES))), [], "RTE.zip: .*is encrypted.*; --raw takes a folder"),
-        (archive(*TABLES), [100], r"RTE.zip: 100 bytes came of"),
-        (archive(*TABLES)[:-30], [], "RTE.zip: .*zip"),
-        (flipped(archive(*TABLES)), [], "RTE.zip: .*; --raw takes a folder"),
-        (archive(*TABLES[:2]), [], "RTE.zip: no test.tsv in it"),
-    ],
-    ids=["encrypted", "cut off", "no archive", "spoilt", "a table too few"],
-)
-def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: FileServer, answer, cuts, message) -> None:
-    server.files["RTE.zip"], server.cuts = answer, cuts
-    with pytest.raises(UserError, match=message):
+def test_a_failed_download_is_one_line_and_repeated(tmp_path: Path, server: FileServer) -> None:
+    server.files["RTE.zip"], server.cuts = archive(*TABLES), [100]
+    with pytest.raises(UserError, match=r"RTE.zip: 100 bytes came of"):
         tables_folder(TASKS["RTE"], None, tmp_path)
     assert not (tmp_path / "RTE" / "train.tsv").exists()
-    server.files["RTE.zip"] = archive(*TABLES)
     for _ in range(2):
         assert (tables_folder(TASKS["RTE"], None, tmp_path) / "train.tsv").exists()
     assert len(server.fetched) == 2  # not again when it is there

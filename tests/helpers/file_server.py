@@ -24,34 +24,24 @@ class FileServer:
 
     :param files: content by name; every other name is answered by 404
     :param ranges: answer requests for a range of bytes
-    :param version: ETag; none if empty
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
-    :param lengths: state the Content-Length
     :param raw_answers: complete answers, headers included, by name
-    :param drip: bytes sent again and again, at short intervals, after a raw answer
-    :param requests: method, name and Range header of every request
+    :param fetched: name and Range header of every request
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
-    version: str = '"1"'
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
-    lengths: bool = True
     raw_answers: dict[str, bytes] = field(default_factory=dict)
-    drip: bytes = b""
-    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    fetched: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}"
-
-    @property
-    def fetched(self) -> list[tuple[str, str]]:
-        return [(name, byte_range) for method, name, byte_range in self.requests if method == "GET"]
 
 
 @contextmanager
@@ -59,24 +49,19 @@ def serving() -> Iterator[FileServer]:
     server, ended = FileServer(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:  # noqa: N802
-            self.answer(body=False)
-
         def do_GET(self) -> None:  # noqa: N802
-            self.answer(body=True)
-
-        def answer(self, body: bool) -> None:
             name, byte_range = self.path[1:], self.headers.get("Range", "")
-            server.requests.append((self.command, name, byte_range))
+            server.fetched.append((name, byte_range))
+            self.close_connection = True
             if name in server.raw_answers:
-                self.answer_raw(server.raw_answers[name])
+                with contextlib.suppress(OSError):  # the client closes the connection
+                    self.wfile.write(server.raw_answers[name])
                 return
             if name not in server.files:
                 self.send_error(404)
                 return
             content, start = server.files[name], 0
-            same_version = self.headers.get("If-Range", server.version) == server.version
-            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges and same_version:
+            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges:
                 start = int(match[1])
                 if start >= len(content):
                     self.send_response(416)
@@ -88,26 +73,14 @@ def serving() -> Iterator[FileServer]:
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             else:
                 self.send_response(200)
-            if server.lengths:
-                self.send_header("Content-Length", str(len(content) - start))
-            if server.version:
-                self.send_header("ETag", server.version)
+            self.send_header("Content-Length", str(len(content) - start))
             if name in server.types:
                 self.send_header("Content-Type", server.types[name])
             self.end_headers()
-            if body:
-                cut = server.cuts.pop(0) if server.cuts else None
-                self.wfile.write(content[start:] if cut is None else content[start:][:cut])
-                if cut is not None and server.hangs:
-                    ended.wait()
-            self.close_connection = True
-
-        def answer_raw(self, answer: bytes) -> None:
-            self.close_connection = True
-            with contextlib.suppress(OSError):  # the client closes the connection
-                self.wfile.write(answer)
-                while server.drip and not ended.wait(0.01):
-                    self.wfile.write(server.drip)
+            cut = server.cuts.pop(0) if server.cuts else None
+            self.wfile.write(content[start:] if cut is None else content[start:][:cut])
+            if cut is not None and server.hangs:
+                ended.wait()
 
         def log_message(self, *_: Any) -> None:
             pass
