@@ -222,7 +222,7 @@ install_rest() {
 }
 
 check_imports() {
-    local modules="torch, fairseq, sentencepiece, sacrebleu, subword_nmt, yaml, numpy, tqdm, pytest, matplotlib, starlette, uvicorn"
+    local modules="torch, fairseq, sentencepiece, sacrebleu, subword_nmt, yaml, numpy, tqdm, pytest, matplotlib, fastapi, uvicorn"
     "$VENV/bin/python" -c "import $modules" >/dev/null 2>"$VENV/pip-errors.txt" ||
         die "all is installed, but it does not import: $(tail -n 1 "$VENV/pip-errors.txt")"
 }

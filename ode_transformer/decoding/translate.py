@@ -226,12 +226,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="translation (default: stdout; follows a link)",
     )
+    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     add_model_arguments(parser)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of loading a model and of its search."""
-    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     kinds, file_names = ", ".join(SUBWORD_MODELS), " or ".join(model.file_name for model in SUBWORD_MODELS.values())
     parser.add_argument(
         "--bpe", metavar="NAME", help=f"subwords: {kinds} or none (default: by the file beside the model)"

@@ -4,73 +4,59 @@ GET / is the page, GET /health and GET /openapi.json say what is there, POST /tr
 compute. Nothing else is served, so that no file of the machine can be read.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
 import ode_transformer
-from ode_transformer.pages.batches import BatchWorker, Job, QueueFullError
-from ode_transformer.pages.openapi import openapi
+from ode_transformer.pages.batches import BatchQueue, QueueFullError
 from ode_transformer.pages.page import render_page
 from ode_transformer.pages.requests import (
-    RETRY,
-    BodyReader,
+    GuardedApplication,
+    Health,
+    InspectedLine,
+    Inspections,
     Limits,
-    RefusedError,
-    check_line_count,
-    check_model,
-    parse_request,
+    Refusal,
+    TextRequest,
+    TranslatedText,
+    Translation,
+    Translations,
 )
 from ode_transformer.pages.served_model import Hypothesis, ServedModel
-from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.lines import decode_lines
 
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+RETRY = {"Retry-After": "5"}
+REFUSALS = (
+    "A refusal. 400: the request is not what this description says, or a line is not UTF-8; 403: a page of another "
+    "site sent it; 408: it did not arrive in time; 413: too many bytes, lines or tokens of a line; 415: it is not "
+    "JSON; 429: too many lines wait, Retry-After says when to try again; 500: the server failed; 503: no answer in "
+    "time, or too many connections."
+)
+TEXT_BODY = {"requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
 class TranslationServer:
-    """Models, the worker that computes with them, and the bounds.
+    """Models, the queue of what they compute, and the bounds.
 
     :param models: of one pair of languages
     :param beam: by default
-    :param hosts: names by which clients may address the server, None for any: a page of another site that has its own
-        name point to this machine could otherwise read the answers
     """
 
-    def __init__(
-        self,
-        models: Sequence[ServedModel],
-        worker: BatchWorker,
-        limits: Limits,
-        beam: int,
-        hosts: Collection[str] | None = None,
-    ) -> None:
-        self.models, self.hosts = {model.name: model for model in models}, hosts
-        self.worker, self.limits, self.beam = worker, limits, beam
-        self.bodies = BodyReader(limits)
-        first = models[0]
-        self.languages = {"source": first.source_lang, "target": first.target_lang}
-        self.openapi = openapi(limits, list(self.models), beam)
+    def __init__(self, models: Sequence[ServedModel], queue: BatchQueue, limits: Limits, beam: int) -> None:
+        self.models = {model.name: model for model in models}
+        self.queue, self.limits, self.beam = queue, limits, beam
+        self.languages: dict[Any, str] = {"source": models[0].source_lang, "target": models[0].target_lang}
         self.page = render_page(
             "serve.html",
             scripts=("attention_map.js", "serve.js"),
@@ -82,112 +68,103 @@ class TranslationServer:
             version=ode_transformer.__version__,
         )
 
-    def application(self) -> Starlette:
-        """Return the application."""
-        routes = [
-            Route("/", self._endpoint(self.show_page), methods=["GET"]),
-            Route("/health", self._endpoint(self.show_health), methods=["GET"]),
-            Route("/openapi.json", self._endpoint(self.show_description), methods=["GET"]),
-            Route("/translate", self._endpoint(self.translate), methods=["POST"]),
-            Route("/translate-file", self._endpoint(self.translate_file), methods=["POST"]),
-            Route("/inspect", self._endpoint(self.inspect), methods=["POST"]),
-        ]
+    def application(self, hosts: Collection[str] | None) -> ASGIApp:
+        """Return the application.
 
-        @asynccontextmanager
-        async def lifespan(app: Starlette) -> AsyncIterator[None]:
-            self.worker.start()
-            yield
-            await run_in_threadpool(self.worker.stop, self.limits.seconds)
-
-        return Starlette(
-            routes=routes,
-            lifespan=lifespan,
-            exception_handlers={HTTPException: _refuse_address},
+        :param hosts: see :class:`GuardedApplication`
+        """
+        app = FastAPI(
+            title="ode-transformer serve",
+            version=ode_transformer.__version__,
+            lifespan=self._lifespan,
+            docs_url=None,  # its pages would load scripts from elsewhere
+            redoc_url=None,
+            responses={"default": {"model": Refusal, "description": REFUSALS}},
         )
+        app.add_exception_handler(HTTPException, _refuse)
+        app.add_exception_handler(RequestValidationError, _refuse_values)
+        app.add_exception_handler(UserError, _refuse_text)
+        app.add_exception_handler(Exception, _fail)
+        app.get("/", include_in_schema=False)(self.show_page)
+        app.get("/health", summary="State of the server")(self.health)
+        app.post("/translate", summary="Translate lines")(self.translate)
+        app.post("/inspect", summary="Attention and stage weights of one line")(self.inspect)
+        app.post(
+            "/translate-file",
+            summary="Translate a text to a text of as many lines",
+            response_class=PlainTextResponse,
+            openapi_extra=TEXT_BODY,
+        )(self.translate_file)
+        return GuardedApplication(app, hosts, self.limits)
 
-    async def show_page(self, request: Request) -> Response:
+    async def show_page(self) -> HTMLResponse:
         """Answer with the page."""
         return HTMLResponse(self.page)
 
-    async def show_health(self, request: Request) -> Response:
-        """Answer with the models and the lines that wait."""
-        healthy = self.worker.is_alive
-        state = {"status": "ok" if healthy else "stopping", "waiting_lines": self.worker.waiting}
-        about = {"models": list(self.models), "languages": self.languages, "version": ode_transformer.__version__}
-        return JSONResponse({**state, **about}, status_code=200 if healthy else 503)
+    async def health(self) -> Health:
+        """Return the models and the lines that wait."""
+        return Health(
+            status="ok",
+            waiting_lines=self.queue.waiting,
+            models=list(self.models),
+            languages=self.languages,
+            version=ode_transformer.__version__,
+        )
 
-    async def show_description(self, request: Request) -> Response:
-        """Answer with the description of the endpoints."""
-        return JSONResponse(self.openapi)
+    async def translate(self, request: TextRequest) -> Translations:
+        """Return as many translations as lines by each model."""
+        models, beam = self._chosen(request)
+        systems = []
+        for model in models:
+            lines, warning = await self._translations(model, request.lines, beam)
+            best = [hypotheses[0].text if hypotheses else "" for hypotheses in lines]
+            n_best = [
+                [Translation(text=h.text, score=round(h.score, 4)) for h in hypotheses[: request.n_best]]
+                for hypotheses in lines
+            ]
+            systems.append(TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
+        return Translations(systems=systems)
 
-    async def translate(self, request: Request) -> Response:
-        """Answer lines of JSON with as many translations by each model."""
-        async with self.bodies.read(request) as body:
-            text_request = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
-            systems = []
-            for name in text_request.models:
-                lines, warning = await self._translations(self.models[name], text_request.lines, text_request.beam)
-                systems.append(
-                    {
-                        "model": name,
-                        "translations": [hypotheses[0].text if hypotheses else "" for hypotheses in lines],
-                        "n_best": [
-                            [{"text": h.text, "score": round(h.score, 4)} for h in hypotheses[: text_request.n_best]]
-                            for hypotheses in lines
-                        ],
-                        "warning": warning,
-                    }
-                )
-        return JSONResponse({"systems": systems})
-
-    async def translate_file(self, request: Request) -> Response:
+    async def translate_file(self, request: Request, model: str = "") -> PlainTextResponse:
         """Answer a text with a text of as many lines."""
-        names = list(self.models)
-        name = request.query_params.get("model", names[0])
-        check_model(name, names)
-        async with self.bodies.read(request) as body:
-            lines = decode_lines(body, "the file")
-            check_line_count(len(lines), self.limits)
-            translations, _ = await self._translations(self.models[name], lines, self.beam)
+        (chosen,) = self._models([model] if model else [])
+        lines = decode_lines(await request.body(), "the file")
+        self._check_line_count(len(lines))
+        translations, _ = await self._translations(chosen, lines, self.beam)
         text = "".join(f"{hypotheses[0].text if hypotheses else ''}\n" for hypotheses in translations)
         return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="translation.txt"'})
 
-    async def inspect(self, request: Request) -> Response:
-        """Answer one line with each model's attention and stage weights."""
-        async with self.bodies.read(request) as body:
-            text_request = parse_request(_json_body(request, body), list(self.models), self.beam, self.limits)
-            if len(text_request.lines) != 1:
-                raise RefusedError(400, "lines: name one line to look into")
-            systems = []
-            for name in text_request.models:
-                sources, _ = await self._encode(self.models[name], text_request.lines)
-                if not sources:
-                    raise RefusedError(400, "lines: the line has no text")
-                compute = partial(_inspect_each, self.models[name], text_request.beam)
-                (inspection,) = await self._compute(
-                    ("inspect", name, text_request.beam), compute, list(sources.values())
-                )
-                systems.append({"model": name, **inspection})
-        return JSONResponse({"systems": systems})
+    async def inspect(self, request: TextRequest) -> Inspections:
+        """Return each model's attention and stage weights for one line."""
+        models, beam = self._chosen(request)
+        if len(request.lines) != 1 or not request.lines[0].strip():
+            raise HTTPException(400, "lines: name one line of text to look into")
+        systems = []
+        for model in models:
+            sources, _ = await self._encode(model, request.lines)
+            compute = partial(_inspect_each, model, beam)
+            inspections = await self._compute(("inspect", model.name, beam), compute, list(sources.values()))
+            systems += [InspectedLine(model=model.name, **inspection) for inspection in inspections]
+        return Inspections(systems=systems)
 
-    async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
-        try:
-            async with self._until_late():
-                return await run_in_threadpool(model.encode, lines)
-        except UserError as error:  # a line has more tokens than the model takes
-            raise RefusedError(413, str(error)) from error
+    def _chosen(self, request: TextRequest) -> tuple[list[ServedModel], int]:
+        """Return the models and the beam of a request, whose bounds are checked."""
+        self._check_line_count(len(request.lines))
+        beam = self.beam if request.beam is None else request.beam
+        if beam > self.limits.beam or request.n_best > beam:
+            raise HTTPException(400, f"beam: at most {self.limits.beam} is allowed; n_best: at most the beam, {beam}")
+        return self._models(request.models), beam
 
-    @asynccontextmanager
-    async def _until_late(self) -> AsyncIterator[None]:
-        """Give what is awaited in the block the time of a translation.
+    def _models(self, names: Sequence[str]) -> list[ServedModel]:
+        """Return the models of these names, by default the first of all."""
+        if unknown := [name for name in names if name not in self.models]:
+            served = ", ".join(self.models)
+            raise HTTPException(400, f"models: {one_line(unknown[0], 80)} is not served; these are: {served}")
+        return [self.models[name] for name in dict.fromkeys(names or list(self.models)[:1])]
 
-        :raises RefusedError: it took longer
-        """
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                yield
-        except TimeoutError:
-            raise RefusedError(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
+    def _check_line_count(self, count: int) -> None:
+        if count > self.limits.lines:
+            raise HTTPException(413, f"{count:,} lines, at most {self.limits.lines:,} are allowed in a request")
 
     async def _translations(
         self, model: ServedModel, lines: Sequence[str], beam: int
@@ -195,90 +172,74 @@ class TranslationServer:
         """Return the hypotheses of each line, none for a line without text, and a warning or ""."""
         sources, warning = await self._encode(model, lines)
         compute = partial(model.translate, beam=beam)
-        results = (
-            await self._compute(("translate", model.name, beam), compute, list(sources.values())) if sources else []
-        )
+        results = await self._compute(("translate", model.name, beam), compute, list(sources.values()))
         by_line = dict(zip(sources, results, strict=True))
         return [by_line.get(number, []) for number in range(len(lines))], warning
+
+    async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
+        try:
+            async with self._until_late():
+                return await asyncio.to_thread(model.encode, lines)
+        except UserError as error:  # a line has more tokens than the model takes
+            raise HTTPException(413, str(error)) from error
 
     async def _compute(
         self, key: Hashable, compute: Callable[[list[Any]], Sequence[Any]], items: list[Any]
     ) -> list[Any]:
-        """Let the worker compute a job.
+        """Let the queue compute a job.
 
-        :raises RefusedError: too many items wait, or the result is late
+        :raises HTTPException: too many items wait, the result is late, or the model has none
         """
-        if not self.worker.is_alive:
-            raise RefusedError(503, "the server stops")
-        try:
-            future = self.worker.submit(Job(key, compute, items))
-        except QueueFullError:
-            raise RefusedError(429, f"{self.worker.waiting:,} lines wait already", RETRY) from None
         try:
             async with self._until_late():
-                return await asyncio.wrap_future(future)
+                return await self.queue.compute(key, compute, items)
+        except QueueFullError:
+            raise HTTPException(429, f"{self.queue.waiting:,} lines wait already", RETRY) from None
         except UserError as error:  # of the model, not of the request
-            raise RefusedError(500, str(error)) from error
-        except asyncio.CancelledError:
-            if future.cancelled() and not self.worker.is_alive:
-                raise RefusedError(503, "the server stops") from None
-            raise
-        finally:
-            future.cancel()
+            raise HTTPException(500, str(error)) from error
 
-    def _endpoint(self, answer: Endpoint) -> Endpoint:
-        """Return an endpoint whose refusals and failures are JSON of one line."""
-
-        async def endpoint(request: Request) -> Response:
-            try:
-                self._check_site(request)
-                response = await answer(request)
-                response.headers.update(HEADERS)
-                return response
-            except RefusedError as error:
-                return _refusal(error.status, error.message, error.headers)
-            except UserError as error:  # a line that is not UTF-8
-                return _refusal(400, str(error))
-            except Exception as error:
-                print_progress(f"{request.url.path}: {type(error).__name__}: {one_line(error)}")
-                return _refusal(500, "the server failed; its terminal says how")
-
-        return endpoint
-
-    def _check_site(self, request: Request) -> None:
-        """Refuse what pages of other sites send.
-
-        :raises RefusedError: the request is of another site, or names this machine by a name of another site
-        """
-        host = request.headers.get("host", "")
+    @asynccontextmanager
+    async def _until_late(self) -> AsyncIterator[None]:
+        """Give what is awaited in the block the time of a translation."""
         try:
-            name = urlsplit(f"//{host}").hostname
-        except ValueError:
-            name = None
-        if self.hosts is not None and name not in self.hosts:
-            raise RefusedError(403, f"this server is not {one_line(name, 80)}")
-        origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise RefusedError(403, "a page of another site sent the request")
+            async with asyncio.timeout(self.limits.seconds):
+                yield
+        except TimeoutError:
+            raise HTTPException(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        batches = asyncio.create_task(self.queue.run())
+        yield
+        batches.cancel()
 
 
 def _inspect_each(model: ServedModel, beam: int, sources: Sequence[Any]) -> list[dict[str, Any]]:
     return [model.inspect(source, beam) for source in sources]
 
 
-def _json_body(request: Request, body: bytes) -> bytes:
-    # A page of another site can send text without a question, but not JSON.
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise RefusedError(415, "the request's Content-Type is not application/json")
-    return body
+def _refusal(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status)
 
 
-def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status_code=status, headers={**HEADERS, **(headers or {})})
-
-
-async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Answer an unknown address or a wrong method."""
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _refusal(error.status_code, f"{request.method} is not served at this address", error.headers)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _refuse_values(request: Request, error: Exception) -> Response:
+    """Refuse a request that is not as described, by its first fault."""
+    assert isinstance(error, RequestValidationError)
+    if "json" not in request.headers.get("content-type", "") and request.url.path != "/translate-file":
+        return _refusal(415, "the request's Content-Type is not application/json")
+    fault = error.errors()[0]
+    place = ".".join(map(str, fault["loc"][1:]))
+    return _refusal(400, one_line(f"{place or 'the request'}: {fault['msg']}", 500))
+
+
+async def _refuse_text(request: Request, error: Exception) -> Response:
+    return _refusal(400, str(error))  # a line that is not UTF-8
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    return _refusal(500, "the server failed; its terminal says how")

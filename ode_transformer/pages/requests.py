@@ -1,20 +1,23 @@
-"""Requests of clients: read within bounds, and refused with a status and one line."""
-
-from __future__ import annotations
+"""Requests and answers of the server: their fields, and whose requests are answered."""
 
 import asyncio
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import asynccontextmanager
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Literal
 
-from starlette.requests import ClientDisconnect
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.requests import Request
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 
 
 @dataclass(frozen=True)
@@ -22,141 +25,140 @@ class Limits:
     """Bounds of the server.
 
     :param request_bytes: of the body of a request
-    :param held_bytes: of the bodies of all requests together
     :param lines: of a request
     :param beam: largest beam that a request may name
     :param seconds: until a request is refused that has no answer
     """
 
     request_bytes: int
-    held_bytes: int
     lines: int
     beam: int
     seconds: float
 
 
-class RefusedError(Exception):
-    """A request that is not answered as wished.
+class TextRequest(BaseModel):
+    """Lines to translate, and how."""
 
-    :param status: of HTTP
-    """
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, dict(headers or {})
-
-
-class BodyReader:
-    """Reads bodies of requests, and counts the bytes that it holds of all of them."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self._held = 0
-
-    @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Hold the body of a request within the block.
-
-        :raises RefusedError: it is too large, too slow, or all bodies together are too large
-        """
-        too_large = RefusedError(413, f"the request is larger than {self.limits.request_bytes:,} bytes")
-        stated = request.headers.get("content-length", "")
-        if stated.isdecimal() and (len(stated) > 15 or int(stated) > self.limits.request_bytes):
-            raise too_large
-        body = bytearray()
-        try:
-            try:
-                async with asyncio.timeout(self.limits.seconds):
-                    async for chunk in request.stream():
-                        self._held += len(chunk)
-                        body += chunk
-                        if len(body) > self.limits.request_bytes:
-                            raise too_large
-                        if self._held > self.limits.held_bytes:
-                            raise RefusedError(429, "too much text is being translated", RETRY)
-            except TimeoutError as error:
-                raise RefusedError(408, f"the request did not arrive within {self.limits.seconds:g} seconds") from error
-            except ClientDisconnect as error:
-                raise RefusedError(400, "the request ended before its end") from error
-            yield bytes(body)
-        finally:
-            self._held -= len(body)
-
-
-RETRY = {"Retry-After": "5"}
-
-
-@dataclass(frozen=True)
-class TextRequest:
-    """Lines to translate, and how.
-
-    :param models: names
-    :param n_best: translations of each line
-    """
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     lines: list[str]
+    models: list[str] = Field([], description="names of models, see /health; by default the first of them")
+    beam: int | None = Field(None, ge=1, description="by default as the server was started")
+    n_best: int = Field(1, ge=1, description="translations of each line, at most the beam")
+
+
+class Refusal(BaseModel):
+    """The answer to a request that is not answered as wished."""
+
+    error: str = Field(description="one line")
+
+
+class Translation(BaseModel):
+    """A translation of a line with the score of the search."""
+
+    text: str
+    score: float
+
+
+class TranslatedText(BaseModel):
+    """The translations of a request by one model."""
+
+    model: str
+    translations: list[str] = Field(description="one for each line, in the same order; an empty line stays so")
+    n_best: list[list[Translation]]
+    warning: str = Field(description="empty, or why the model may not know the text")
+
+
+class Translations(BaseModel):
+    """The translations of a request."""
+
+    systems: list[TranslatedText]
+
+
+class AttentionMap(BaseModel):
+    """Attention of a layer."""
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    heads: int
+    weights: str = Field(description="base64 of bytes, heads × rows × columns; 255 is weight 1")
+
+
+class StageWeightsByWord(BaseModel):
+    """Weights of a block's stages at each word."""
+
+    block: str
+    tokens: list[str]
+    weights: list[list[float | None]]
+
+
+class InspectedLine(BaseModel):
+    """One model's translation of a line, its attention and its stage weights."""
+
+    model: str
+    translation: str
+    tokens: dict[Literal["source", "target"], list[str]]
+    attention: list[AttentionMap]
+    stage_weights: list[StageWeightsByWord]
+
+
+class Inspections(BaseModel):
+    """A line in each model."""
+
+    systems: list[InspectedLine]
+
+
+class Health(BaseModel):
+    """State of the server."""
+
+    status: Literal["ok"]
+    waiting_lines: int
     models: list[str]
-    beam: int
-    n_best: int
+    languages: dict[Literal["source", "target"], str]
+    version: str
 
 
-def parse_request(body: bytes, models: Sequence[str], beam: int, limits: Limits) -> TextRequest:
-    """Read the JSON of a request.
+class GuardedApplication:
+    """ASGI application that lets requests of its own page and of programs through to another, within bounds.
 
-    :param models: names of the models that are served
-    :param beam: beam by default
-    :raises RefusedError: it is not JSON, or a value is not allowed
+    :param hosts: names by which clients may address the server, None for any: a page of another site that has its own
+        name point to this machine could otherwise read the answers
     """
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(400, "the request is not JSON in UTF-8") from error
-    if not isinstance(values, dict):
-        raise RefusedError(400, 'the request is not an object such as {"lines": ["A sentence."]}')
-    if unknown := sorted(map(repr, values.keys() - {"lines", "models", "beam", "n_best"})):
-        raise RefusedError(400, f"{unknown[0][:80]}: unknown; known are lines, models, beam, n_best")
-    lines = _texts(values, "lines")
-    check_line_count(len(lines), limits)
-    names = _texts(values, "models") if "models" in values else [models[0]]
-    for name in names:
-        check_model(name, models)
-    if not names or len(set(names)) != len(names):
-        raise RefusedError(400, "models: name one or more, each once")
-    beam = _whole_number(values, "beam", beam, limits.beam)
-    return TextRequest(lines, names, beam, _whole_number(values, "n_best", 1, beam))
 
+    def __init__(self, app: ASGIApp, hosts: Collection[str] | None, limits: Limits) -> None:
+        self.app, self.hosts, self.limits = app, hosts, limits
 
-def check_line_count(count: int, limits: Limits) -> None:
-    """Check the number of lines.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limits, size = self.limits, 0
+        deadline = asyncio.get_running_loop().time() + limits.seconds
 
-    :raises RefusedError: there are too many
-    """
-    if count > limits.lines:
-        raise RefusedError(413, f"{count:,} lines, at most {limits.lines:,} are allowed in a request")
+        async def receive_within_limits() -> Message:
+            nonlocal size
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the request did not arrive within {limits.seconds:g} seconds") from None
+            size += len(message.get("body", b""))
+            if size > limits.request_bytes:
+                raise HTTPException(413, f"the request is larger than {limits.request_bytes:,} bytes")
+            return message
 
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
 
-def check_model(name: str, models: Sequence[str]) -> None:
-    """Check the name of a model.
-
-    :raises RefusedError: no model of this name is served
-    """
-    if name not in models:
-        raise RefusedError(400, f"models: {name[:80]!r} is not served; these are: {', '.join(models)}")
-
-
-def _texts(values: Mapping[str, Any], key: str) -> list[str]:
-    texts = values.get(key)
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise RefusedError(400, f"{key}: not a list of strings")
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise RefusedError(400, f"{key}: half of a surrogate pair is no character") from error
-    return texts
-
-
-def _whole_number(values: Mapping[str, Any], key: str, default: int, most: int) -> int:
-    number = values.get(key, default)
-    if type(number) is not int or not 1 <= number <= most:
-        raise RefusedError(400, f"{key}: not a whole number from 1 to {most}")
-    return number
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        app = self.app
+        if self.hosts is not None and re.sub(r":\d*$", "", host).strip("[]") not in self.hosts:
+            app = JSONResponse({"error": "the request names this server by the name of another site"}, 403)
+        elif origin is not None and origin.partition("://")[2] != host:
+            app = JSONResponse({"error": "a page of another site sent the request"}, 403)
+        await app(scope, receive_within_limits, send_with_headers)

@@ -9,36 +9,35 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
 from ode_transformer.pages.application import TranslationServer
-from ode_transformer.pages.batches import BatchWorker
-from ode_transformer.pages.connections import connections_with_timeout
+from ode_transformer.pages.batches import BatchQueue
 from ode_transformer.pages.requests import Limits
 from ode_transformer.pages.served_model import ServedModel, check_same_languages
-from ode_transformer.support.arguments import non_negative_int, positive_int, waiting_time
+from ode_transformer.support.arguments import (
+    add_systems,
+    non_negative_int,
+    positive_int,
+    system_names,
+    waiting_time,
+)
 from ode_transformer.support.errors import UserError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-HELD_REQUESTS = 32  # bodies of full size in memory at once
 BEAMS = 4  # times the default beam: the largest that a request may name
 CONNECTIONS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer serve``."""
+    add_systems(parser, "checkpoint")
     add_model_arguments(parser)
-    parser.add_argument(
-        "--path",
-        required=True,
-        type=Path,
-        action="append",
-        metavar="FILE",
-        help="checkpoint of a model; again for more",
-    )
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="names of the models (default: their folders)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder with the dictionaries (default: the model's)")
     parser.add_argument(
         "--schemes", nargs="+", default=[], metavar="NAME", help="serve each model also stepped by these schemes"
     )
@@ -58,13 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
-    listener = listen(args.host, args.port)
-    with listener:
-        address = f"http://{shown_host(args.host)}:{listener.getsockname()[1]}/"
+    family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    with socket.create_server((args.host, args.port), family=family, backlog=1024) as listener:
         models = load_models(args)
         server = build_server(args, models)
         with signals_end(server):
-            print(f"serving {', '.join(model.name for model in models)} at {address}  (Ctrl-C stops)", flush=True)
+            host = f"[{args.host}]" if ":" in args.host else args.host
+            names, port = ", ".join(model.name for model in models), listener.getsockname()[1]
+            print(f"serving {names} at http://{host}:{port}/  (Ctrl-C stops)", flush=True)
             if not is_loopback(args.host):
                 print("everyone who reaches this address can use it: there is no password", flush=True)
             server.run(sockets=[listener])
@@ -74,17 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
 def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn.Server:
     """Return uvicorn's server of the models, not started yet."""
-    limits = Limits(
-        request_bytes=args.max_bytes,
-        held_bytes=HELD_REQUESTS * args.max_bytes,
-        lines=args.max_lines,
-        beam=BEAMS * args.beam,
-        seconds=args.timeout,
-    )
-    worker = BatchWorker(args.batch_size, args.max_waiting)
+    limits = Limits(args.max_bytes, args.max_lines, BEAMS * args.beam, args.timeout)
+    queue = BatchQueue(args.batch_size, args.max_waiting)
     hosts = {*LOOPBACK, args.host} if is_loopback(args.host) else None
     config = uvicorn.Config(
-        TranslationServer(models, worker, limits, args.beam, hosts).application(),
+        TranslationServer(models, queue, limits, args.beam).application(hosts),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -99,52 +93,43 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
 
 
 def load_models(args: argparse.Namespace) -> list[ServedModel]:
-    """Load the models of the command line, each as trained and under each of ``--schemes``.
-
-    :raises UserError: a model or a name is refused
-    """
-    names = args.names or default_names(args.path)
-    if len(names) != len(args.path):
-        raise UserError(f"--names: {len(names)} for {len(args.path)} models")
+    """Load the models of the command line, each as trained and under each of ``--schemes``."""
     search = {"lenpen": args.lenpen, "max_len_b": args.max_len_b}
-    models: list[ServedModel] = []
-    for name, path in zip(names, args.path, strict=True):
+    models: dict[str, ServedModel] = {}
+    for name, (_, path) in zip(system_names(args.systems), args.systems, strict=True):
         for scheme in (None, *args.schemes):
             shown = name if scheme is None else f"{name} stepped by {scheme}"
-            if shown in {model.name for model in models}:
-                raise UserError(f"--names, --path, --schemes: {shown} is named twice")
-            hub = load_from_arguments(args, path, scheme)
-            models.append(ServedModel(shown, hub, args.max_tokens, **search))
-    check_same_languages(models)
-    return models
+            if shown in models:
+                raise UserError(f"{shown} is named twice")
+            models[shown] = ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search)
+    check_same_languages(list(models.values()))
+    return list(models.values())
 
 
-def default_names(paths: list[Path]) -> list[str]:
-    """Return short names of checkpoints that tell them apart: parts of their paths from the first that differs."""
-    parts = [path.absolute().with_suffix("").parts for path in paths]
-    if len(paths) == 1:
-        folders = [name for name in parts[0][:-1] if name not in ("/", "model", "checkpoints")]
-        return [folders[-1] if folders else parts[0][-1]]
-    if len(set(parts)) < len(parts):
-        return [str(path) for path in paths]
-    common = min(len(p) for p in parts)
-    first = next((n for n in range(common) if len({p[n] for p in parts}) > 1), common)
-    last = next((n for n in range(1, common - first) if len({p[-n] for p in parts}) > 1), common - first)
-    return ["/".join(p[first : len(p) - last + 1]) or str(path) for p, path in zip(parts, paths, strict=True)]
+def connections_with_timeout(seconds: float) -> type[H11Protocol]:
+    """Return uvicorn's protocol, with a bound on the time until the head of a request is there.
 
+    uvicorn itself closes only connections that are silent between two requests; others could take all of them.
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    :raises UserError: the address cannot be used
+    :param seconds: after which, or twice that, a connection is closed
     """
-    if port > 65535:
-        raise UserError(f"--port {port}: at most 65535 is allowed")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except OSError as error:
-        raise UserError(f"--host {host} --port {port}: {error.strerror or error}") from error
+
+    class Connection(H11Protocol):
+        """A connection that waits for a request for a limited time."""
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to wait."""
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._close_if_silent, None)
+
+        def _close_if_silent(self, last_request: object) -> None:
+            answers = self.cycle is not None and not self.cycle.response_complete
+            if not answers and self.cycle is last_request:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(seconds, self._close_if_silent, self.cycle)
+
+    return Connection
 
 
 def is_loopback(host: str) -> bool:
@@ -153,11 +138,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def shown_host(host: str) -> str:
-    """Return an address as it stands in a URL."""
-    return f"[{host}]" if ":" in host else host
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def check_same_languages(models: Sequence[ServedModel]) -> None:
     for model in models[1:]:
         if (model.source_lang, model.target_lang) != (first.source_lang, first.target_lang):
             languages = [f"{m.name} translates {m.source_lang} to {m.target_lang}" for m in (first, model)]
-            raise UserError(f"--path: {', '.join(languages)}; one page is for one pair of languages")
+            raise UserError(f"{', '.join(languages)}; one page is for one pair of languages")
 
 
 def _number(value: float) -> float | None:

@@ -5,31 +5,31 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from ode_transformer.pages.serve_command import add_arguments, build_server, listen, load_models
+from ode_transformer.pages.serve_command import add_arguments, build_server, load_models
 
 Answer = tuple[int, dict[str, str], Any]
 
 
-def serve_arguments(model: Path, *words: object) -> argparse.Namespace:
+def serve_arguments(*words: object) -> argparse.Namespace:
     """Return the parsed options of the command."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     short = ["--cpu", "--port", "0", "--beam", "2", "--max-len-b", "8"]
-    return parser.parse_args(["--path", str(model), *short, *map(str, words)])
+    return parser.parse_args([*map(str, words), *short])
 
 
 @contextmanager
-def serving(model: Path, *words: object) -> Iterator[int]:
-    """Serve a model in a thread; yields the port."""
-    args = serve_arguments(model, *words)
-    listener = listen(args.host, args.port)
+def serving(*words: object) -> Iterator[int]:
+    """Serve models in a thread; yields the port."""
+    args = serve_arguments(*words)
+    listener = socket.create_server((args.host, args.port), backlog=1024)
     server = build_server(args, load_models(args))
     server.config.timeout_keep_alive = 1  # in place of five seconds
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -1,72 +1,71 @@
 """Batches of jobs: their order, their bounds, and failures that stay with their requests."""
 
-import threading
-from concurrent.futures import CancelledError
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
-from ode_transformer.pages.batches import BatchWorker, Job, QueueFullError
+from ode_transformer.pages.batches import BatchQueue, QueueFullError
+
+
+@asynccontextmanager
+async def running(queue: BatchQueue) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.run())
+    yield
+    task.cancel()
+
+
+async def submit(queue: BatchQueue, work, *jobs: tuple[str, Sequence[str]]) -> list[asyncio.Task]:
+    """Submit jobs, each with its key, and let all of them wait."""
+    tasks = [asyncio.create_task(queue.compute(key, work, items)) for key, items in jobs]
+    await asyncio.sleep(0)
+    return tasks
 
 
 def test_batches_take_items_in_turn_and_results_keep_their_order() -> None:
-    worker, batches = BatchWorker(batch_size=4, max_items=100), []
+    batches = []
 
     def work(items: list[str]) -> list[str]:
         batches.append("".join(items))
         return [item.upper() for item in items]
 
-    jobs = [Job("a", work, "abcdefg"), Job("a", work, "1"), Job("b", work, "xy"), Job("a", work, "2")]
-    futures = [worker.submit(job) for job in jobs]
-    assert worker.waiting == 11
-    worker.start()
-    assert ["".join(future.result(10)) for future in futures] == ["ABCDEFG", "1", "XY", "2"]
+    async def main() -> None:
+        queue = BatchQueue(batch_size=4, max_items=100)
+        tasks = await submit(queue, work, ("a", "abcdefg"), ("a", "1"), ("b", "xy"), ("a", "2"))
+        assert queue.waiting == 11
+        async with running(queue):
+            assert ["".join(await task) for task in tasks] == ["ABCDEFG", "1", "XY", "2"]
+        assert queue.waiting == 0
+
+    asyncio.run(main())
     assert batches == ["a12b", "xy", "cdef", "g"]  # the short jobs do not wait for the long one
-    assert worker.waiting == 0
-    worker.stop()
-    assert not worker.is_alive
 
 
 def test_no_more_items_wait_than_allowed() -> None:
-    worker = BatchWorker(batch_size=2, max_items=3)
-    kept = worker.submit(Job("a", list, "ab"))
-    with pytest.raises(QueueFullError):
-        worker.submit(Job("a", list, "cd"))
-    dropped = worker.submit(Job("a", list, "e"))
-    dropped.cancel()
-    worker.start()
-    assert kept.result(10) == ["a", "b"]
-    assert worker.submit(Job("a", list, "cde")).result(10) == ["c", "d", "e"]
-    worker.stop()
+    async def main() -> None:
+        queue = BatchQueue(batch_size=2, max_items=3)
+        kept, refused, dropped = await submit(queue, list, ("a", "ab"), ("a", "cd"), ("a", "e"))
+        dropped.cancel()
+        async with running(queue):
+            assert await kept == ["a", "b"]
+            assert isinstance(refused.exception(), QueueFullError)
+            assert await queue.compute("a", list, "cde") == ["c", "d", "e"]
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("work", [lambda items: 1 / 0, lambda items: items[1:]])
 def test_a_failure_stays_with_its_requests(work) -> None:
-    worker = BatchWorker(batch_size=2, max_items=10)
-    failing = [worker.submit(Job("a", work, items)) for items in ("abc", "d")]
-    sound = worker.submit(Job("b", list, "ef"))
-    worker.start()
-    for future in failing:
-        assert isinstance(future.exception(10), ZeroDivisionError | RuntimeError)
-    assert sound.result(10) == ["e", "f"]
-    assert worker.waiting == 0
-    worker.stop()
+    async def main() -> None:
+        queue = BatchQueue(batch_size=2, max_items=10)
+        failing = await submit(queue, work, ("a", "abc"), ("a", "d"))
+        (sound,) = await submit(queue, list, ("b", "ef"))
+        async with running(queue):
+            for task in failing:
+                with pytest.raises((ZeroDivisionError, ValueError)):
+                    await task
+            assert await sound == ["e", "f"]
+        assert queue.waiting == 0
 
-
-def test_what_waits_at_the_end_is_cancelled() -> None:
-    worker, begun, go_on = BatchWorker(batch_size=1, max_items=10), threading.Event(), threading.Event()
-
-    def work(items: list[str]) -> list[str]:
-        begun.set()
-        go_on.wait(10)
-        return items
-
-    worker.start()
-    first, second = (worker.submit(Job(name, work, "a")) for name in "ab")
-    begun.wait(10)
-    stopping = threading.Thread(target=worker.stop)
-    stopping.start()
-    with pytest.raises(CancelledError):
-        second.result(10)
-    go_on.set()
-    assert first.result(10) == ["a"]
-    stopping.join()
+    asyncio.run(main())

@@ -20,7 +20,7 @@ SOURCE = PAIRS[0][0]
 
 @pytest.fixture(scope="module")
 def port(untrained: Path) -> Iterator[int]:
-    with serving(untrained, "--path", untrained, "--names", *NAMES, "--max-lines", 40) as port:
+    with serving(*(f"{name}={untrained}" for name in NAMES), "--max-lines", 40) as port:
         yield port
 
 
