@@ -18,17 +18,17 @@ ARROWS = {
     "support": "",
     "numerics": "",
     "nn": "numerics",
-    "models": "support numerics nn",
-    "checkpoints": "support models",
-    "decoding": "support nn models",
-    "export": "support numerics nn models decoding",
+    "checkpoints": "support",
+    "models": "support numerics nn checkpoints",
+    "decoding": "support nn checkpoints models",
+    "export": "support numerics nn checkpoints models decoding",
     "metrics": "support",
-    "analysis": "support numerics nn models decoding metrics",
+    "analysis": "support numerics nn checkpoints models decoding metrics",
     "pages": "support numerics nn models decoding metrics analysis",
     "corpora": "support metrics",
     "recipes": "support nn models checkpoints corpora metrics analysis",
     "studies": "support models decoding metrics analysis corpora recipes",
-    "glue": "support models corpora recipes",
+    "glue": "support checkpoints models corpora recipes",
 }
 ARROWS["cli"] = " ".join(ARROWS)
 

@@ -6,7 +6,6 @@ and then digits that only keep names apart.
 """
 
 import argparse
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import Any
 
 import torch
 
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
 from ode_transformer.support.arguments import positive_int
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
-from ode_transformer.support.checkpoint_schema import check_finite
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
-from ode_transformer.support.plain_options import saved_options
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
@@ -50,12 +47,9 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
     paths = [path for number, path in numbered_checkpoints(directory, by).items() if until is None or number <= until]
     if len(paths) < count:
         limit = "" if until is None else f" up to {by} {until}"
-        hint = f": pass --last {len(paths)}" if paths else ""
-        other = "update" if by == "epoch" else "epoch"
-        if others := [] if until else list(numbered_checkpoints(directory, other)):
-            numbers = ", ".join(map(str, others[-10:]))
-            hint += f"; there are {len(others)} of --by {other}: {'... ' if len(others) > 10 else ''}{numbers}"
-        raise UserError(f"{directory}: {count} {by} checkpoints requested, {len(paths)} found{limit}{hint}")
+        others = {other: len(numbered_checkpoints(directory, other)) for other in ("epoch", "update")}
+        existing = ", ".join(f"{number} of --by {other}" for other, number in others.items())
+        raise UserError(f"{directory}: --last {count}: {len(paths)} {by} checkpoints{limit}; there are {existing}")
     return paths[-count:]
 
 
@@ -64,23 +58,14 @@ def best_checkpoints(directory: Path, count: int) -> list[Path]:
 
     :raises UserError: there are fewer, or they belong to different metrics
     """
-    candidates = [(match, path) for path in directory.iterdir() if (match := _BEST.fullmatch(path.name))]
-    if len(candidates) < count:
-        raise UserError(f"{directory}: {count} best checkpoints requested, {len(candidates)} found")
-    if len(metrics := sorted({match["metric"] for match, _ in candidates})) > 1:
-        raise UserError(f"{directory}: best by different metrics ({', '.join(metrics)}): name the files instead")
-    rising = [path for _, path in sorted(candidates, key=lambda item: (float(item[0]["value"]), item[1].name))]
-    return rising[-count:] if _larger_is_better(rising[0]) else rising[count - 1 :: -1]
-
-
-def _larger_is_better(path: Path) -> bool:
-    """Return whether the run that wrote ``path`` maximised its metric, by the options in the checkpoint."""
-    state = load_checkpoint(path)
-    option = "maximize_best_checkpoint_metric"
-    options = saved_options(state, "checkpoint")
-    if option not in options:
-        raise UserError(f"{path}: its options do not say whether a higher metric is better: name the files instead")
-    return bool(options[option])
+    matches = {path: match for path in directory.iterdir() if (match := _BEST.fullmatch(path.name))}
+    metrics = sorted({match["metric"] for match in matches.values()})
+    if len(matches) < count or len(metrics) > 1:
+        by = f" by {', '.join(metrics)}" if metrics else ""
+        raise UserError(f"{directory}: --best {count}: {len(matches)} checkpoints of --keep-best-checkpoints{by}")
+    rising = sorted(matches, key=lambda path: (float(matches[path]["value"]), path.name))
+    options = saved_options(load_checkpoint(rising[0]), "checkpoint")
+    return rising[-count:] if options["maximize_best_checkpoint_metric"] else rising[count - 1 :: -1]
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
@@ -98,13 +83,12 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         state = {}  # frees the previous checkpoint before the next one is read
         state = load_checkpoint(path)
         state.pop("last_optimizer_state", None)
-        try:
-            check_finite(state["model"])
-            descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
+        descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
         expected = expected or descriptions
-        _check_same(expected, paths[0], descriptions, path)
+        if different := sorted(name for name, _ in descriptions.items() ^ expected.items()):
+            name = different[0]
+            here, there = (kinds.get(name, "absent") for kinds in (descriptions, expected))
+            raise UserError(f"{path}: {name} is {one_line(here)}, but {one_line(there)} in {paths[0]}")
         _add(sums, state["model"])
     model = state["model"]
     ties = _ties(model.items())
@@ -127,26 +111,10 @@ def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
 
 
 def _describe(name: str, tensor: torch.Tensor) -> str:
-    if name.endswith("_extra_state"):  # a line of settings as bytes
-        try:
-            return bytes([*tensor.tolist()]).decode()  # a list: of a number, bytes would make as many zeros
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{name!r} is not the text that a model of this package has there") from error
+    """Return type and shape of a parameter, or the settings of the model that ``_extra_state`` holds as bytes."""
+    if name.endswith("_extra_state"):
+        return bytes(tensor.flatten().tolist()).decode()
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-def _check_same(expected: dict[str, str], first: Path, descriptions: dict[str, str], path: Path) -> None:
-    """Check that a checkpoint has the names, shapes and types of the first one.
-
-    :raises UserError: names a parameter that differs
-    """
-    if missing := sorted(expected.keys() - descriptions.keys()):
-        raise UserError(f"{path}: lacks the parameter {missing[0]!r} of {first}")
-    if extra := sorted(descriptions.keys() - expected.keys()):
-        raise UserError(f"{path}: has a parameter {extra[0]!r} that {first} lacks")
-    for name, description in descriptions.items():
-        if description != expected[name]:
-            raise UserError(f"{path}: {name!r} is {one_line(description)}, but {one_line(expected[name])} in {first}")
 
 
 def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
@@ -183,23 +151,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def select_checkpoints(args: argparse.Namespace) -> list[Path]:
     """Return the checkpoints of the command line, in the order in which they are read."""
-    directories = [path for path in args.inputs if path.is_dir()]
     if args.last is None and (args.by or args.until):
         raise UserError("--by and --until go with --last")
     if args.last is None and args.best is None:
-        if directories:
+        if directories := [path for path in args.inputs if path.is_dir()]:
             raise UserError(f"{directories[0]} is a directory: give --last N or --best N")
-        targets = [os.path.realpath(path) for path in args.inputs]  # Path.resolve fails on a loop of links
-        if repeated := [str(path) for path in args.inputs if targets.count(os.path.realpath(path)) > 1]:
-            raise UserError(f"{repeated[0]} is named twice")
+        if len({path.resolve() for path in args.inputs}) < len(args.inputs):
+            raise UserError("a checkpoint is named twice")
         return list(args.inputs)
-    if missing := [path for path in args.inputs if not path.exists()]:
-        raise UserError(f"{missing[0]}: not there")
-    if len(args.inputs) > 1 or not directories:
-        raise UserError(f"--last and --best take one directory, not {', '.join(map(str, args.inputs))}")
+    if len(args.inputs) > 1:
+        raise UserError("--last and --best take one directory")
     if args.best is not None:
-        return best_checkpoints(directories[0], args.best)
-    return last_checkpoints(directories[0], args.last, args.by or "epoch", args.until)
+        return best_checkpoints(args.inputs[0], args.best)
+    return last_checkpoints(args.inputs[0], args.last, args.by or "epoch", args.until)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ COMMANDS = {
     "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
     "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
     "verify": (
-        "ode_transformer.checkpoints.verification",
+        "ode_transformer.cli.verify",
         "check that checkpoints run no code, before fairseq's own commands open them",
     ),
     "score": (
@@ -78,7 +78,7 @@ COMMANDS = {
         "how much of the loss's gradient reaches each layer",
     ),
     "convert": (
-        "ode_transformer.checkpoints.conversion",
+        "ode_transformer.models.conversion",
         "checkpoints of the authors' released code under the names of this package",
     ),
     "truncation-error": (

@@ -75,7 +75,7 @@ def architecture_options() -> dict[str, dict[str, Any]]:
     """Return the options that each architecture of this package sets, by its name; none of a stack without layers."""
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-    from ode_transformer.models.saved_options import is_of_this_package
+    from ode_transformer.checkpoints.reading import is_of_this_package
 
     options = {}
     for name, set_defaults in ARCH_CONFIG_REGISTRY.items():

@@ -153,12 +153,9 @@ def load_hub(
 
     from ode_transformer.decoding.beam_search import BeamSearch
     from ode_transformer.decoding.trained_model import load_trained_model
-    from ode_transformer.models.saved_model import reset_search
 
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
-    # As in fairseq-interactive, the training's options for subwords and batches are ignored.
-    options.bpe = options.tokenizer = None
-    reset_search(options, {})
+    # As in fairseq-interactive, the training's options for batches are ignored.
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
     search = {"seq_gen_cls": BeamSearch, "extra_gen_cls_kwargs": {"fixed_shapes": fixed_shapes}}
     task.build_generator = partial(task.build_generator, **search)

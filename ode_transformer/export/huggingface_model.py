@@ -17,8 +17,8 @@ from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, 
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.checkpoints.reading import harmless_options
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.models.saved_options import check_saved_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
@@ -111,7 +111,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
-        check_saved_options(config.options)
+        harmless_options(config.options)
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
             self.model = build_from_options(
                 argparse.Namespace(**config.options), config.source_size, config.target_size

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
+from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
 from ode_transformer.recipes.architectures import package_architectures
-from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE
-from ode_transformer.support.plain_options import saved_options
 
 WARMUP_SHARE = 0.1
 PREDICTED_TOGETHER = 64  # examples in a batch
@@ -111,10 +110,10 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
     """
     from fairseq import utils
 
-    from ode_transformer.models.saved_model import load_saved_model
+    import ode_transformer.models  # noqa: F401  (registers the architectures)
 
     # A fine-tuning that diverged is scored like the others of a grid: it predicts nan.
-    model, cfg, task = load_saved_model(checkpoint, {"data": str(data)}, finite=False)
+    model, cfg, task = build_model(checkpoint, load_checkpoint(checkpoint), {"data": str(data)})
     gpu = torch.cuda.is_available()
     model = (model.cuda() if gpu else model).eval()
     head, regression = cfg.criterion.classification_head_name, cfg.task.regression_target

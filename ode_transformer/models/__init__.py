@@ -1,6 +1,5 @@
 """Models of fairseq; importing this package, as ``--user-dir`` does, registers whatever the package adds to fairseq."""
 
-import ode_transformer.models.saved_options  # noqa: F401  (lets fairseq read options, once they are checked)
 from ode_transformer.models import (  # noqa: F401
     adam,
     criteria,

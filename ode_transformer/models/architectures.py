@@ -8,9 +8,10 @@ from typing import Any
 
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
+from omegaconf import OmegaConf
 
+from ode_transformer.checkpoints.reading import harmless_options
 from ode_transformer.models.options import DEPTH_DEFAULTS, set_defaults
-from ode_transformer.models.saved_options import check_build_options
 
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
 # learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.
@@ -108,7 +109,8 @@ def register_architecture(
     """
 
     def set_options(args: argparse.Namespace) -> None:
-        check_build_options(args)  # the first of our functions that fairseq calls when it loads a checkpoint
+        if OmegaConf.is_config(args):  # of a checkpoint; the first of our functions that fairseq calls with its options
+            harmless_options(OmegaConf.to_container(args, resolve=False))
         if getattr(args, "relu_dropout", None) is not None:  # the old name of activation_dropout
             set_defaults(args, activation_dropout=args.relu_dropout)
         for values in options:

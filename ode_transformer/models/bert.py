@@ -18,9 +18,9 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
+from ode_transformer.checkpoints.reading import load_pretrained
 from ode_transformer.models.architectures import register_architecture, stack_sizes
 from ode_transformer.models.options import DEPTH_DEFAULTS, add_depth_arguments, check_options, set_defaults
-from ode_transformer.models.saved_model import load_pretrained
 from ode_transformer.models.segment_encoder import SegmentEncoder
 from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import LSTM
@@ -58,14 +58,11 @@ class ODEBertModel(RobertaModel):
     ) -> RobertaHubInterface:
         """Load a model from a folder, as fairseq's RoBERTa; its checkpoint is checked first.
 
-        :raises UserError: the folder does not exist, or the checkpoint is broken or refused
+        :raises UserError: the checkpoint is broken or refused
         """
         kwargs |= {"bpe": bpe, "load_checkpoint_heads": True}
-        return load_pretrained(
-            lambda cfg, task, models: RobertaHubInterface(cfg, task, models[0]),
-            *(model_name_or_path, checkpoint_file, data_name_or_path),
-            **kwargs,
-        )
+        cfg, task, models = load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        return RobertaHubInterface(cfg, task, models[0])
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:

@@ -51,17 +51,13 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def _new_parser(program: str) -> argparse.ArgumentParser:
     import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
-    from ode_transformer.models.saved_options import check_calls
 
     parser = _PARSERS[program]()
     get_value = parser._get_value
 
     def checked_value(action: argparse.Action, text: str) -> Any:
         try:
-            check_calls(action.dest, text)  # fairseq evaluates some values as Python, here or in the training
             return get_value(action, text)
-        except UserError as error:
-            raise argparse.ArgumentError(action, str(error)) from error
         except SyntaxError as error:  # fairseq reads lists such as that of --lr as Python
             raise argparse.ArgumentError(action, f"invalid value: {text!r}") from error
 

@@ -19,7 +19,7 @@ from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.options import add_depth_arguments, add_log_argument, check_options
-from ode_transformer.models.saved_model import SafeFromPretrained
+from ode_transformer.models.pretrained import SafeFromPretrained
 from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import STACKS
 

@@ -12,12 +12,10 @@ from typing import Any
 
 from fairseq.checkpoint_utils import checkpoint_paths
 
+from ode_transformer.checkpoints.reading import load_checkpoint, saved_options, saved_updates
 from ode_transformer.support import commands
-from ode_transformer.support.checkpoint_file import load_checkpoint
-from ode_transformer.support.checkpoint_schema import saved_updates
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write, write_text
-from ode_transformer.support.plain_options import saved_options
 
 # Without these flags of fairseq-train a training loses sentences, or differs after it has been resumed.
 RESUMABLE_FLAGS: dict[str, Any] = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ode_transformer.checkpoints import averaging
 from ode_transformer.checkpoints.averaging import average_checkpoints, best_checkpoints, last_checkpoints
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
 
@@ -73,10 +73,8 @@ def test_last_by_number(run_directory: Path, count: int, by: str, until: int | N
 @pytest.mark.parametrize(
     ("count", "by", "until", "message"),
     [
-        (6, "epoch", None, "6 epoch checkpoints requested, 5 found: pass --last 5"),
-        (3, "epoch", 8, "3 epoch checkpoints requested, 2 found up to epoch 8"),
-        (5, "update", None, "5 update checkpoints requested, 4 found"),
-        (6, "epoch", None, "pass --last 5; there are 4 of --by update: 500, 1000, 1500, 9000"),
+        (6, "epoch", None, "--last 6: 5 epoch checkpoints; there are 5 of --by epoch, 4 of --by update"),
+        (3, "epoch", 8, "--last 3: 2 epoch checkpoints up to epoch 8"),
     ],
 )
 def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):
@@ -110,9 +108,8 @@ def test_best_goes_in_the_direction_that_the_run_saved(
 @pytest.mark.parametrize(
     ("metrics", "maximise", "message"),
     [
-        ([], None, "1 best checkpoints requested, 0 found"),
-        (["loss"], None, "higher metric is better"),
-        (["loss", "bleu"], True, r"different metrics \(bleu, loss\)"),
+        ([], None, "--best 1: 0 checkpoints of --keep-best-checkpoints"),
+        (["loss", "bleu"], True, "--best 1: 2 checkpoints of --keep-best-checkpoints by bleu, loss"),
     ],
 )
 def test_no_best(tmp_path: Path, metrics: list[str], maximise: bool | None, message: str):
@@ -198,29 +195,12 @@ def test_one_checkpoint_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.
 
 
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second model, error
-    "a parameter less": ({"b": None}, "second.pt: lacks the parameter 'b' of .*first.pt"),
-    "a parameter more": ({"c": torch.zeros(1)}, "second.pt: has a parameter 'c' that"),
-    "another shape": ({"w": torch.zeros(3)}, r"'w' is float32 \(3,\), but float32 \(2,\) in .*first.pt"),
-    "another type": ({"w": torch.zeros(2).half()}, r"'w' is float16 \(2,\), but float32"),
+    "a parameter less": ({"b": None}, r"second.pt: b is absent, but float32 \(1,\) in .*first.pt"),
+    "a parameter more": ({"c": torch.zeros(1)}, r"second.pt: c is float32 \(1,\), but absent in .*first.pt"),
+    "another shape": ({"w": torch.zeros(3)}, r"w is float32 \(3,\), but float32 \(2,\) in .*first.pt"),
+    "another type": ({"w": torch.zeros(2).half()}, r"w is float16 \(2,\), but float32"),
     # Their parameters would fit; what they were trained for does not.
-    "another scheme": (
-        {"e._extra_state": encode("scheme=rk2")},
-        "second.pt: 'e._extra_state' is scheme=rk2, but scheme=rk4 in .*first.pt",
-    ),
-    **{
-        f"no numbers: {value}": (
-            {"w": torch.tensor([1.0, value])},
-            r"second\.pt: the parameter 'w' has a value that is infinite or not a number",
-        )
-        for value in (torch.nan, torch.inf)
-    },
-    **{
-        f"no text: {value}": (
-            {"e._extra_state": torch.tensor(value)},
-            r"second\.pt: 'e\._extra_state' is not the text",
-        )
-        for value in ([300], [255], 0.5, 3 * 10**8)
-    },
+    "another scheme": ({"e._extra_state": encode("scheme=rk2")}, "e._extra_state is scheme=rk2, but scheme=rk4 in"),
 }
 
 
@@ -247,21 +227,16 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["{dir}"], "is a directory: give --last N or --best N"),
-        (["{dir}/a.pt", "--last", "1"], "take one directory"),
-        (["{dir}/nope", "--last", "1"], "nope: not there"),
+        (["{dir}/nope", "--last", "1"], "nope: No such file"),
         (["{dir}", "{dir}", "--last", "1"], "take one directory"),
         (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),
         (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
         (["{dir}/a.pt", "{dir}/../{name}/a.pt"], "named twice"),
         (["{dir}/absent.pt"], "absent.pt: No such file"),
-        (["{dir}/loop.pt"], "loop.pt: Too many levels of symbolic links\n"),
-        (["{dir}/a.pt", "--output", "{dir}/absent/x.pt"], "x.pt: not a file in an existing directory"),
-        (["{dir}/a.pt", "--output", "{dir}"], "not a file in an existing directory"),
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
     write(tmp_path / "a.pt")
-    (tmp_path / "loop.pt").symlink_to("loop.pt")
     arguments = [argument.format(dir=tmp_path, name=tmp_path.name) for argument in arguments]
     assert main(["average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
     error = capsys.readouterr().err
@@ -285,7 +260,10 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
     output.write_bytes(b"old")
     assert main(["average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
     broken = tmp_path / "checkpoint2.pt"
-    assert capsys.readouterr() == ("", f"ode-transformer average: error: {broken}: broken or truncated\n")
+    assert capsys.readouterr() == (
+        "",
+        f"ode-transformer average: error: {broken}: not a checkpoint, or broken or truncated\n",
+    )
     assert output.read_bytes() == b"old"
 
 

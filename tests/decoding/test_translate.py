@@ -23,6 +23,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import search_processes
 from ode_transformer.decoding import translate as translation
@@ -30,7 +31,6 @@ from ode_transformer.decoding.search_processes import default_processes
 from ode_transformer.decoding.subwords import choose_subword_model
 from ode_transformer.decoding.translate import build_bpe, normalize_spaces, translate
 from ode_transformer.support import subword_encoder
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 
 SHORT = ("--max-len-b", 12)

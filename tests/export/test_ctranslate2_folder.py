@@ -12,11 +12,11 @@ from checkpoint_for_tests import MAX_POSITIONS, make_model, rewrite
 from commands_for_tests import PAIRS, SMALL
 from fairseq import options
 
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 from ode_transformer.export.ctranslate2_folder import refusal
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.support.checkpoint_file import load_checkpoint
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
 EULER = ("--arch", "ode_transformer_euler_tiny")

@@ -17,10 +17,10 @@ import torch
 from checkpoint_for_tests import make_model
 from text_targets import file_target
 
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.checkpoints.verification import verify_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
-from ode_transformer.support.checkpoint_file import load_checkpoint
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-checkpoints-")
 STATE: dict[str, Any] = {

@@ -20,8 +20,8 @@ from recipes_for_tests import Runner, publish
 from released_checkpoints import released
 
 import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 
 # Files that hold times, or digests of times; two uninterrupted runs differ in them, too.
 TIMED = (".log", ".done", ".verified", "trained.json", "results.md", "results.csv", "results.png", "report.html")

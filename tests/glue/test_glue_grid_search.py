@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.glue import finetuning, grid_search
 from ode_transformer.glue.grid import GlueConfig
 from ode_transformer.support import commands
-from ode_transformer.support.checkpoint_file import save_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory
 

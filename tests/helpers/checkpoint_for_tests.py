@@ -17,7 +17,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.support.checkpoint_file import save_checkpoint
+from ode_transformer.checkpoints.reading import save_checkpoint
 
 MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 

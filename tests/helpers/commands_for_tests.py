@@ -13,7 +13,7 @@ import torch
 from forked_commands import run_forked
 
 import ode_transformer
-from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint
 
 USER_DIR = Path(ode_transformer.__file__).parent
 

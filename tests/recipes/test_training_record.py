@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.recipes import training
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 
 

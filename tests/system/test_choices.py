@@ -9,8 +9,8 @@ import torch
 from commands_for_tests import USER_DIR, Text, lines_of, run, succeed, train, training
 from fairseq.checkpoint_utils import load_ema_from_checkpoint
 
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.numerics import RECURRENCES
-from ode_transformer.support.checkpoint_file import load_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from commands_for_tests import COMMANDS, TIMEOUT, USER_DIR, Text, lines_of, succ
 from forked_commands import run_forked
 from killed_commands import kill, start_command
 
-from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.support.lines import read_lines
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from commands_for_tests import (
     training,
 )
 
-from ode_transformer.support.checkpoint_file import load_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from commands_for_tests import USER_DIR, Text, run, succeed, train, training
 
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.support.checkpoint_file import load_checkpoint
 
 pytestmark = pytest.mark.slow
 

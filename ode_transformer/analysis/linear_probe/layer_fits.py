@@ -12,8 +12,8 @@ from ode_transformer.analysis.linear_probe.layer_replacement import Distillation
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit
 from ode_transformer.analysis.linear_probe.probe_files import SavedSums, load_fit, load_sums, save_fit, save_sums
 from ode_transformer.analysis.linear_probe.probe_setup import LEAST_SQUARES, LIKELIHOOD, DistillationOptions, ProbeSetup
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.nn.observers import LayerId
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.nn.observers import LayerId
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 
 

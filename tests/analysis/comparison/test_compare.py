@@ -13,10 +13,10 @@ from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
 from PIL import Image
 
 from ode_transformer.analysis.comparison import system_results
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu, length_ratio
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.lines import read_lines
 
 PAIRS = [("▁The s t", "n er e e"), ("s s s", "e e e"), ("s " * 12, "e r " * 8), ("▁The", "n"), ("t t t t", "r r e")]

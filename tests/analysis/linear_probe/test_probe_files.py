@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ode_transformer.analysis.linear_probe.probe_files import load_fit, load_sums
-from ode_transformer.support.checkpoint_file import save_checkpoint
+from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.support.errors import UserError
 
 CPU = torch.device("cpu")

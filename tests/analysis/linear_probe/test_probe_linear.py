@@ -22,12 +22,12 @@ from test_layer_replacement import PRINTED
 from ode_transformer.analysis.linear_probe import layer_fits, layer_probe
 from ode_transformer.analysis.linear_probe.layer_replacement import Distillation
 from ode_transformer.analysis.linear_probe.probe_linear import table
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.nn.observers import LayerId
 from ode_transformer.support import console
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
 from ode_transformer.support.files import lock_directory
 from ode_transformer.support.lines import read_lines
 

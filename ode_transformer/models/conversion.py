@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from ode_transformer.support.checkpoint_file import load_checkpoint, save_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
-from ode_transformer.support.plain_options import shown
 
 # Patterns of released names and our names, without encoder. or decoder.; None if we have no such parameter
 _NAMES: tuple[tuple[str, str | None], ...] = (
@@ -57,13 +56,6 @@ _RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
 _SIZES = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
-# Types of the released options that are read here; the others are checked as options of our model.
-_RELEASED_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    **{name: ((str, type(None)), "text") for name in ("arch", "encoder_history_type", "decoder_history_type")},
-    **{f"{stack}_{name}": ((int,), "a whole number") for stack in ("encoder", "decoder") for name in _SIZES},
-    **{name: ((int,), "a whole number") for name in ("enc_calculate_num", "dec_calculate_num", "max_relative_length")},
-    "word_dropout": ((int, float), "a number"),
-}
 
 # Options that have the same name in both codes
 _COMMON_OPTIONS = (
@@ -123,18 +115,6 @@ def _rename(stack: str, name: str) -> str | None:
     raise UserError(f"parameter {stack}.{name} belongs to none of the released models")
 
 
-def _check_types(options: Mapping[str, Any]) -> None:
-    """Check the types of ``_RELEASED_TYPES``.
-
-    :raises UserError: names the option
-    """
-    for name, (types, description) in _RELEASED_TYPES.items():
-        if name in options and not isinstance(options[name], types):
-            raise UserError(f"option {name}: {shown(options[name])} is not {description}")
-    if options.get("use_word_dropout") and "word_dropout" not in options:
-        raise UserError("option word_dropout is missing, which use_word_dropout needs")
-
-
 def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
     """Check that a released model computes what our model with the same parameter names computes.
 
@@ -162,7 +142,6 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     :raises UserError: a part of the model does not exist here
     """
     options = vars(released)
-    _check_types(options)
     _check_family(options, parameters)
     if options.get("adaptive_softmax_cutoff") is not None:
         raise UserError("adaptive_softmax_cutoff is not supported")
@@ -236,19 +215,14 @@ def _reformer_options(options: Mapping[str, Any], parameters: Mapping[str, Tenso
 def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a released checkpoint to one of this package; the optimizer's state is left out.
 
-    :param released: result of :func:`ode_transformer.support.checkpoint_file.load_checkpoint`
+    :param released: result of :func:`ode_transformer.checkpoints.reading.load_checkpoint`
     :raises UserError: it belongs to none of the released models
     """
-    options = released.get("args")
+    parameters, options = convert_parameters(released["model"]), released.get("args")
     if not isinstance(options, argparse.Namespace):
         raise UserError("no options (args) of a released model; is it a checkpoint of another code?")
-    try:
-        parameters = convert_parameters(released["model"])
-        ours = convert_options(options, released["model"])
-        _complete_parameters(parameters, ours)
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        # Released options have no declared types: one that is missing or of another type fails where it is used.
-        raise UserError(f"its options and parameters are not those of a released model: {error}") from error
+    ours = convert_options(options, released["model"])
+    _complete_parameters(parameters, ours)
     return {
         "args": ours,
         "model": parameters,
@@ -259,36 +233,22 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
-    """Add the tensors that only our model has, and check that all names and shapes fit it.
+    """Add the tensors that only our model has.
 
-    :raises UserError: they do not fit, or the model cannot be built
+    :raises RuntimeError: the parameters do not fit the model that the options describe
     """
     import ode_transformer.models  # noqa: F401  (registers the architectures)
     from ode_transformer.models.model_from_options import build_from_options
-    from ode_transformer.models.saved_model import size_limit
 
     options.ode_options_saved = True  # marks options of a checkpoint, whose model may use another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
-    if not all(matrix.numel() for matrix in embeddings):  # of any number of words
-        raise UserError("its embeddings have no numbers")
-    try:
-        with size_limit(options, parameters):
-            model = build_from_options(options, *(len(matrix) for matrix in embeddings))
-    except ValueError as error:
-        raise UserError(f"describes a model that cannot be built: {error}") from error
+    model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     if options.share_all_embeddings or options.share_decoder_input_output_embed:
         parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
-    expected = model.state_dict()
-    for name, tensor in expected.items():
+    for name, tensor in model.state_dict().items():
         if name.endswith((".version", "._extra_state", "._float_tensor")):
             parameters[name] = tensor
-    if differences := sorted(expected.keys() ^ parameters.keys()):
-        problem = "lacks" if differences[0] in expected else "has besides"
-        raise UserError(f"does not fit the model that its options describe: {problem} {differences[0]}")
-    for name, tensor in expected.items():
-        if parameters[name].shape != tensor.shape:
-            shapes = f"{tuple(parameters[name].shape)}, not {tuple(tensor.shape)}"
-            raise UserError(f"does not fit the model that its options describe: {name} is {shapes}")
+    nn.Module.load_state_dict(model, parameters)  # fairseq's would add settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -306,10 +266,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert one checkpoint and print its options."""
     check_writable(args.output)
+    released = load_checkpoint(args.released)
     try:
-        converted = convert_checkpoint(load_checkpoint(args.released))
+        converted = convert_checkpoint(released)
     except UserError as error:
-        raise UserError(f"{args.released}: {str(error).removeprefix(f'{args.released}: ')}") from error
+        raise UserError(f"{args.released}: {error}") from error
     save_checkpoint(converted, args.output)
     options = converted["args"]
     print(
