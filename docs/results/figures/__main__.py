@@ -1,19 +1,18 @@
-"""Draw the figures of does_it_help.md and of the pages behind it from the CSV files of the studies.
+"""Draw the figures of the pages in docs/results from the CSV files of the studies.
 
 Command: python docs/results/figures [--gates DATA=CSV …]
 """
 
 import argparse
 
-from depths import draw_depths
-from gains import GAINS, draw_gains
+from gains import draw_gains
 from gates import draw_gates, write_gates
-from language_models import draw_cost, draw_errors, draw_stage_inputs, draw_steps, draw_table5
+from language_models import draw_steps, draw_table5
 
 
 def main() -> None:
     """Write all figures."""
-    parser = argparse.ArgumentParser(description="Draws the figures of does_it_help.md.")
+    parser = argparse.ArgumentParser(description="Draws the figures of docs/results.")
     parser.add_argument(
         "--gates",
         nargs="+",
@@ -23,15 +22,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.gates:
         write_gates(args.gates)
-    for output, panels in GAINS.items():
-        draw_gains(output, panels)
+    draw_gains("does_it_help_answer.png")
     draw_table5("does_it_help_table5.png")
     draw_steps("does_it_help_steps.png")
-    draw_cost("does_it_help_cost.png")
-    draw_stage_inputs("does_it_help_stages.png")
-    draw_depths("does_it_help_depths.png")
     draw_gates("does_it_help_gates.png")
-    draw_errors("does_it_help_errors.png")
 
 
 if __name__ == "__main__":

@@ -1,36 +1,11 @@
-"""Rows of the studies' CSV files, spreads over seeds, and where a figure is written."""
+"""Spreads over seeds, and the folder of the figures."""
 
-import csv
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from math import nan
-from pathlib import Path
 from statistics import stdev
 
 import matplotlib.pyplot as plt
-
-FOLDER = Path(__file__).parents[1]
-STUDIES = FOLDER / "studies"
-BASELINE = "Residual"
-# Systems that are residual layers under another name: RK2 with coefficients 1 applies a layer twice.
-RESIDUAL = re.compile(rf"^{BASELINE}|^RK2, coefficients 1$|^middle layer")
-SQUARE, CIRCLE, DIAMOND = ("s", "C0"), ("o", "C1"), ("D", "gray")
-
-
-def rows_of(name: str) -> list[dict[str, str]]:
-    """Return the rows of a study's CSV file."""
-    with open(STUDIES / f"{name}.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def mark_of(row: Mapping[str, str]) -> tuple[str, str]:
-    """Return marker and colour of a row's system.
-
-    Residual layers, also with longer steps, more of them or repeated ones, are ``SQUARE``, other schemes ``CIRCLE``.
-    """
-    if "fairseq" in row["system"]:
-        return DIAMOND
-    return SQUARE if row["control"] or RESIDUAL.search(row["system"]) else CIRCLE
+from result_files import FOLDER
 
 
 def spread_over_seeds(values: Collection[float]) -> float:

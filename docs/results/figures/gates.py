@@ -5,7 +5,8 @@ import re
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
-from figure_files import STUDIES, rows_of, save
+from figure_files import save
+from result_files import STUDIES, rows_of
 
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
@@ -36,27 +37,27 @@ def write_gates(sources: Sequence[str]) -> None:
 
 
 def draw_gates(output: str) -> None:
-    """Draw the first stage's share of a step by updates: a panel for each gate, a line for each layer and seed."""
-    shares: dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, float]]]] = {}
+    """Draw the first stage's fraction of a step by updates: a panel for each gate, a line for each layer and seed."""
+    fractions: dict[tuple[str, str], dict[tuple[str, str], list[tuple[int, float]]]] = {}
     for row in rows_of("gates"):
         first, second = float(row["weight_1"]), float(row["weight_2"])
-        lines = shares.setdefault((row["data"], row["system"]), {})
+        lines = fractions.setdefault((row["data"], row["system"]), {})
         lines.setdefault((row["layer"], row["seed"]), []).append((int(row["updates"]), first / (first + second)))
     columns = 5
     figure, panels = plt.subplots(
-        -(-len(shares) // columns), columns, figsize=(14, 6), sharey=True, squeeze=False, layout="constrained"
+        -(-len(fractions) // columns), columns, figsize=(14, 6), sharey=True, squeeze=False, layout="constrained"
     )
-    for axes, ((data, system), lines) in zip(panels.flat, shares.items(), strict=False):
+    for axes, ((data, system), lines) in zip(panels.flat, fractions.items(), strict=False):
         for (layer, _), points in sorted(lines.items()):
             axes.plot(*zip(*points, strict=True), color=f"C{int(layer) - 1}", linewidth=1, label=f"layer {layer}")
         axes.axhline(0.5, color="gray", linestyle=":", linewidth=1)
         axes.set_title(f"{GATE_DATA[data]}:\n{system}", fontsize=9)
         axes.set(xlabel="updates", ylim=(-0.03, 1.03))
         axes.grid(alpha=0.3)
-    for axes in panels.flat[len(shares) :]:
+    for axes in panels.flat[len(fractions) :]:
         axes.remove()
     for axes in panels[:, 0]:
-        axes.set_ylabel("share of the first evaluation")
+        axes.set_ylabel("fraction of the first evaluation")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     panels[0, 1].legend(unique.values(), unique.keys(), fontsize=8, loc="lower left")

@@ -1,11 +1,12 @@
-"""Figures of language models: epochs, operations, lengths of the step, inputs of stages, errors."""
+"""Figures of language models: perplexity by epochs and by the length of the step."""
 
 from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
 import matplotlib.pyplot as plt
-from figure_files import STUDIES, mark_of, rows_of, save, spread_over_seeds
+from figure_files import save, spread_over_seeds
+from result_files import STUDIES, rows_of
 
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.tables import values_by_system
@@ -27,14 +28,12 @@ STEPS = {
     "layer repeated 4 times": (4, 4),
     "Residual, step size 8": (8, 1),
 }
-# Studies of the length of the step: what their models put out words with, and its name in lm_stage_inputs.csv.
+# Studies of the length of the step: the output matrix of their models, and its name in table5.csv.
 STEP_STUDIES = {
     "does_it_help_lm-short": ("output shared with the embeddings", "shared"),
     "does_it_help_lm-short_untied": ("an output of its own", "own"),
 }
 LABEL_HEIGHT = 6.5  # of a label in that figure, in points of perplexity
-# Models of Table 5 that are no step of the same layer; the figure of cost leaves them out.
-NOT_IN_COST = ("fairseq's transformer_lm", "RK2, gate, released F", "RK4, released F")
 # Lines of the figure of Table 5, and the published system that each is: its architecture and flags.
 TABLE5: dict[str, tuple[Any, ...] | None] = {
     "Residual": ("ode_transformer_lm_euler",),
@@ -94,43 +93,6 @@ def draw_table5(output: str) -> None:
     save(figure, output)
 
 
-def draw_cost(output: str) -> None:
-    """Draw validation perplexity on the Penn Treebank against operations: small models, and those of Table 5's size."""
-    studies = {
-        "truncation-cpu": "d 128, 2,000 updates",
-        "truncation-longer": "d 128, 6,000 updates",
-        "does_it_help_lm-ptb": "Table 5's size, an output of its own",
-    }
-    figure, panels = plt.subplots(1, len(studies), figsize=(18, 4.6), layout="constrained")
-    for axes, (study, title) in zip(panels, studies.items(), strict=True):
-        values: dict[tuple[str, float, tuple[str, str]], list[float]] = {}
-        for row in rows_of(study):
-            # Residual layers of the second half of a table are controls of its first half.
-            is_repeated = row["layers"] == "2" and row["system"].startswith("Residual")
-            if row["Perplexity valid"] and row["system"] not in NOT_IN_COST and not is_repeated:
-                name = row["system"]
-                label = name if row["layers"] == "1" else f"{name}, {row['layers']} layers"
-                key = label, float(row["operations"]) / 1e6, mark_of(row)
-                values.setdefault(key, []).append(float(row["Perplexity valid"]))
-        systems = sorted(values, key=lambda system: mean(values[system]))
-        heights = [mean(values[system]) for system in systems]
-        operations = [system[1] for system in systems]
-        # About equal operations are one place.
-        points = [(round(place, -1), height) for place, height in zip(operations, heights, strict=True)]
-        labels = label_heights(points, (heights[-1] - heights[0]) / 20)
-        for (name, place, mark), height, label_height in zip(systems, heights, labels, strict=True):
-            marker, colour = mark
-            spread = spread_over_seeds(values[name, place, mark])
-            axes.errorbar(place, height, yerr=spread, fmt=marker, color=colour, capsize=3)
-            axes.annotate(name, (place, label_height), (7, 0), textcoords="offset points", fontsize=7, va="center")
-        axes.set(xlabel="million operations for a sample", title=title)
-        least, most = min(operations), max(operations)
-        axes.set_xlim(least - 0.1 * (most - least), most + 0.6 * (most - least))
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("validation perplexity; lower is better")
-    save(figure, output)
-
-
 def draw_steps(output: str) -> None:
     """Draw validation perplexity on the Penn Treebank against the length of a step; a line joins single evaluations."""
     figure, panels = plt.subplots(1, 2, figsize=(14, 4.8), sharey=True, layout="constrained")
@@ -167,42 +129,3 @@ def draw_steps_of(axes: plt.Axes, values: dict[str, list[float]]) -> None:
     axes.set_xscale("log", base=2)
     axes.set(xlim=(0.5, 14), xticks=[1, 2, 4, 8], xticklabels=["1", "2", "4", "8"])
     axes.grid(alpha=0.3)
-
-
-def draw_stage_inputs(output: str) -> None:
-    """Draw perplexity against how far from y the stages of a step read; a point is a training with several stages."""
-    moved: dict[str, float] = {}  # of the stage that reads farthest from y
-    for row in rows_of("lm_stage_inputs"):
-        moved[row["model"]] = max(moved.get(row["model"], 0), float(row["moved"]))
-    figure, panels = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for axes, (study, (title, place)) in zip(panels, STEP_STUDIES.items(), strict=True):
-        points: dict[str, list[tuple[float, float]]] = {}
-        for row in rows_of(study):
-            distance = moved.get(f"{row['system']}; {place}; seed {row['seed']}")
-            if distance and row["Perplexity valid"]:
-                points.setdefault(row["system"], []).append((distance, float(row["Perplexity valid"])))
-        for system, pairs in points.items():
-            axes.plot(*zip(*pairs, strict=True), "o", label=system)
-        axes.set_xscale("log")
-        axes.set(title=title, xlabel="how far a stage reads from y, in lengths of y")
-        axes.set(xlim=(1, 50), xticks=[1, 2, 5, 10, 20, 50], xticklabels=["1", "2", "5", "10", "20", "50"])
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
-    panels[0].set_ylabel("perplexity; lower is better")
-    panels[0].legend(fontsize=8)
-    save(figure, output)
-
-
-def draw_errors(output: str) -> None:
-    """Draw perplexity against the truncation error of each model's own step."""
-    perplexities = {r["system"]: float(r["Perplexity valid"]) for r in rows_of("truncation-cpu") if r["layers"] == "1"}
-    figure, axes = plt.subplots(figsize=(5, 3.6), layout="constrained")
-    for row in rows_of("lm_truncation_error"):
-        if row["scheme"] == "as trained":
-            point = float(row["relative_error"]), perplexities[row["model"]]
-            axes.plot(*point, "o", color="C0")
-            axes.annotate(row["model"], point, xytext=(4, 4), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="error of the model's own step, relative to the way", ylabel="validation perplexity")
-    axes.margins(x=0.3, y=0.15)
-    axes.grid(alpha=0.3)
-    save(figure, output)
