@@ -112,8 +112,6 @@ def state_of(row: PaperRow, sources: Mapping[str, Source]) -> str:
     link = f" ([results]({row.results}))" if row.results else ""
     if row.state is not None:
         return row.state + link
-    if not link and row.study and list((DOCS / "results" / "studies").glob(f"{row.study}-*.csv")):
-        link = " ([results](results/studies.md))"
     parts = [f"run small{link}" if link else "proven on a stand-in"]
     assert row.command is not None
     recipe = recipe_of(row.command)
