@@ -117,7 +117,8 @@ measurements, from the published scores in `configs/{RECIPE}.yaml` and from
   normalise the sums.
 - **published** scores of the base size, with the gain over the residual model of the same paper; that of PCformer is of
   a larger size that its abstract does not name.
-- **our** phoneme error rates on a CPU: lower is better. They are of [short trainings](results/phonemes.md#after-800-updates).
+- **our** phoneme error rates on a CPU: lower is better. They are of
+  [short trainings](results/phonemes.md#after-800-updates).
 
 """
 
