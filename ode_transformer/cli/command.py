@@ -1,7 +1,8 @@
 """The ``ode-transformer`` command.
 
 A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and one
-line in ``COMMANDS``. Only the module of the subcommand in use is imported, so that ``--help`` stays quick.
+line in ``COMMANDS``; or a module with a table ``SUBCOMMANDS``. Only the module in use is imported, so that ``--help``
+stays quick.
 A subcommand that passes the words after ``--`` to fairseq-train declares it with
 ``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
 
@@ -14,8 +15,9 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.errors import UserError, one_line, printable_line, unknown_arguments
@@ -61,65 +63,14 @@ COMMANDS = {
         "ode_transformer.pages.serve_command",
         "a page on this machine to try models, and an endpoint that translates",
     ),
-    "coefficients": (
-        "ode_transformer.analysis.depth.coefficients",
-        "the stage weights of a trained model, layer by layer",
-    ),
-    "stage-inputs": (
-        "ode_transformer.analysis.depth.stage_inputs",
-        "what the stages of a trained model's steps read and add, layer by layer",
-    ),
-    "probe-linear": (
-        "ode_transformer.analysis.linear_probe.probe_linear",
-        "what a model loses when one of its layers becomes a linear map",
-    ),
-    "gradient-norms": (
-        "ode_transformer.analysis.depth.gradient_norms",
-        "how much of the loss's gradient reaches each layer",
-    ),
     "convert": (
         "ode_transformer.models.conversion",
         "checkpoints of the authors' released code under the names of this package",
     ),
-    "truncation-error": (
-        "ode_transformer.analysis.depth.truncation_error",
-        "how exact the steps of trained models are as solutions of y' = F(y), layer by layer",
-    ),
-    "splitting-error": (
-        "ode_transformer.analysis.depth.splitting_error",
-        "how exact a step of a splitting is, measured",
-    ),
-    "compare": (
-        "ode_transformer.analysis.comparison.compare",
-        "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
-    ),
-    "examples": (
-        "ode_transformer.analysis.comparison.examples",
-        "what several systems make of chosen sentences, side by side",
-    ),
-    "error-types": (
-        "ode_transformer.analysis.comparison.error_type_plot",
-        "corrections of several systems by type of error",
-    ),
-    "curves": (
-        "ode_transformer.analysis.curves.curves",
-        "training and validation curves of some runs, by their logs or TensorBoard files",
-    ),
+    "analyse": ("ode_transformer.cli.analyse", "measure trained models, and compare them with each other"),
     "report": (
         "ode_transformer.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
-    ),
-    "scale": (
-        "ode_transformer.analysis.scaling.scale",
-        "a larger architecture by one step along two measured gradients",
-    ),
-    "measure-scaling": (
-        "ode_transformer.studies.measure_scaling",
-        "what depth and width are worth to an architecture, by short trainings, and a larger one",
-    ),
-    "glue": (
-        "ode_transformer.glue.glue_command",
-        "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper",
     ),
     "pretraining-text": (
         "ode_transformer.glue.pretraining_text",
@@ -134,8 +85,8 @@ COMMANDS = {
 }
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
-NO_PATHS = ("command", "words", "train_flags")  # the command line itself, and what fairseq-train reads
-RESUMABLE = ("quickstart", "prepare", "train", "evaluate", "reproduce", "study", "glue")
+NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
+RESUMABLE = ("quickstart", "prepare", "train", "evaluate", "reproduce", "study", "analyse glue", "analyse linear-probe")
 MAX_MESSAGE = 1000  # characters of a library's message, which can list every parameter of a model
 
 
@@ -153,9 +104,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        return run_command(name, words)
+        return run_command(words)
     except KeyboardInterrupt:
-        hint = "; the same command resumes" if name in RESUMABLE else ""
+        hint = "; the same command resumes" if {name, " ".join(words[:2])} & {*RESUMABLE} else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
     except (Exception, SystemExit) as error:
@@ -181,28 +132,39 @@ def error_message(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE) + " (--traceback shows where)"
 
 
-def run_command(name: str, words: Sequence[str]) -> int:
-    """Parse a command line and run its subcommand; ``args.words`` records the command line.
-
-    :param name: of the subcommand; "" if there is no such one
-    """
+def run_command(words: Sequence[str]) -> int:
+    """Parse a command line and run its subcommand; ``args.words`` records the command line."""
     parser = argparse.ArgumentParser(
         prog="ode-transformer",
         description="Tools around ODE Transformer models.",
         epilog="With --traceback, before any --, an error shows where it arose.",
     )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command, (_, summary) in COMMANDS.items():
-        subparsers.add_parser(command, help=summary, description=summary[0].upper() + summary[1:] + ".")
-    if not name:
+    subparser, module = add_commands(parser, COMMANDS, words)
+    if module is None:
         parser.parse_args(words)  # ends with an error or the help
-    module = importlib.import_module(COMMANDS[name][0])
-    subparser = subparsers.choices[name]
-    module.add_arguments(subparser)
     args = parse(parser, subparser, words)
     check_output_files(args)
     status: int = module.run(args)
     return status
+
+
+def add_commands(
+    parser: argparse.ArgumentParser, table: Mapping[str, tuple[str, str]], words: Sequence[str]
+) -> tuple[argparse.ArgumentParser, Any]:
+    """Add the commands of a table, and the arguments of the one that the words name.
+
+    :return: parser and module of that command; None for the module if the words name none
+    """
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command, (_, summary) in table.items():
+        subparsers.add_parser(command, help=summary, description=summary[0].upper() + summary[1:] + ".")
+    if not words or words[0] not in table:
+        return parser, None
+    module, subparser = importlib.import_module(table[words[0]][0]), subparsers.choices[words[0]]
+    if hasattr(module, "SUBCOMMANDS"):
+        return add_commands(subparser, module.SUBCOMMANDS, words[1:])
+    module.add_arguments(subparser)
+    return subparser, module
 
 
 def parse(

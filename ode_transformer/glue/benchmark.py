@@ -33,7 +33,7 @@ def reproduce(config: GlueConfig, path: Path, options: RunOptions) -> None:
         tables = options.raw if options.raw and any((options.raw / name).is_dir() for name in TASKS) else None
         if options.dry_run:
             folders = {"raw": tables, "output": output}
-            command = ["ode-transformer", "glue"]
+            command = ["ode-transformer", "analyse", "glue"]
             commands.print_command([*command, "prepare", *commands.flags({"pretraining": pieces} | folders)])
             commands.print_command(
                 [*command, "finetune", *commands.flags({"model": model, "config": path, "output": output})]

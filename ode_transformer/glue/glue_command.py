@@ -1,7 +1,7 @@
-"""``ode-transformer glue``: prepare the GLUE tasks, fine-tune a pre-trained encoder on them, write submission files.
+"""``ode-transformer analyse glue``: prepare the GLUE tasks, fine-tune an encoder on them, write submission files.
 
-ode-transformer glue prepare --pretraining DIR [--raw DIR]
-ode-transformer glue finetune --model CHECKPOINT [--dry-run] [-- FLAGS OF fairseq-train]
+ode-transformer analyse glue prepare --pretraining DIR [--raw DIR]
+ode-transformer analyse glue finetune --model CHECKPOINT [--dry-run] [-- FLAGS OF fairseq-train]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIG = CONFIGS / "glue.yaml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer glue``."""
+    """Declare the options of ``ode-transformer analyse glue``."""
     parser.epilog = "After an interruption the same command continues with the first unfinished job."
     parser.set_defaults(train_flags=())
     stages = parser.add_subparsers(dest="stage", metavar="prepare|finetune", required=True)

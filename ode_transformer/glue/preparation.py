@@ -96,7 +96,7 @@ def prepared_folder(name: str, output: Path) -> Path:
     """
     data = output / "data-bin" / name
     if not (data / "examples.json").exists():
-        raise UserError(f"{data}: not prepared; first: ode-transformer glue prepare --tasks {name}")
+        raise UserError(f"{data}: not prepared; first: ode-transformer analyse glue prepare --tasks {name}")
     return data
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from ode_transformer.analysis.depth.block_flows import TRAINED
 from ode_transformer.analysis.depth.depth_paths import DepthPath, Plane, principal_plane
 from ode_transformer.analysis.depth.gradient_norms import draw_by_layer
-from ode_transformer.analysis.depth.side_by_side import stacks_among
 from ode_transformer.analysis.depth.truncation_error import draw_errors
+from ode_transformer.analysis.systems import stacks_among
 from ode_transformer.pages.curve_figures import Drawing
 from ode_transformer.pages.measurements import SCHEMES, Measurements
 from ode_transformer.pages.svg import draw_svg

@@ -154,10 +154,11 @@ def analyse(experiment: Experiment) -> None:
     folder = experiment.folder
     if architectures(experiment.recipe.task)[experiment.recipe.arch]:  # fairseq's own models have no stages
         print("== weights of the stages, mean ± deviation over the positions of validation sentences")
-        weights: Command = ["ode-transformer", "coefficients", experiment.data.binary, "--path", experiment.model_path]
+        weights: Command = ["ode-transformer", "analyse", "coefficients", experiment.model_path]
+        weights += ["--data", experiment.data.binary]
         experiment.run_command(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
-    files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
-    plot: Command = ["ode-transformer", "curves", folder / "train.log", *commands.flags(files)]
+    outputs = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
+    plot: Command = ["ode-transformer", "analyse", "curves", folder / "train.log", *commands.flags(outputs)]
     experiment.run_command(plot, folder / "curves.log")
     points = read_log(folder / "train.log")
     updates, minutes = max(p.updates for p in points), max(p.minutes or 0 for p in points)

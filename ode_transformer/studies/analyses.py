@@ -1,9 +1,9 @@
 """Analyses of a study's runs: commands of ``ode-transformer`` with the files of the runs filled in.
 
-An analysis is a command of ``COMMANDS`` as it would be typed, with these words in braces:
+An analysis is a command of ``ode-transformer analyse`` as it would be typed, with these words in braces:
 
-    {runs} {names}          the folders of all runs, and their systems' names
-    {logs} {models}         --system NAME=FILE for each system: decoded test set and averaged model of its first run
+    {runs}                  SYSTEM=FOLDER for each run
+    {logs} {models}         SYSTEM=FILE for each system: decoded test set and averaged model of its first run
     {model}                 the averaged model of one system; the command is repeated for each system
     {data} {corpus}         the folders of the binarised data and of the text
     {search} {flavour}      flags of the recipe's search, and of its BLEU
@@ -23,9 +23,10 @@ from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.file_flags import abbreviated_flag
 from ode_transformer.recipes.recipe import Problem, Recipe
 from ode_transformer.support import commands
+from ode_transformer.support.files import file_name
 
-COMMANDS = ("compare", "curves", "error-types", "examples", "probe-linear")
-FIELDS = ("runs", "names", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
+ANALYSES = ("curves", "error-types", "examples", "linear-probe", "outputs")
+FIELDS = ("runs", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
 OUTPUT_OPTIONS = ("--output", "--csv")  # of these commands, which name a file to write
 
 Run = tuple[str, Experiment]  # the system's name, and one of its runs
@@ -35,8 +36,8 @@ def analysis_problems(analyses: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the commands and fields that do not exist, and files outside of the study's folder."""
     for name, text in analyses.items():
         words = text.split() or [""]
-        if (command := words[0]) not in COMMANDS:
-            yield ("analyses", name), f"{command or 'nothing'}: expected one of {', '.join(COMMANDS)}"
+        if (command := words[0]) not in ANALYSES:
+            yield ("analyses", name), f"{command or 'nothing'}: expected one of {', '.join(ANALYSES)}"
         for field in sorted(set(re.findall(r"\{(.*?)\}", text)) - set(FIELDS)):
             yield ("analyses", name), f"{{{field}}}: expected one of {', '.join(FIELDS)}"
         for option, value in pairwise([*words, ""]):
@@ -67,7 +68,7 @@ def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: 
 
 def _fill(text: str, values: Mapping[str, Sequence[Any]], output: Path) -> Command:
     """Return the words of an analysis: a word that is a field becomes its words, a path may contain fields."""
-    words: Command = ["ode-transformer"]
+    words: Command = ["ode-transformer", "analyse"]
     for word in text.split():
         path = word
         for field, value in {**values, "{output}": [output]}.items():
@@ -81,11 +82,10 @@ def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> di
     experiment = runs[0][1]
 
     def per_system(file: Callable[[Experiment], Path]) -> list[str]:
-        return [word for name, run in systems.items() for word in ("--system", f"{name}={file(run)}")]
+        return [f"{name}={file(run)}" for name, run in systems.items()]
 
     return {
-        "{runs}": [run.folder for _, run in runs],
-        "{names}": [name for name, _ in runs],
+        "{runs}": [f"{name}={run.folder}" for name, run in runs],
         "{logs}": per_system(lambda run: run.decode_log("test")),
         "{models}": per_system(lambda run: run.model_path),
         "{data}": [experiment.data.binary],
@@ -119,8 +119,3 @@ def _flavour(recipe: Recipe) -> dict[str, Any]:
 def _metric(recipe: Recipe) -> dict[str, Any]:
     entry = recipe.score[0]
     return {"metric": entry.metric, "tokenize": _flavour(recipe).get("tokenize") if entry.metric == "bleu" else None}
-
-
-def file_name(name: str) -> str:
-    """Return a system's name in letters that --system takes and that a file can have."""
-    return re.sub(r"[^\w.+]+", "-", name).strip("-_.")

@@ -1,6 +1,9 @@
-"""``ode-transformer measure-scaling``: measure the two gradients of model scaling, and solve for a larger architecture.
+"""``ode-transformer analyse scaling``: a larger architecture, by one step along two gradients (``analysis.scaling``).
 
-    ode-transformer measure-scaling --arch NAME [--updates N] [--seeds 1,2,3] [-- FLAGS OF fairseq-train]
+    ode-transformer analyse scaling --arch NAME --gradients L'_l L'_w
+    ode-transformer analyse scaling --arch NAME [--recipe NAME | --data DIR] [--seeds 1,2,3] [-- FLAGS OF fairseq-train]
+
+Without ``--gradients`` they are measured:
 
     L'_l = (L(l + ε, w) - L(l, w)) / ε      L'_w = (L(l, w + ε) - L(l, w)) / ε      Reformer (Li et al. 2020), Eq. 10
 
@@ -23,15 +26,20 @@ from typing import Any
 
 import torch
 
-from ode_transformer.analysis.scaling.architectures import model_size, training_options
-from ode_transformer.analysis.scaling.equations import ModelSize, ScalingStep, check_beta
-from ode_transformer.analysis.scaling.scale import architecture_lines
+from ode_transformer.analysis.scaling import (
+    ModelSize,
+    ScalingStep,
+    StackSize,
+    architecture_lines,
+    model_size,
+    solution_lines,
+    training_options,
+)
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.recipes import quickstart, training
-from ode_transformer.recipes.options import QUICKSTART_TASKS
-from ode_transformer.recipes.quickstart import QuickstartOptions
+from ode_transformer.recipes import training, workflow
+from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.training_reports import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
@@ -56,49 +64,16 @@ class TrainingData:
     flags: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ScalingOptions:
-    """Options of the measurement.
-
-    :param arch: architecture to scale
-    :param updates: updates of each training
-    :param epsilon: layers, or widths of inner size, by which the larger models exceed the base
-    :param beta: growth factor of Eq. 11
-    :param seeds: seeds, each with three trainings; the gradients are averaged
-    :param output: folder for everything
-    :param train_flags: further flags of fairseq-train
-    """
-
-    arch: str
-    updates: int
-    epsilon: int
-    beta: float
-    seeds: tuple[int, ...]
-    output: Path
-    train_flags: tuple[str, ...]
-
-
-def quickstart_data(folder: Path, arch: str, task: str | None, target: str | None, wheels: Path | None) -> TrainingData:
-    """Return the quickstart's data with the training flags of its recipe; data that are missing are prepared.
-
-    :param folder: folder of the quickstart
-    """
-    options = QuickstartOptions(task or "text", target, arch, output=folder, wheels=wheels)
-    experiment = quickstart.plan(options)
-    quickstart.prepare(experiment, options)
-    data = experiment.data
-    return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | experiment.recipe.train)
-
-
-def preprocessed_data(folder: Path) -> TrainingData:
-    """Return data that the user has preprocessed.
-
-    :raises UserError: the folder is not an output of fairseq-preprocess
-    """
-    if not sorted(folder.glob("train.*.bin")) or not sorted(folder.glob("valid.*.bin")):
-        raise UserError(f"--data {folder}: not a folder of fairseq-preprocess with a training and a validation set")
-    files = [[file.name, *file_stamp(file)] for file in sorted(folder.iterdir())]
-    return TrainingData(folder, Jobs(folder).digest_of(files), {})
+def training_data(args: argparse.Namespace) -> TrainingData:
+    """Return the folder of ``--data``, or the data and training flags of ``--recipe``, prepared where missing."""
+    if args.data is not None:
+        files = [[file.name, *file_stamp(file)] for file in sorted(args.data.iterdir())]
+        return TrainingData(args.data, Jobs(args.data).digest_of(files), {})
+    options = RunOptions(output=args.experiments, arch=args.arch, raw=args.raw)
+    recipe = workflow.load_recipe(args.recipe, options)
+    data = workflow.recipe_data(recipe, args.recipe, options)
+    workflow.prepare(data, options)
+    return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | recipe.train)
 
 
 def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> float:
@@ -112,11 +87,6 @@ def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> flo
     return cross_entropy(
         predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, task.target_dictionary.pad())
     )
-
-
-def gradient(base_loss: float, larger_loss: float, epsilon: int) -> float:
-    """Return the gradient of Eq. 10 from two losses; it is positive where the larger model has the lower loss."""
-    return (base_loss - larger_loss) / epsilon
 
 
 def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str], updates: int) -> float:
@@ -137,7 +107,7 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
 
 
 def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple[float, float]]:
-    """Return losses and gradients as a Markdown table, and the means of both gradients over the seeds.
+    """Return losses and gradients (Eq. 10) as a Markdown table, and the means of both gradients over the seeds.
 
     :param losses: seed -> name of the model -> validation loss, in the order base, deeper, wider
     """
@@ -145,7 +115,7 @@ def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[s
     rows, gradients = [], []
     for seed, by_model in losses.items():
         base, *larger = by_model.values()
-        gradients.append(tuple(gradient(base, loss, epsilon) for loss in larger))
+        gradients.append(tuple((base - loss) / epsilon for loss in larger))
         rows.append([str(seed), *(f"{value:.5f}" for value in (base, *larger, *gradients[-1]))])
     by_depth, by_width = zip(*gradients, strict=True)
     if len(losses) > 1:
@@ -154,42 +124,39 @@ def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[s
     return markdown_table(titles, rows, "r" * len(titles)), (mean(by_depth), mean(by_width))
 
 
-def measure(options: ScalingOptions, data: TrainingData, size: ModelSize) -> None:
-    """Run all trainings, skipping finished ones; print and write the table, and print the solution.
-
-    :param size: size of the base architecture with its flags
-    :raises UserError: a training fails, or a gradient has no solution
-    """
-    train_options = training_options(options.arch, [*commands.flags(data.flags), *options.train_flags])
-    updates = train_options.max_update or options.updates
-    run_name = training.run_name(options.arch, ["updates", str(options.updates), *options.train_flags])
-    folder = options.output / data.folder.resolve().parent.name / run_name
+def measure(args: argparse.Namespace, data: TrainingData) -> None:
+    """Run all trainings, skipping finished ones; print and write the table, and print the solution."""
+    train_options = training_options(args.arch, [*commands.flags(data.flags), *args.train_flags])
+    size = model_size(train_options)
+    updates = train_options.max_update or args.updates
+    run_name = training.run_name(args.arch, ["updates", str(args.updates), *args.train_flags])
+    folder = args.output / data.folder.resolve().parent.name / run_name
     steps = {
         "base": ScalingStep(1, 0, 0),
-        f"l+{options.epsilon}": ScalingStep(1, options.epsilon, 0),
-        f"w+{options.epsilon}": ScalingStep(1, 0, options.epsilon),
+        f"l+{args.epsilon}": ScalingStep(1, args.epsilon, 0),
+        f"w+{args.epsilon}": ScalingStep(1, 0, args.epsilon),
     }
     losses: dict[int, dict[str, float]] = {}
-    for seed in options.seeds:
+    for seed in args.seeds:
         losses[seed] = {}
         for name, step in steps.items():
-            flags = training_flags(options, data, size.enlarged(step), seed)
+            flags = training_flags(args, data, size.enlarged(step), seed)
             losses[seed][name] = train_and_measure(folder / f"{name}-seed{seed}", data, flags, updates)
-    table, gradients = gradient_table(losses, options.epsilon)
+    table, gradients = gradient_table(losses, args.epsilon)
     print(f"\n== {folder}: validation loss in nats per token after {updates} updates\n{table}\n")
-    numbers = {"epsilon": options.epsilon, "beta": options.beta, "losses": losses, "gradients": gradients}
+    numbers = {"epsilon": args.epsilon, "beta": args.beta, "losses": losses, "gradients": gradients}
     write_files(
         folder, {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}, "scaling.md"
     )
-    lines = architecture_lines(train_options, gradients, options.beta)
-    print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {options.beta:g}", *lines]))
+    lines = architecture_lines(train_options, gradients, args.beta)
+    print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {args.beta:g}", *lines]))
 
 
-def training_flags(options: ScalingOptions, data: TrainingData, size: ModelSize, seed: int) -> list[str]:
+def training_flags(args: argparse.Namespace, data: TrainingData, size: ModelSize, seed: int) -> list[str]:
     """Return the flags of one training; where fairseq-train reads a flag twice, the later one counts."""
     flags = {
         "user-dir": PACKAGE,
-        "arch": options.arch,
+        "arch": args.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "cpu": not torch.cuda.is_available(),
         **training.RESUMABLE_FLAGS,
@@ -198,41 +165,50 @@ def training_flags(options: ScalingOptions, data: TrainingData, size: ModelSize,
         "log-format": "json",
         "log-interval": 25,
         **data.flags,
-        "max-update": options.updates,
-        "save-interval-updates": max(1, options.updates // 10),
+        "max-update": args.updates,
+        "save-interval-updates": max(1, args.updates // 10),
     }
-    return [*commands.flags(flags), *options.train_flags, *commands.flags({**size.options(), "seed": seed})]
+    return [*commands.flags(flags), *args.train_flags, *commands.flags({**size.options(), "seed": seed})]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer measure-scaling``."""
+    """Declare the options of ``ode-transformer analyse scaling``."""
     parser.epilog = "After an interruption the same command resumes where it stopped. Every fairseq command is printed."
-    parser.add_argument("--arch", required=True, metavar="NAME", help="registered architecture to scale")
+
+    def add_folder(flag: str, default: str | None, description: str) -> None:
+        folder = None if default is None else Path(default)
+        parser.add_argument(flag, type=Path, metavar="DIR", default=folder, help=f"{description} (default: {default})")
+
+    def add_number(flag: str, default: int, metavar: str, description: str) -> None:
+        help_text = f"{description} (default: {default})"
+        parser.add_argument(flag, type=positive_int, default=default, metavar=metavar, help=help_text)
+
+    parser.add_argument("--arch", metavar="NAME", help="registered architecture to scale")
+    parser.add_argument("--layers", type=positive_int, metavar="L", help="joint layers of Eq. 8, instead of --arch")
+    parser.add_argument("--ffn-ratio", type=float, metavar="W", help="inner size / width of these layers")
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="folder of fairseq-preprocess (default: the quickstart's data)"
-    )
-    parser.add_argument("--task", choices=QUICKSTART_TASKS, help="task of the quickstart (default: text)")
-    parser.add_argument("--target", metavar="LANG", help="target language of the quickstart's text (default: de)")
-    parser.add_argument(
-        "--quickstart",
-        type=Path,
-        metavar="DIR",
-        help="folder of the quickstart (default: quickstart)",
-    )
-    parser.add_argument(
-        "--wheels", type=Path, metavar="DIR", help="folder with the wheels of its data, instead of downloading them"
-    )
-    parser.add_argument(
-        "--updates", type=positive_int, default=1000, metavar="N", help="updates of each training (default: 1000)"
-    )
-    parser.add_argument(
-        "--epsilon",
-        type=positive_int,
-        default=1,
-        metavar="E",
-        help="layers, or widths of inner size, added to measure a gradient (default: 1, the paper's)",
+        "--gradients",
+        type=float,
+        nargs=2,
+        metavar=("L'_l", "L'_w"),
+        help="gradients of the performance by depth and by width (default: measured by trainings)",
     )
     parser.add_argument("--beta", type=float, default=2.0, help="how many times as many parameters (default: 2)")
+    parser.add_argument(
+        "--dictionaries",
+        type=positive_int,
+        nargs=2,
+        metavar=("SOURCE", "TARGET"),
+        help="sizes of the dictionaries with their special symbols, to count with embeddings",
+    )
+    parser.add_argument(
+        "--recipe", default="quickstart_text", help="recipe of the trainings' data and flags (default: quickstart_text)"
+    )
+    add_folder("--data", None, "folder of fairseq-preprocess instead; the flags after -- are then all that it needs")
+    add_folder("--raw", None, "raw files of the recipe, instead of downloading them")
+    add_folder("--experiments", "experiments", "folder of recipes' data")
+    add_number("--updates", 1000, "N", "updates of each training")
+    add_number("--epsilon", 1, "E", "layers, or widths of inner size, added to measure a gradient")
     parser.add_argument(
         "--seeds",
         type=whole_numbers,
@@ -240,32 +216,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S,S,...",
         help="three trainings for each; gradients are averaged (default: 1)",
     )
-    parser.add_argument(
-        "--output", type=Path, default=Path("scaling"), metavar="DIR", help="folder for everything (default: scaling)"
-    )
-    add_train_flags(parser, "flags of fairseq-train; with --data these are optimizer, batches and everything else")
+    add_folder("--output", "scaling", "folder for everything")
+    add_train_flags(parser, "flags of fairseq-train, which override the recipe's")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure the gradients and print the larger architecture; return the exit status."""
-    if args.data is not None and (args.task or args.target or args.wheels or args.quickstart):
-        raise UserError(
-            "--task, --target, --wheels and --quickstart choose the quickstart's data: leave them out with --data"
-        )
-    options = ScalingOptions(
-        args.arch,
-        args.updates,
-        args.epsilon,
-        args.beta,
-        args.seeds,
-        args.output,
-        args.train_flags,
-    )
-    size = model_size(training_options(options.arch, options.train_flags))
-    check_beta(options.beta)
-    if args.data is None:
-        data = quickstart_data(args.quickstart or Path("quickstart"), args.arch, args.task, args.target, args.wheels)
+    """Print the larger architecture, or the solution of Eq. 11 alone; measure the gradients if none are given."""
+    if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
+        raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
+    if args.arch is None:
+        size = ModelSize({"decoder": StackSize(args.layers)}, 1, args.ffn_ratio)
+        print("\n".join(solution_lines(size, tuple(args.gradients), args.beta)))
+    elif args.gradients is None:
+        measure(args, training_data(args))
     else:
-        data = preprocessed_data(args.data)
-    measure(options, data, size)
+        options = training_options(args.arch, args.train_flags)
+        print("\n".join(architecture_lines(options, tuple(args.gradients), args.beta, args.dictionaries)))
     return 0

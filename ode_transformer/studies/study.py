@@ -11,7 +11,8 @@ from pydantic import Field
 
 from ode_transformer.recipes.file_flags import FlagName, Flags
 from ode_transformer.recipes.recipe import Count, Problem
-from ode_transformer.studies.analyses import analysis_problems, file_name
+from ode_transformer.studies.analyses import analysis_problems
+from ode_transformer.support.files import file_name
 from ode_transformer.support.yaml_file import YamlSection, key_error, read_yaml
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import os
 import platform
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Sequence
@@ -214,3 +215,8 @@ def lock_directory(directory: Path, work: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def file_name(name: str) -> str:
+    """Return a system's name in letters that a file can have."""
+    return re.sub(r"[^\w.+]+", "-", name).strip("-_.")

@@ -18,7 +18,7 @@ def test_the_end_of_the_name_decides_on_the_format(tmp_path: Path, name: str, st
 
 @pytest.mark.parametrize("name", ["a.jpg", "a"])
 def test_other_formats_are_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["splitting-error", "--output", str(tmp_path / name)]) == 2
+    assert main(["analyse", "splitting-error", "--output", str(tmp_path / name)]) == 2
     out, error = capsys.readouterr()
     assert out == ""
     assert f"--output {tmp_path / name}: a plot is a file with the end .png, .pdf, .svg" in error

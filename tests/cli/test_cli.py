@@ -112,11 +112,11 @@ def test_help_loads_nothing_heavy():
 @pytest.mark.parametrize(
     "words",
     [
-        ["curves", "./a.log", "--csv", "a.log"],
+        ["analyse", "curves", "./a.log", "--csv", "a.log"],
         ["average", "a.log", "b.log", "--output", "b.log"],
         ["translate", "--path", "a.log", "--input", "b.log", "--output", "a.log"],
         ["convert", "a.log", "--output", "a.log"],
-        ["examples", "--system", "a=a.log", "--system", "b=b.log", "--lines", "1", "--output", "b.log"],
+        ["analyse", "examples", "a=a.log", "b=b.log", "--lines", "1", "--output", "b.log"],
     ],
 )
 def test_no_command_writes_over_what_it_reads(words: list[str], tmp_path: Path, monkeypatch, capsys) -> None:

@@ -19,10 +19,9 @@ COMMANDS = {
     "score, log": ("--metric", "wer", "--generate-log", "{}"),
     "score, gold": ("--metric", "m2", "--hypotheses", "text", "--gold", "{}"),
     "score, perplexity": ("--metric", "perplexity", "--eval-lm-log", "{}"),
-    "coefficients": (".", "--path", "{}"),
-    "truncation-error": (".", "--path", "{}"),
-    "gradient-norms": (".", "--path", "{}"),
-    "curves": ("{}", "--output", "out.png"),
+    "analyse, coefficients": ("coefficients", "{}", "--data", "."),
+    "analyse, truncation error": ("truncation-error", "{}", "--data", "."),
+    "analyse, curves": ("curves", "{}", "--output", "out.png"),
 }
 
 

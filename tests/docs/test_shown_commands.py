@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from recorded_commands import ROOT, Block, recorded_commands, shell_blocks
 
-from ode_transformer.cli import command
+from ode_transformer.cli import analyse, command
 from ode_transformer.models.fairseq_parser import parser_for
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -29,8 +29,8 @@ def parse_and_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RefusedArgumentsError(f"{parser.prog}: {message}")
 
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
-    for module, _ in command.COMMANDS.values():
-        monkeypatch.setattr(importlib.import_module(module), "run", lambda args: 0)
+    for module, _ in [*command.COMMANDS.values(), *analyse.SUBCOMMANDS.values()]:
+        monkeypatch.setattr(importlib.import_module(module), "run", lambda args: 0, raising=False)
 
 
 def check_command(words: list[str]) -> None:
@@ -38,9 +38,9 @@ def check_command(words: list[str]) -> None:
     program, *arguments = words
     if program == "bash":
         script = (ROOT / arguments[0]).read_text(encoding="utf-8")
-        subcommand = re.search(r"^run_subcommand ([a-z-]+)", script, re.MULTILINE)
+        subcommand = re.search(r"^run_subcommand ([a-z -]+)", script, re.MULTILINE)
         if subcommand is not None:
-            check_command(["ode-transformer", subcommand[1], *arguments[1:]])
+            check_command(["ode-transformer", *subcommand[1].split(), *arguments[1:]])
         else:
             assert set(arguments[1:]) <= {"--help", "--fast"}
     elif program == "ode-transformer":

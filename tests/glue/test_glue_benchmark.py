@@ -41,8 +41,8 @@ def test_the_command_composes(tmp_path: Path, capsys) -> None:
     args = fairseq_parser.parse(train[0], train[1:])
     assert (args.arch, args.task, args.criterion) == ("ode_bert_base", "masked_lm", "masked_lm")
     assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == 128_000
-    assert [words[:3] for words in shown[3:]] == [
-        ["ode-transformer", "glue", stage] for stage in ("prepare", "finetune")
+    assert [words[:4] for words in shown[3:]] == [
+        ["ode-transformer", "analyse", "glue", stage] for stage in ("prepare", "finetune")
     ]
     assert all(words[1] in COMMANDS for words in shown[2:])
     trained = args.save_dir.removesuffix("/checkpoints")

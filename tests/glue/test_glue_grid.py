@@ -61,7 +61,7 @@ def test_the_hint_on_numbers_is_true(tmp_path: Path) -> None:
     "flags", ["--batch-size 8", "--max-epoch=9", "--update-freq 2", "--max-update 5", "--seed 3", "--weight-d 0"]
 )
 def test_flags_that_distinguish_runs_are_refused(tmp_path: Path, capsys, flags: str) -> None:
-    assert main(["glue", "finetune", "--model", "none.pt", "--", *flags.split()]) == 2
+    assert main(["analyse", "glue", "finetune", "--model", "none.pt", "--", *flags.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{flags.split()[0]} after --: --" in line
     read_config(CONFIG).check_flags(["--fp16", "--lr-scheduler", "fixed", "-s", "x", "--batch-size-valid", "9"])

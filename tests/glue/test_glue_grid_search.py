@@ -15,7 +15,7 @@ from ode_transformer.support.files import lock_directory
 
 
 def test_unknown_task(capsys) -> None:
-    assert main(["glue", "finetune", "--tasks", "no-such-task", "--model", "m.pt"]) == 2
+    assert main(["analyse", "glue", "finetune", "--tasks", "no-such-task", "--model", "m.pt"]) == 2
     assert "--tasks no-such-task: unknown; known are CoLA" in capsys.readouterr().err
 
 

@@ -66,9 +66,9 @@ def test_a_bad_table_is_one_line(tmp_path: Path, capsys, name: str, file: str, s
     path.write_text(spoil(path.read_text()))
     pretraining = pretrained_folder(tmp_path)
     arguments = ["--pretraining", str(pretraining), "--raw", str(tmp_path / "raw"), "--output", str(tmp_path / "out")]
-    assert main(["glue", "prepare", "--tasks", name, *arguments]) == 2
+    assert main(["analyse", "glue", "prepare", "--tasks", name, *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("ode-transformer glue: error: ")
+    assert line.startswith("ode-transformer analyse glue: error: ")
     assert message in line
 
 
@@ -76,14 +76,14 @@ def test_a_bad_table_is_one_line(tmp_path: Path, capsys, name: str, file: str, s
 def test_a_folder_without_dictionary_or_pieces(tmp_path: Path, capsys, missing: str) -> None:
     folder = pretrained_folder(tmp_path)
     (folder / missing).unlink()
-    assert main(["glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    assert main(["analyse", "glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     assert missing in capsys.readouterr().err
 
 
 def test_a_dictionary_in_another_encoding(tmp_path: Path, capsys) -> None:
     folder = pretrained_folder(tmp_path)
     (folder / "dict.txt").write_bytes("é 1\n".encode("latin-1"))
-    assert main(["glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
+    assert main(["analyse", "glue", "prepare", "--pretraining", str(folder), "--raw", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "dict.txt: line 1 is not UTF-8" in line
 
@@ -91,7 +91,7 @@ def test_a_dictionary_in_another_encoding(tmp_path: Path, capsys) -> None:
 def test_the_folder_is_locked(tmp_path: Path, capsys) -> None:
     words = ["prepare", "--pretraining", str(pretrained_folder(tmp_path)), "--output", str(tmp_path / "out")]
     with lock_directory(tmp_path / "out", "preparing tasks"):
-        assert main(["glue", *words]) == 2
+        assert main(["analyse", "glue", *words]) == 2
     assert "out: another process is preparing tasks here" in capsys.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -115,7 +115,7 @@ def test_changed_tables_change_the_digest(tmp_path: Path, monkeypatch, name: str
     arguments = ["prepare", "--tasks", "RTE", "--pretraining", str(folder), "--raw", str(tmp_path / "raw")]
 
     def digest() -> str:
-        assert main(["glue", *arguments, "--output", str(tmp_path / "out")]) == 0
+        assert main(["analyse", "glue", *arguments, "--output", str(tmp_path / "out")]) == 0
         return json.loads((tmp_path / "out" / "data-bin" / "RTE" / "examples.json").read_text())["digest"]
 
     first_digest = digest()

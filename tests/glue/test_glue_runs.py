@@ -82,7 +82,7 @@ def test_three_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path:
         write_tables(tmp_path / "raw", name)
     tasks = ["--tasks", ",".join(names), "--output", str(tmp_path / "glue")]
     raw = ["--pretraining", str(pretrained / "data-bin"), "--raw", str(tmp_path / "raw")]
-    assert main(["glue", "prepare", *raw, *tasks]) == 0
+    assert main(["analyse", "glue", "prepare", *raw, *tasks]) == 0
     config = yaml.safe_load(CONFIG.read_text())
     config["grid"] = {"batch-size": [4], "lr": [0.001, 0.0001], "max-epoch": [1], "seed": [1]}
     (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
@@ -90,14 +90,14 @@ def test_three_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path:
     arguments = ["finetune", "--model", str(model), "--config", str(tmp_path / "glue.yaml"), *tasks]
     capfd.readouterr()
 
-    assert main(["glue", *arguments, "--dry-run"]) == 0
+    assert main(["analyse", "glue", *arguments, "--dry-run"]) == 0
     planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
     assert len(planned) == 6
     assert all("--distributed-world-size 1 " in line for line in planned)
     assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
     assert not (tmp_path / "glue" / "runs").exists()
 
-    assert main(["glue", *arguments]) == 0
+    assert main(["analyse", "glue", *arguments]) == 0
     assert "matthews" in (tmp_path / "glue" / "results.md").read_text()
     submitted = tmp_path / "glue" / "submission"
     assert sorted(path.name for path in submitted.iterdir()) == ["CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"]
@@ -117,7 +117,7 @@ def test_three_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path:
     assert finetuning.predict(broken, tmp_path / "glue" / "data-bin" / "CoLA", ["test"]) == {"test": ["nan"] * 5}
 
     capfd.readouterr()
-    assert main(["glue", *arguments]) == 0
+    assert main(["analyse", "glue", *arguments]) == 0
     again = capfd.readouterr().out
     assert "+ fairseq-train" not in again
     assert again.count("already done") == 6
@@ -152,19 +152,19 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
 def test_models_that_cannot_be_fine_tuned_are_refused(pretrained: Path, tmp_path: Path, capsys) -> None:
     model = pretrained / "model" / "checkpoint_last.pt"
     arguments = ["finetune", "--tasks", "RTE", "--output", str(tmp_path)]
-    assert main(["glue", *arguments, "--model", str(model)]) == 2
-    assert "not prepared; first: ode-transformer glue prepare --tasks RTE" in capsys.readouterr().err
+    assert main(["analyse", "glue", *arguments, "--model", str(model)]) == 2
+    assert "not prepared; first: ode-transformer analyse glue prepare --tasks RTE" in capsys.readouterr().err
     state = torch.load(model, weights_only=True)  # with the one class that our models allow
     state["cfg"]["model"].arch = "macaron_tiny"
     torch.save(state, tmp_path / "macaron.pt")
-    assert main(["glue", *arguments, "--model", str(tmp_path / "macaron.pt")]) == 2
+    assert main(["analyse", "glue", *arguments, "--model", str(tmp_path / "macaron.pt")]) == 2
     assert "--arch macaron_tiny; what can be fine-tuned is macaron_bert_base" in capsys.readouterr().err
     (tmp_path / "data-bin" / "RTE" / "input0").mkdir(parents=True)
     (tmp_path / "data-bin" / "RTE" / "examples.json").write_text(json.dumps({"train": 4}))
     (tmp_path / "data-bin" / "RTE" / "input0" / "dict.txt").write_text("a 1\nb 1\n")
-    assert main(["glue", *arguments, "--model", str(model)]) == 2
+    assert main(["analyse", "glue", *arguments, "--model", str(model)]) == 2
     assert "embeddings; with <mask>," in capsys.readouterr().err
-    assert main(["glue", *arguments, "--model", str(tmp_path / "none.pt")]) == 2
+    assert main(["analyse", "glue", *arguments, "--model", str(tmp_path / "none.pt")]) == 2
     assert "none.pt" in capsys.readouterr().err
 
 

@@ -188,9 +188,9 @@ def test_table_and_plot_of_several_systems(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "gold.m2").write_text(GOLD, encoding="utf-8")
     for name, output in (("a", OUTPUT), ("b", "A boy ran along the road .\nMy big hats .\n")):
         (tmp_path / name).write_text(output, encoding="utf-8")
-    systems = [word for name in "ab" for word in ("--system", f"{name}={tmp_path / name}")]
+    systems = [str(tmp_path / name) for name in "ab"]
     files = ["--output", str(tmp_path / "plot.png"), "--csv", str(tmp_path / "table.csv")]
-    assert main(["error-types", *systems, "--gold", str(tmp_path / "gold.m2"), "--types", "1", *files]) == 0
+    assert main(["analyse", "error-types", *systems, "--gold", str(tmp_path / "gold.m2"), "--types", "1", *files]) == 0
     assert (tmp_path / "table.csv").read_text().splitlines() == [
         'type,reference,"a, correct","a, wrong","b, correct","b, wrong"',
         "R:1,1,1,1,1,1",

@@ -53,7 +53,7 @@ def test_the_flows_are_those_of_the_fields() -> None:
 
 
 def test_the_command_prints_slopes_and_draws(tmp_path, capsys) -> None:
-    assert main(["splitting-error", "--output", str(tmp_path / "errors.png")]) == 0
+    assert main(["analyse", "splitting-error", "--output", str(tmp_path / "errors.png")]) == 0
     assert (tmp_path / "errors.png").read_bytes()[1:4] == b"PNG"
     lines = dict(line.split(": local error of order ") for line in capsys.readouterr().out.splitlines())
     orders = {name: float(order.split(",")[0]) for name, order in lines.items()}

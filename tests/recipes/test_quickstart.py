@@ -88,7 +88,7 @@ def test_only_models_of_ours_have_stage_weights(
     report = {"epoch": 1, "update": 1.0, "loss": 5, "num_updates": 9, "wall": 60}
     (experiment.folder / "train.log").write_text(f"x | INFO | train_inner | {json.dumps(report)}\n")
     called: list[tuple[Any, int]] = []
-    monkeypatch.setattr(quickstart.commands, "run", lambda command, *_, threads: called.append((command[1], threads)))
+    monkeypatch.setattr(quickstart.commands, "run", lambda command, *_, threads: called.append((command[2], threads)))
     quickstart.analyse(experiment)
     assert called == [(program, 1) for program in programs]
 

@@ -30,10 +30,10 @@ def dry_run(folder: Path, analyses: dict[str, str]) -> int:
 def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All runs for curves, the first run of each system for the others, and one command for each model."""
     texts = {
-        "curves": "curves {runs} --names {names} --csv {output}.csv",
+        "curves": "curves {runs} --csv {output}.csv",
         "sides": "examples {logs} --most-different 2 --output {output}.md",
-        "linear": "probe-linear {data} --path {model} --output {output} {search} {metric}",
-        "compare": "compare {data} {models} --output {output} {flavour}",
+        "linear": "linear-probe {model} --data {data} --output {output} {search} {metric}",
+        "compare": "outputs {models} --data {data} --output {output} {flavour}",
         "types": "error-types {logs} --gold {corpus}/test.m2",
     }
     assert dry_run(tmp_path, texts) == 0
@@ -44,29 +44,29 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
         if shlex.split(line)[1] not in ("average", "score")
     ]
     plain, rk2 = "D/ode_transformer_euler_tiny-seed-{}", "D/ode_transformer_rk2_tiny-seed-{}-ode-coefficients-ones"
-    runs = " ".join(run.format(seed) for seed in (1, 2) for run in (plain, rk2))
-    systems = "--system plain={}/{file} --system RK2-1-and-1={}/{file}"
+    runs = " ".join(word.format(seed) for seed in (1, 2) for word in (f"plain={plain}", f"'RK2, 1 and 1={rk2}'"))
+    systems = "plain={}/{file} RK2-1-and-1={}/{file}"
     logs = systems.format(plain.format(1), rk2.format(1), file="generate.test.log")
     models = systems.format(plain.format(1), rk2.format(1), file="model/model.pt")
     search = "--remove-bpe subword_nmt --beam 5 --cpu"
     assert commands == [
-        f"ode-transformer curves {runs} --names plain 'RK2, 1 and 1' plain 'RK2, 1 and 1' --csv S/curves.csv",
-        f"ode-transformer examples {logs} --most-different 2 --output S/sides.md",
+        f"ode-transformer analyse curves {runs} --csv S/curves.csv",
+        f"ode-transformer analyse examples {logs} --most-different 2 --output S/sides.md",
         *(
-            f"ode-transformer probe-linear D/data-bin --path {run.format(1)}/model/model.pt "
+            f"ode-transformer analyse linear-probe {run.format(1)}/model/model.pt --data D/data-bin "
             f"--output S/linear-{name} {search} --metric bleu --tokenize none"
             for name, run in (("plain", plain), ("RK2-1-and-1", rk2))
         ),
-        f"ode-transformer compare D/data-bin {models} --output S/compare --tokenize none",
-        f"ode-transformer error-types {logs} --gold D/corpus/test.m2",
+        f"ode-transformer analyse outputs {models} --data D/data-bin --output S/compare --tokenize none",
+        f"ode-transformer analyse error-types {logs} --gold D/corpus/test.m2",
     ]
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("rm {runs}", "analyses.a: rm: expected one of compare, curves"),
-        ("curves {run}", "analyses.a: {run}: expected one of runs, names"),
+        ("rm {runs}", "analyses.a: rm: expected one of curves, error-types"),
+        ("curves {run}", "analyses.a: {run}: expected one of runs, logs"),
         ("", "analyses.a: nothing: expected"),
         ("curves {runs} --csv victim", "analyses.a: --csv: expected {output}, to be completed: {output}.png"),
         ("curves {runs} --csv={output}/../victim", "analyses.a: --csv={output}/../victim: expected {output}"),

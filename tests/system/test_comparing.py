@@ -17,9 +17,9 @@ def test_a_learned_model_beside_an_unlearned_one(
     text: Text, trained: Path, learned: Callable[[str], Path], tmp_path: Path
 ) -> None:
     systems = {"learned": learned("rk2"), "early": trained / "checkpoint1.pt"}
-    words = [word for name, path in systems.items() for word in ("--system", f"{name}={path}")]
+    words = [f"{name}={path}" for name, path in systems.items()]
     words += ["--output", str(tmp_path), "--split", "train", "--remove-bpe", "sentencepiece", "--cpu", "--maps", "40"]
-    assert main(["compare", str(text.data), *words]) == 0
+    assert main(["analyse", "outputs", *words, "--data", str(text.data)]) == 0
 
     with open(tmp_path / "summary.csv", newline="") as file:
         learned_row, early_row = csv.DictReader(file)

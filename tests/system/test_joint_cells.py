@@ -47,5 +47,5 @@ def test_the_coefficients_of_a_trained_model(
         ("reformer_base", "decoder layer 2:  0."),
         ("reformer_fast", "every layer has one stage"),
     ):
-        assert main(["coefficients", str(text.data), "--path", str(learned(name))]) == 0
+        assert main(["analyse", "coefficients", str(learned(name)), "--data", str(text.data)]) == 0
         assert expected in capsys.readouterr().out

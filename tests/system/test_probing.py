@@ -16,11 +16,11 @@ from ode_transformer.support.lines import read_lines
 
 pytestmark = pytest.mark.slow
 
-SEARCH = ("--gen-subset", "train", "--remove-bpe", "sentencepiece", "--max-len-b", 20, "--beam", 3, "--cpu")
+SEARCH = ("--split", "train", "--remove-bpe", "sentencepiece", "--max-len-b", 20, "--beam", 3, "--cpu")
 
 
 def words_of(text: Text, checkpoint: Path, output: Path, *options: object) -> list[object]:
-    return ["probe-linear", text.data, "--path", checkpoint, "--output", output, *SEARCH, *options]
+    return ["analyse", "linear-probe", checkpoint, "--data", text.data, "--output", output, *SEARCH, *options]
 
 
 def succeed_with(words: Sequence[object]) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.decoding.attention_maps import AttentionMap
-from ode_transformer.support.files import write_text
+from ode_transformer.support.files import file_name, write_text
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def write_maps(maps: Sequence[DrawnMap], system: str, folder: Path) -> None:
     """Write a plot and a JSON file with the weights of each map."""
     folder.mkdir(exist_ok=True)
     for drawn in maps:
-        name = f"{system}-{drawn.line}-{re.sub(r'[^a-z0-9]+', '_', drawn.title.lower())}"
+        name = f"{file_name(system)}-{drawn.line}-{re.sub(r'[^a-z0-9]+', '_', drawn.title.lower())}"
         draw_map(drawn, system, folder / f"{name}.png")
         values = {**vars(drawn), "weights": drawn.weights.tolist()}
         write_text(folder / f"{name}.json", json.dumps(values, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""``ode-transformer compare``: translations of several systems, side by side (Reformer, Li et al. 2020, Figures 3-5).
+"""``ode-transformer analyse outputs``: translations of several systems (Reformer, Li et al. 2020, Figures 3-5).
 
     Figure 3    length of the translations / length of the references; BLEU by the length of the source
     Figure 4    accuracy of single tokens, by target position and by frequency in the training data
@@ -16,14 +16,19 @@ import shlex
 from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import parse_systems
 from ode_transformer.analysis.comparison.attention_plots import write_maps
 from ode_transformer.analysis.comparison.compare_tables import SystemResults, TestSet, comparison_tables
 from ode_transformer.analysis.comparison.system_results import ComparedSystem, ComparisonOptions
 from ode_transformer.analysis.plots import new_figure
+from ode_transformer.analysis.systems import add_data_arguments, named_systems
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu
-from ode_transformer.support.arguments import add_search_arguments, positive_int, rising_numbers
+from ode_transformer.support.arguments import (
+    add_search_arguments,
+    add_systems,
+    positive_int,
+    rising_numbers,
+)
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.files import write_text
 
@@ -31,11 +36,9 @@ LENGTHS = (10, 20, 30, 40, 50)  # ends of the buckets of source lengths and targ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer compare``."""
-    parser.add_argument("data", type=Path, help="output directory of fairseq-preprocess")
-    parser.add_argument(
-        "--system", action="append", required=True, metavar="NAME=CHECKPOINT", help="once for each system"
-    )
+    """Declare the options of ``ode-transformer analyse outputs``."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "test", None)
     parser.add_argument(
         "--output",
         type=Path,
@@ -43,8 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the results; a second run reuses what it finds there",
     )
-    parser.add_argument("--split", default="test", help="split of the data (default: test)")
-    parser.add_argument("--sentences", type=positive_int, metavar="N", help="only its first N (default: all)")
     parser.add_argument(
         "--maps",
         type=rising_numbers,
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the tables; write them, the numbers and the plots into the output folder."""
-    paths = parse_systems(args.system, "CHECKPOINT")
+    paths = named_systems(args)
     options = ComparisonOptions(**{field.name: getattr(args, field.name) for field in fields(ComparisonOptions)})
     new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
 

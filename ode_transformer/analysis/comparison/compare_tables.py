@@ -1,4 +1,4 @@
-"""Tables of ``ode-transformer compare``, computed from the results of its systems."""
+"""Tables of ``ode-transformer analyse outputs``, computed from the results of its systems."""
 
 from __future__ import annotations
 

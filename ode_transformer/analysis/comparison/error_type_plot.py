@@ -1,4 +1,4 @@
-"""``ode-transformer error-types``: edits of several systems by ERRANT's types (ODE Transformer 2022, Figure 7).
+"""``ode-transformer analyse error-types``: edits of several systems by ERRANT's types (ODE Transformer 2022, Figure 7).
 
 A group of bars for each type: the reference's edits, and the correct ones of each system. The table and the CSV file
 also have each system's wrong edits of the type. The reference's number is that against the first system: of several
@@ -11,30 +11,28 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems
-from ode_transformer.analysis.comparison.examples import read_system
-from ode_transformer.analysis.plots import add_plot_argument, check_outputs, new_figure, plain_label, save_figure
+from ode_transformer.analysis.comparison.examples import OUTPUT, read_system
+from ode_transformer.analysis.plots import check_outputs, new_figure, plain_label, save_figure
+from ode_transformer.analysis.systems import add_output_arguments, named_systems
 from ode_transformer.metrics.error_types import TypeCounts, system_counts
 from ode_transformer.metrics.max_match import Counts
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_systems, positive_int
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer error-types``."""
-    add_outputs_argument(parser)
+    """Declare the options of ``ode-transformer analyse error-types``."""
+    add_systems(parser, OUTPUT)
     parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
     parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
-    add_plot_argument(parser)
-    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers of all types")
+    add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; with ``--output`` draw it, with ``--csv`` write the numbers."""
     check_outputs(args.output, args.csv)
-    paths = parse_systems(args.system, "FILE")
-    translations = {name: read_system(path) for name, path in paths.items()}
+    translations = {name: read_system(path) for name, path in named_systems(args).items()}
     counted = system_counts(
         {name: [line.hypothesis for line in lines] for name, lines in translations.items()}, args.gold
     )

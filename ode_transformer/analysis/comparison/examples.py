@@ -1,4 +1,4 @@
-"""``ode-transformer examples``: translations of chosen sentences by several systems, side by side.
+"""``ode-transformer analyse examples``: translations of chosen sentences by several systems, side by side.
 
 ODE Transformer (2022), Table 11. The sentences are named, or they are those whose scores differ most between the first
 and the last system. Words that the reference lacks are **bold**, words that only the reference has are ~~struck out~~;
@@ -15,10 +15,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.arguments import add_outputs_argument, parse_systems
+from ode_transformer.analysis.systems import named_systems
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.arguments import add_pieces_argument, positive_int, rising_numbers
+from ode_transformer.support.arguments import (
+    add_pieces_argument,
+    add_systems,
+    positive_int,
+    rising_numbers,
+)
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
@@ -26,6 +31,7 @@ from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
 from ode_transformer.support.tables import markdown_table
 
+OUTPUT = "log of fairseq-generate, or text with a line for each sentence,"
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
 MAX_STEPS = 10**8  # seconds; two texts of 2,000 words with few repeats take less
 SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single sentence
@@ -181,8 +187,8 @@ def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer examples``."""
-    add_outputs_argument(parser)
+    """Declare the options of ``ode-transformer analyse examples``."""
+    add_systems(parser, OUTPUT)
     parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
     parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
     add_pieces_argument(parser)
@@ -207,12 +213,12 @@ def run(args: argparse.Namespace) -> int:
     """Print the sentences as Markdown; with ``--output`` also write them."""
     if args.output is not None:
         check_writable(args.output)
-    outputs = read_outputs(parse_systems(args.system, "FILE"), args.source, args.references, args.remove_bpe)
+    outputs = read_outputs(named_systems(args), args.source, args.references, args.remove_bpe)
     count = len(outputs.references)
     if args.lines and args.lines[-1] > count:
         raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {count}")
     if args.most_different and len(outputs.systems) < 2:
-        raise UserError("--most-different compares systems: give --system more than once")
+        raise UserError("--most-different compares systems: name several")
     lines = args.lines or most_different(outputs, args.metric, args.most_different)
     text = examples_text(outputs, lines, args.metric)
     if args.output is not None:

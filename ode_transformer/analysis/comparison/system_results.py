@@ -24,7 +24,7 @@ from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.decoding.translate import load_hub
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.files import content_digest, file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import read_lines
@@ -78,7 +78,7 @@ class ComparedSystem:
         self.lines = self.split.first_numbers(options.sentences)
         if absent := [line for line in options.maps if line > len(self.lines)]:
             raise UserError(f"--maps {absent[0]}: the sentences are 1 to {len(self.lines)}")
-        self.directory = options.output / "systems" / name
+        self.directory = options.output / "systems" / file_name(name)
         self.directory.mkdir(parents=True, exist_ok=True)
         languages = self.task.cfg.source_lang, self.task.cfg.target_lang
         dictionaries = [data / f"dict.{language}.txt" for language in languages]

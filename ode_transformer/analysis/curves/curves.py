@@ -1,4 +1,4 @@
-"""``ode-transformer curves``: reports of fairseq-train, drawn against updates, minutes and epochs.
+"""``ode-transformer analyse curves``: reports of fairseq-train, drawn against updates, minutes and epochs.
 
     --what loss, perplexity            of training and validation (ODE Transformer 2022, Figure 5: perplexity by epochs)
     --what gradient-norm               norm of the gradient by all parameters (Figure 6: by updates)
@@ -17,7 +17,9 @@ from pathlib import Path
 
 from ode_transformer.analysis.curves.plot import LOGGED_BY, WHAT, LoggedRun, plot
 from ode_transformer.analysis.curves.training_log import read_run
-from ode_transformer.analysis.plots import add_plot_argument, check_outputs
+from ode_transformer.analysis.plots import check_outputs
+from ode_transformer.analysis.systems import add_output_arguments
+from ode_transformer.support.arguments import add_systems, system_names
 from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -41,15 +43,8 @@ def write_csv(runs: Sequence[LoggedRun], path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer curves``."""
-    parser.add_argument(
-        "logs",
-        nargs="+",
-        type=Path,
-        metavar="RUN",
-        help="a log, a folder of TensorBoard files, or a folder of scripts/train.sh, for each run",
-    )
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="names of the runs; runs of one name are one curve")
+    """Declare the options of ``ode-transformer analyse curves``."""
+    add_systems(parser, "folder or log of a run")
     parser.add_argument(
         "--what",
         nargs="+",
@@ -60,33 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", nargs="+", choices=LOGGED_BY, default=["updates", "minutes"], help="columns (default: updates minutes)"
     )
-    add_plot_argument(parser)
-    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for all numbers")
-
-
-def run_names(logs: Sequence[Path]) -> list[str]:
-    """Return a name for each run: of its folder or log (of the folder for ``train.log``), or all paths if two agree."""
-    names = []
-    for log in logs:
-        path = log.resolve()
-        names.append(path.parent.name if path.name == "train.log" else path.name if log.is_dir() else path.stem)
-    return names if len(set(names)) == len(names) else [str(log) for log in logs]
+    add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the curves of the logs as a plot, a table or both."""
     if args.output is None and args.csv is None:
         raise UserError("nothing to write: give --output, --csv or both")
-    if repeated := [str(log) for log in args.logs if args.logs.count(log) > 1]:
-        raise UserError(f"{repeated[0]} is named twice")
-    names = args.names or run_names(args.logs)
-    if len(names) != len(args.logs):
-        raise UserError(f"--names: {len(names)} for {len(args.logs)} runs")
     for quantity in args.what:
         if quantity not in WHAT and not quantity.startswith(PREFIX):
             raise UserError(f"--what {quantity}: expected {', '.join(WHAT)} or a name that begins with {PREFIX}")
     check_outputs(args.output, args.csv)
-    runs = [LoggedRun(name, path, read_run(path)) for name, path in zip(names, args.logs, strict=True)]
+    paths = [path for _, path in args.systems]
+    runs = [LoggedRun(name, path, read_run(path)) for name, path in zip(system_names(args.systems), paths, strict=True)]
     if args.output is not None:
         plot(runs, args.output, args.what, args.by)
     if args.csv is not None:

@@ -1,4 +1,4 @@
-"""``ode-transformer coefficients``: the weights of a trained model's stages, averaged over positions.
+"""``ode-transformer analyse coefficients``: the weights of a trained model's stages, averaged over positions.
 
 Schemes that combine earlier layers have weights that depend on no position: k of ``multistep``, W of
 ``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them.
@@ -10,16 +10,15 @@ import argparse
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.depth.side_by_side import load_model_and_samples
+from ode_transformer.analysis.systems import add_data_arguments, measured_models
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
 from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
-from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.arguments import add_systems
 
 # A gate is saturated where the share of all stages but one is, on average, below this.
 SATURATED = 0.02
@@ -116,24 +115,15 @@ def table(rows: list[StageWeights]) -> str:
     return "\n".join(lines)
 
 
-def measure(path: Path, data: Path, split: str, sentences: int) -> list[StageWeights]:
-    """Compute the stage weights of a checkpoint on the first sentences of a binarised data set.
-
-    :raises UserError: the checkpoint or the data cannot be read, or the model is not of this package
-    """
-    model, samples, _ = load_model_and_samples(path, data, split, sentences)
-    return stage_weights(model, [sample["net_input"] for sample in samples])
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer coefficients``."""
-    parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
-    parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
-    parser.add_argument("--split", default="valid", help="split of the data (default: valid)")
-    parser.add_argument("--sentences", type=positive_int, default=512, help="sentences at most (default: 512)")
+    """Declare the options of ``ode-transformer analyse coefficients``."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "valid", 512)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print mean ± standard deviation of each weight, block by block."""
-    print(table(measure(args.path, args.data, args.split, args.sentences)))
+    for system in measured_models(args):
+        weights = table(stage_weights(system.model, [sample["net_input"] for sample in system.samples]))
+        print(weights if len(args.systems) == 1 else f"{system.name}:\n{weights}", flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""``ode-transformer gradient-norms``: norm of the loss's gradient at the input of each layer, of any model.
+"""``ode-transformer analyse gradient-norms``: norm of the loss's gradient at the input of each layer, of any model.
 
 For a stack and a layer l it is the norm of the gradient of the loss, per token, with respect to all that the layer
 reads, x_l at every position (see ``DepthScheme.layer_inputs``):
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis import systems
 from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
 from ode_transformer.analysis.plots import LINE_STYLES, MARKERS, new_figure, plain_label, save_figure
 from ode_transformer.nn.observers import LayerId, LayerObserver, observable_stacks, observing
@@ -87,7 +87,7 @@ def draw_by_layer(axes: Axes, runs: Mapping[str, Sequence[float]]) -> None:
 
 def plot(runs: Mapping[str, Norms], path: Path) -> None:
     """Plot the norm against the number of the layer, with a panel for each stack and a line for each model."""
-    stacks = side_by_side.stacks_among(runs.values())
+    stacks = systems.stacks_among(runs.values())
     figure = new_figure(5 * len(stacks), 4)
     for axes, stack in zip(figure.subplots(1, len(stacks), sharey=True, squeeze=False)[0], stacks, strict=True):
         draw_by_layer(axes, {name: norms[stack] for name, norms in runs.items() if stack in norms})
@@ -98,15 +98,15 @@ def plot(runs: Mapping[str, Norms], path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer gradient-norms``."""
-    side_by_side.add_arguments(parser, sentences=512)
+    """Declare the options of ``ode-transformer analyse gradient-norms``."""
+    systems.add_arguments(parser, sentences=512)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {
-        name: gradient_norms(*side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences))
-        for name, path in side_by_side.named_paths(args).items()
+        system.name: gradient_norms(system.model, system.samples, system.padding_idx)
+        for system in systems.measured_models(args)
     }
     for name, norms in runs.items():
         for stack in norms:

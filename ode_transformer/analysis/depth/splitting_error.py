@@ -1,4 +1,4 @@
-"""``ode-transformer splitting-error``: measured error of one step of a splitting (Macaron Net, Theorem 1).
+"""``ode-transformer analyse splitting-error``: measured error of one step of a splitting (Macaron Net, Theorem 1).
 
 The problem is y' = A y + G(y) with G(y) = −y³ for each entry. A mixes the entries and G does not, as attention mixes
 positions and a feed-forward network does not; they do not commute, and both have flows in closed form.
@@ -75,7 +75,7 @@ def plot(path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer splitting-error``."""
+    """Declare the options of ``ode-transformer analyse splitting-error``."""
     add_plot_argument(parser)
 
 

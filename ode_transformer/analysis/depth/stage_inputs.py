@@ -1,4 +1,4 @@
-"""``ode-transformer stage-inputs``: what the stages of a trained model's steps read, and what they add.
+"""``ode-transformer analyse stage-inputs``: what the stages of a trained model's steps read, and what they add.
 
 A scheme with s stages evaluates the F of a block at s points (see :mod:`ode_transformer.numerics.runge_kutta`):
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis import systems
 from ode_transformer.analysis.depth.block_flows import blocks_with_flows, check_flows, recording
 from ode_transformer.nn.observers import BlockId, LayerObserver, observing
 from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
@@ -115,18 +115,17 @@ def write_csv(runs: Mapping[str, Sequence[StageInput]], path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer stage-inputs``."""
-    side_by_side.add_arguments(parser, sentences=64, plot=False)
+    """Declare the options of ``ode-transformer analyse stage-inputs``."""
+    systems.add_arguments(parser, sentences=64, plot=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what the stages of each checkpoint read and add, block by block."""
     runs = {}
-    for name, path in side_by_side.named_paths(args).items():
-        model, samples, _ = side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences)
-        check_flows(model, path)
-        runs[name] = stage_inputs(model, samples)
-        print("\n".join([f"{name}:", *table(runs[name])]), flush=True)
+    for system in systems.measured_models(args):
+        check_flows(system.model, system.path)
+        runs[system.name] = stage_inputs(system.model, system.samples)
+        print("\n".join([f"{system.name}:", *table(runs[system.name])]), flush=True)
     if args.csv is not None:
         write_csv(runs, args.csv)
     return 0

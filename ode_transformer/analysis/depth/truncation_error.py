@@ -1,4 +1,4 @@
-"""``ode-transformer truncation-error``: accuracy of the steps of trained models as solutions of y' = F(y).
+"""``ode-transformer analyse truncation-error``: accuracy of the steps of trained models as solutions of y' = F(y).
 
 :mod:`ode_transformer.analysis.depth.block_flows` measures; this module reads the command line, prints and plots.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ode_transformer.analysis.depth import side_by_side
+from ode_transformer.analysis import systems
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, check_flows
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
@@ -130,7 +130,7 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts
     Several step counts add a second row of panels: means over blocks against the number of steps. A colour stands for a
     model, a line style for a scheme, a cross for a model's own step.
     """
-    stacks = side_by_side.stacks_among([block.stack for block in blocks] for blocks in runs.values())
+    stacks = systems.stacks_among([block.stack for block in blocks] for blocks in runs.values())
     rows = 2 if len(counts) > 1 else 1
     figure = new_figure(6 * len(stacks), 4 * rows)
     panels = figure.subplots(rows, len(stacks), sharey="row", squeeze=False)
@@ -164,8 +164,8 @@ def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer truncation-error``."""
-    side_by_side.add_arguments(parser, sentences=64)
+    """Declare the options of ``ode-transformer analyse truncation-error``."""
+    systems.add_arguments(parser, sentences=64)
     parser.add_argument(
         "--schemes", type=schemes, default="euler,rk2,rk4", metavar="NAMES", help="default: euler,rk2,rk4"
     )
@@ -193,12 +193,13 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--max-steps {args.max_steps}: a bound of the error needs at least {LEAST_STEPS} steps")
     names = tuple(args.schemes)
     runs = {}
-    for name, path in side_by_side.named_paths(args).items():
-        model, samples, _ = side_by_side.load_model_and_samples(path, args.data, args.split, args.sentences)
-        check_flows(model, path)
-        runs[name] = block_errors(model.double(), samples, args.schemes, args.steps, args.tolerance, args.max_steps)
-        for block in runs[name]:
-            print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)
+    accuracy = args.tolerance, args.max_steps
+    for system in systems.measured_models(args):
+        check_flows(system.model, system.path)
+        blocks = block_errors(system.model.double(), system.samples, args.schemes, args.steps, *accuracy)
+        for block in blocks:
+            print(f"{system.name}, " + "\n".join(table(block, names, args.steps)), flush=True)
+        runs[system.name] = blocks
     if args.csv is not None:
         write_csv(runs, args.csv)
     if args.output is not None:

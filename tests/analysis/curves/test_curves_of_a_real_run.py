@@ -64,7 +64,7 @@ def test_figures_and_tables(run: Path, tmp_path: Path) -> None:
     panels = ("--what", "perplexity", "gradient-norm", "depth/*/gradient_norm", "--by", "updates", "epochs")
     for folder in (run, run / "tensorboard"):
         picture, table = tmp_path / "a.png", tmp_path / "a.csv"
-        assert main(["curves", str(folder), *panels, "--output", str(picture), "--csv", str(table)]) == 0
+        assert main(["analyse", "curves", str(folder), *panels, "--output", str(picture), "--csv", str(table)]) == 0
         assert (31, 119, 180) in Image.open(picture).convert("RGB").getdata()  # the first curve
         rows = list(csv.DictReader(table.open()))
         assert len(rows) == 18

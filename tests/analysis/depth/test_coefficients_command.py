@@ -2,11 +2,10 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
+from checkpoint_for_tests import MAX_POSITIONS, binarise
 
 from ode_transformer.analysis.depth.coefficients import StageWeights, table
 from ode_transformer.cli.command import main
@@ -23,7 +22,7 @@ def folder(untrained: Path, tmp_path: Path) -> Path:
 
 
 def command(folder: Path, *options: str) -> int:
-    return main(["coefficients", str(folder), "--path", str(folder / "model.pt"), *options])
+    return main(["analyse", "coefficients", str(folder / "model.pt"), "--data", str(folder), *options])
 
 
 def test_the_weights_of_both_layers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,35 +57,3 @@ def test_saturated_gates_are_explained(weights: list[tuple[float, float]], of_ga
     assert ("1 for the first is a plain residual layer" in table(rows)) == explained
     earlier = StageWeights("encoder layer 1, earlier layers", (0.3, 0.7), (0.0, 0.0))  # of a PCformer
     assert ("1 for the first is a plain residual layer" in table([*rows, earlier])) == explained
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-2])
-
-
-HARM: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated checkpoint": (lambda f: cut(f / "model.pt"), "model.pt: broken or truncated"),
-    "flipped bit": (lambda f: flip_in_a_tensor(f / "model.pt"), "model.pt: broken or truncated"),
-    "no data": (lambda f: (f / "valid.en-de.en.idx").unlink(), "no data of the split 'valid'"),
-    "truncated data": (lambda f: cut(f / "valid.en-de.de.bin"), "no data of the split 'valid' .*: buffer is smaller"),
-    "truncated index": (lambda f: cut(f / "valid.en-de.en.idx"), "no data of the split 'valid'"),
-    "data of another dictionary": (
-        lambda f: (f / "valid.en-de.en.bin").write_bytes(b"\x7f" * 100),
-        "no data of the split 'valid' .*: it has tokens that are not in the dictionary",
-    ),
-    "missing dictionary": (lambda f: (f / "dict.en.txt").unlink(), "dict.en.txt: missing"),
-    "broken dictionary": (lambda f: (f / "dict.de.txt").write_bytes(b"a\xff 1\n"), "dict.de.txt: not a dictionary"),
-}
-
-
-@pytest.mark.parametrize(("harm", "message"), HARM.values(), ids=HARM)
-def test_broken_files(
-    folder: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[Path], object], message: str
-) -> None:
-    harm(folder)
-    assert command(folder) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert error.startswith("ode-transformer coefficients: error: ")
-    assert re.search(message, error)
-    assert error.count("\n") == 1

@@ -150,14 +150,14 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
 
 def command(folder: Path, *options: object) -> int:
     path = folder / "model.pt"
-    return main(["gradient-norms", str(folder), "--path", str(path), str(path), *map(str, options)])
+    return main(["analyse", "gradient-norms", f"a={path}", f"b={path}", "--data", str(folder), *map(str, options)])
 
 
 def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = shutil.copytree(untrained.parent, tmp_path / "model")
     binarise(folder, "few", [("▁The s", "▁D er"), ("s s s", "e e e")])
     table, picture = tmp_path / "norms.csv", tmp_path / "norms.png"
-    assert command(folder, "--split", "few", "--names", "a", "b", "--csv", table, "--output", picture) == 0
+    assert command(folder, "--split", "few", "--csv", table, "--output", picture) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["a encoder", "a decoder", "b encoder", "b decoder"]
     rows = list(csv.DictReader(table.open()))
@@ -165,10 +165,8 @@ def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
     assert picture.read_bytes().startswith(b"\x89PNG")
     for options, message in (
-        (("--names", "a"), "--names: 1 for 2 checkpoints"),
-        ((), "is named twice"),
-        (("--names", "a", "b", "--output", tmp_path / "no" / "x.png"), "not a file in an existing directory"),
-        (("--names", "a", "b", "--split", "absent"), "no data of the split 'absent'"),
+        (("--output", tmp_path / "no" / "x.png"), "not a file in an existing directory"),
+        (("--split", "absent"), "no data of the split 'absent'"),
     ):
         assert command(folder, *options) == 2
         error = capsys.readouterr().err

@@ -61,13 +61,13 @@ def test_means_are_over_positions_and_not_over_batches() -> None:
 
 
 def command(folder: Path, *options: object) -> int:
-    return main(["stage-inputs", str(folder), "--path", str(folder / "model.pt"), *map(str, options)])
+    return main(["analyse", "stage-inputs", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)])
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_language_model(tmp_path)
     numbers = tmp_path / "stages.csv"
-    assert command(tmp_path, "--names", "one", "--sentences", 3, "--csv", numbers) == 0
+    assert command(tmp_path, "--sentences", 3, "--csv", numbers) == 0
     title, columns, *lines = capsys.readouterr().out.splitlines()
     assert title == "one:"
     assert columns.split() == ["block", "stage", "|z-y|/|y|", "|hF|/|y|", "cosine", "of", "F", "and", "F_1"]

@@ -4,8 +4,7 @@ import pytest
 import torch
 from models_for_tests import PAD, batch, small_model, teacher_forced
 
-from ode_transformer.analysis.depth.coefficients import StageWeights, measure, stage_weights, table
-from ode_transformer.support.errors import UserError
+from ode_transformer.analysis.depth.coefficients import StageWeights, stage_weights, table
 
 SOURCE, PREVIOUS = batch([6, 3, 4]), teacher_forced(batch([5, 7, 2], seed=1))
 
@@ -131,12 +130,3 @@ def test_no_observer_is_left_behind() -> None:
     collect(model)
     assert model.encoder.observers == model.decoder.observers == []
     assert model.encoder.scheme.scheme.observer is None
-
-
-def test_a_missing_or_broken_checkpoint_is_one_line(tmp_path) -> None:
-    broken = tmp_path / "model.pt"
-    broken.write_bytes(b"no checkpoint")
-    with pytest.raises(UserError, match=str(broken)):
-        measure(broken, tmp_path, "valid", 10)
-    with pytest.raises(FileNotFoundError):
-        measure(tmp_path / "none.pt", tmp_path, "valid", 10)

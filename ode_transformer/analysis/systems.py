@@ -1,0 +1,104 @@
+"""Trained models on the command line, and the sentences on which they are measured."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ode_transformer.analysis.plots import add_plot_argument, check_outputs
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.nn.observers import STACKS, observable_stacks
+from ode_transformer.support.arguments import add_systems, positive_int, system_names
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import open_input
+
+MAX_TOKENS = 4096  # of a batch
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """A trained model with the batches on which it is measured.
+
+    :param model: of this package, in evaluation mode
+    :param samples: fairseq's batches
+    """
+
+    name: str
+    path: Path
+    model: Any
+    samples: list[dict[str, Any]]
+    padding_idx: int
+
+
+def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: int | None) -> None:
+    """Declare the data on which models are measured.
+
+    :param split: default of ``--split``
+    :param sentences: default of ``--sentences``
+    """
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of fairseq-preprocess")
+    parser.add_argument("--split", default=split, help="split of the data (default: %(default)s)")
+    parser.add_argument(
+        "--sentences",
+        type=positive_int,
+        default=sentences,
+        metavar="N",
+        help=f"its first N sentences, or samples of a language model (default: {sentences or 'all'})",
+    )
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True) -> None:
+    """Declare the files to write: a table, and a plot if the command can draw."""
+    if plot:
+        add_plot_argument(parser)
+    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers")
+
+
+def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
+    """Declare checkpoints, data and files to write."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "valid", sentences)
+    add_output_arguments(parser, plot)
+
+
+def named_systems(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the systems of the command line by name.
+
+    :raises UserError: two have the same name
+    """
+    names = system_names(args.systems)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{twice[0]}: two systems of this name")
+    return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
+
+
+def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
+    """Load the models one after the other, each with its sentences.
+
+    :raises UserError: a checkpoint or the data cannot be read, or a model is not of this package
+    """
+    systems = named_systems(args)
+    for path in systems.values():
+        open_input(path).close()  # fails now, not after the others have been measured
+    check_outputs(getattr(args, "output", None), getattr(args, "csv", None))
+    for name, path in systems.items():
+        model, _, task = load_trained_model(path, args.data, language_model=True)
+        if not observable_stacks(model):
+            raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
+        split = Split(model, task, args.data, args.split, path)
+        samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
+        yield MeasuredModel(name, path, model, samples, task.source_dictionary.pad())
+
+
+def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:
+    """Return the stacks that at least one model has, in the order of ``STACKS``.
+
+    :param runs: names of the stacks of each model
+    """
+    names = {stack for run in runs for stack in run}
+    return [stack for stack in STACKS if stack in names]
