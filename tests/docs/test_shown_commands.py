@@ -17,7 +17,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCKS = [block for page in PAGES for block in shell_blocks(page)]
 
 
-class RefusedArgumentsError(Exception):
+class RefusedArgumentsError(BaseException):  # not an Exception, which the command would turn into a line
     """What argparse says of a command line."""
 
 
