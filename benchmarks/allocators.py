@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.commands import GNU_C_LIBRARY, keep_memory, last_line
 from ode_transformer.support.errors import UserError

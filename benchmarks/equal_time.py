@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.significance import mean_text
 from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment

@@ -42,7 +42,7 @@ SUBCOMMANDS = {
         "corrections of several systems by type of error",
     ),
     "curves": (
-        "ode_transformer.analysis.curves.curves",
+        "ode_transformer.analysis.curves",
         "training and validation curves of some runs, by their logs",
     ),
     "scaling": (

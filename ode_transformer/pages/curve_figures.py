@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ode_transformer.analysis.curves.plot import LoggedRun, draw_panel
+from ode_transformer.analysis.curves import LoggedRun, draw_panel
 from ode_transformer.pages.svg import draw_svg
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError

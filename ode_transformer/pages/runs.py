@@ -2,7 +2,7 @@
 
 A run's folder is one of ``ode-transformer train`` and its relatives, or any folder with the log of fairseq-train:
 
-    train.log, tensorboard/    reports of the training
+    train.log                  reports of the training
     experiment.json            the recipe, its commands and published results, see ``recipes.run_experiment``
     trained.json               software, machine and commit of the training
     scores.json                scores of the test sets
@@ -23,8 +23,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.analysis.curves.plot import LoggedRun
-from ode_transformer.analysis.curves.training_log import Point, find_log, read_run
+from ode_transformer.analysis.curves import LoggedRun
+from ode_transformer.analysis.training_log import Point, log_path, read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.operation_count import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
@@ -160,9 +160,9 @@ def read_folder(folder: Path) -> ReportedRun:
     if not _is_experiment(experiment):
         raise UserError(f"{folder / EXPERIMENT_FILE}: not a record of ode-transformer train")
     run = ReportedRun(folder, "", experiment=experiment, origin=origin)
-    if find_log(folder) is not None:
+    if log_path(folder).exists():
         try:
-            run = replace(run, points=read_run(folder))
+            run = replace(run, points=read_log(folder))
         except UserError as error:
             if not scores and run.checkpoint is None:
                 raise

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import bleu
 from ode_transformer.nn import depth_schemes

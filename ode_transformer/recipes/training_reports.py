@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TextIO
 
-from ode_transformer.analysis.curves.reports import TRAIN, UPDATES, parse_report
+from ode_transformer.analysis.training_log import TRAIN, UPDATES, parse_report
 
 
 def loss_report(line: str) -> dict[str, float] | None:

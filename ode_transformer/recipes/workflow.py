@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, run_experiment

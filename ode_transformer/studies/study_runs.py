@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Any
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import workflow

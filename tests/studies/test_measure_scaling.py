@@ -10,7 +10,7 @@ from commands_for_tests import SMALL, Text
 from forked_commands import run_quickly
 from tiny_wheels import make_wheel, pronouncing_dictionary
 
-from ode_transformer.analysis.curves.training_log import read_log
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.cli import main
 from ode_transformer.studies.measure_scaling import gradient_table
 from ode_transformer.support import commands

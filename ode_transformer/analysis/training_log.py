@@ -1,4 +1,9 @@
-"""Points of a training run: the reports of fairseq-train with running time and position in epochs.
+"""Points of a training run: the reports in a log of fairseq-train (``--log-format json``).
+
+A report is JSON behind the name of its logger. Each number has the name of its split as a prefix; some are texts:
+
+    2026-01-01 | INFO | train_inner | {"epoch": 1, "update": 0.5, "loss": "9.1", "num_updates": "100", "wall": "30"}
+    2026-01-01 | INFO | valid | {"epoch": 1, "valid_loss": "8.2", "valid_num_updates": "200"}
 
 fairseq leaves to its reader: a log file holds a report several times; the clock (``wall``, in seconds) starts at 0
 again when training is resumed, or stands still at 0, so that the seconds of the updates (``train_wall``) replace it; a
@@ -7,20 +12,38 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ode_transformer.analysis.curves.reports import TRAIN, TRAIN_EPOCH, UPDATES, Report, event_reports, log_reports
 from ode_transformer.support.depth_log_names import PREFIX
-from ode_transformer.support.errors import UserError, shorten
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import open_input
 
-MAX_COUNT = 2**53  # of updates or epochs
-LARGEST_NUMBER = 1e40  # above all numbers of fp32, with room for sums in a plot
+_TRAINING_STARTS = re.compile(r"training on \d+ devices")  # logged once by each process, before its first update
+UPDATES = "num_updates"
+
+# Splits of a report: training since the last report, and training over an epoch
+TRAIN, TRAIN_EPOCH = "train", "train-epoch"
+_SPLITS = {"train_inner": TRAIN, "train": TRAIN_EPOCH}
+
+
+class Report(NamedTuple):
+    """The numbers of one report under their names in the log, without prefix.
+
+    :param split: ``train``, ``train-epoch`` or the name of a validation set
+    :param resumed: a process began to train since the previous report
+    """
+
+    split: str
+    numbers: Mapping[str, Any]
+    resumed: bool
 
 
 @dataclass(frozen=True)
@@ -28,7 +51,7 @@ class Point:
     """One report of a run.
 
     :param split: ``train``, ``train-epoch`` (means over an epoch) or the name of a validation set
-    :param epoch: number of the epoch, from 1 on; None if unknown
+    :param epoch: number of the epoch, from 1 on
     :param minutes: running time of all processes that trained the run so far; None after the last clock
     :param loss: loss of the training criterion, in bits
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
@@ -41,7 +64,7 @@ class Point:
     """
 
     split: str
-    epoch: int | None
+    epoch: int
     updates: int
     minutes: float | None
     loss: float
@@ -67,22 +90,9 @@ class Point:
             return float("inf")
 
 
-def read_run(path: Path) -> list[Point]:
-    """Read a log, a folder of TensorBoard files, or a folder with ``train.log`` or ``tensorboard``.
-
-    :raises UserError: the path has no reports
-    """
-    log = find_log(path) if path.is_dir() else path
-    if log is None:
-        raise UserError(f"{path}: neither train.log nor TensorBoard's files (train_inner/events.out.tfevents...) in it")
-    return read_events(log) if log.is_dir() else read_log(log)
-
-
-def find_log(folder: Path) -> Path | None:
-    """Return the log of a run's folder: ``train.log``, or a folder of TensorBoard files; None if it has none."""
-    if (log := folder / "train.log").is_file():
-        return log
-    return next((log for log in (folder / "tensorboard", folder) if any(log.glob("*/*tfevents*"))), None)
+def log_path(path: Path) -> Path:
+    """Return the log of a run's folder, or the path itself if it is no folder."""
+    return path / "train.log" if path.is_dir() else path
 
 
 def read_log(path: Path) -> list[Point]:
@@ -90,61 +100,70 @@ def read_log(path: Path) -> list[Point]:
 
     Where a run was resumed from an older checkpoint, the reports between that checkpoint and the stop are left out.
 
-    :raises UserError: there are no reports, or a number in one is not a number
+    :param path: the log, or the folder of the run
+    :raises UserError: there are no reports
     """
-    points = points_of(log_reports(path))
+    points = points_of(log_reports(log_path(path)))
     if not points:
         raise UserError(f"{path}: no reports in it: train with --log-format json and a smaller --log-interval")
     return points
 
 
-def read_events(folder: Path) -> list[Point]:
-    """Return the same as :func:`read_log` from a folder of ``--tensorboard-logdir``; a cut file ends early.
+def log_reports(path: Path) -> Iterator[Report]:
+    """Yield the reports of a log in the order of its lines."""
+    resumed = False
+    # Only the numbers matter, so a sentence that is not UTF-8 is no reason to stop.
+    with io.TextIOWrapper(open_input(path), encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            resumed = resumed or bool(_TRAINING_STARTS.search(line))
+            if (report := parse_report(line)) is not None:
+                yield Report(*report, resumed)
+                resumed = False
 
-    :raises UserError: there are no reports, or a file has records that no program writes
+
+def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
+    """Parse a line of a log; None if it holds no report.
+
+    :return: the split and its numbers, as in ``Report``
     """
-    points = points_of(event_reports(folder))
-    if not points:
-        raise UserError(f"{folder}: no losses in its TensorBoard files")
-    return points
+    try:
+        report = json.loads(line[line.index("{") :])
+    except (RecursionError, ValueError):  # no brace, no JSON behind it, or JSON that is no report
+        return None
+    for key in report:
+        if key.endswith(UPDATES):
+            prefix = key.removesuffix(UPDATES)
+            split = _SPLITS.get(prefix.removesuffix("_") or "train_inner", prefix.removesuffix("_"))
+            return split, {key.removeprefix(prefix): value for key, value in report.items()}
+    return None
 
 
 def points_of(reports: Iterable[Report]) -> list[Point]:
-    """Return the points of reports, which come in the order in which they were written.
-
-    :raises UserError: a number is missing, not a number or out of range
-    """
+    """Return the points of reports, which come in the order in which they were written."""
     points: dict[tuple[str, int], Point] = {}
     minutes_at, epochs_at = {0: 0.0}, {0: 0.0}  # by update
     process_start = minutes = 0.0  # running time when this process started, and now
     update_seconds = 0.0  # of the updates of this process
-    overtaking = False  # the next report is the first of a new process
-    for report in reports:
-        split, numbers = report.split, report.numbers
-        if report.resumed:
-            process_start, update_seconds, overtaking = minutes, 0.0, True
-        try:
-            updates = _count(numbers[UPDATES])
-            if overtaking:
-                points = {key: point for key, point in points.items() if point.updates < updates}
-                minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
-                epochs_at = {at: value for at, value in epochs_at.items() if at < updates}
-                overtaking = False
-            if split == TRAIN:
-                update_seconds += _number(numbers.get("train_wall") or 0)
-            if "wall" in numbers:
-                seconds = _number(numbers["wall"]) or update_seconds
-                minutes = minutes_at[updates] = process_start + seconds / 60
-            if split == TRAIN_EPOCH and numbers["epoch"] is not None:
-                epoch = _count(numbers["epoch"])
-                epochs_at[updates] = _epochs_at_report(epochs_at, updates, epoch)
-                # Resumed within an epoch, training reports that epoch again.
-                points = {at: p for at, p in points.items() if at[0] != TRAIN_EPOCH or p.epoch != epoch}
-            elif numbers.get("update") is not None:
-                epochs_at[updates] = _number(numbers["update"])
-            points[split, updates] = _point(split, updates, numbers)
-        except (KeyError, OverflowError, TypeError, ValueError) as error:
-            raise UserError(f"{report.location}: broken report ({error})") from error
+    for split, numbers, resumed in reports:
+        updates = int(numbers[UPDATES])
+        if resumed:
+            process_start, update_seconds = minutes, 0.0
+            points = {key: point for key, point in points.items() if point.updates < updates}
+            minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
+            epochs_at = {at: value for at, value in epochs_at.items() if at < updates}
+        if split == TRAIN:
+            update_seconds += float(numbers.get("train_wall") or 0)
+        if "wall" in numbers:
+            seconds = float(numbers["wall"]) or update_seconds
+            minutes = minutes_at[updates] = process_start + seconds / 60
+        if split == TRAIN_EPOCH:
+            epoch = int(numbers["epoch"])
+            epochs_at[updates] = _epochs_at_report(epochs_at, updates, epoch)
+            # Resumed within an epoch, training reports that epoch again.
+            points = {at: p for at, p in points.items() if at[0] != TRAIN_EPOCH or p.epoch != epoch}
+        elif numbers.get("update") is not None:
+            epochs_at[updates] = float(numbers["update"])
+        points[split, updates] = _point(split, updates, numbers)
     updates_of_points = [point.updates for point in points.values()]
     minutes_of_points, epochs_of_points = (_interpolate(at, updates_of_points) for at in (minutes_at, epochs_at))
     timed_points = [
@@ -170,45 +189,21 @@ def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) 
 
 def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
     def optional(name: str) -> float | None:
-        return None if numbers.get(name) is None else _number(numbers[name])
+        return None if numbers.get(name) is None else float(numbers[name])
 
     return Point(
         split=split,
-        epoch=None if numbers["epoch"] is None else _count(numbers["epoch"]),
+        epoch=int(numbers["epoch"]),
         updates=updates,
         minutes=None,
-        loss=_number(numbers["loss"]),
+        loss=float(numbers["loss"]),
         nll_loss=optional("nll_loss"),
         gnorm=optional("gnorm"),
         tokens_per_second=optional("wps") if split.startswith(TRAIN) else None,
         tokens_per_update=optional("wpb") if split.startswith(TRAIN) else None,
         # A report has null where no update since the last one was followed by layer.
-        depth={
-            name: _number(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None
-        },
+        depth={name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None},
     )
-
-
-def _count(value: Any) -> int:
-    """Return a number of updates or epochs.
-
-    :raises ValueError: it is negative, beyond ``MAX_COUNT`` or no whole number
-    """
-    count = int(value)
-    if not 0 <= count <= MAX_COUNT:
-        raise ValueError(f"{shorten(str(count), 30)} is out of range")
-    return count
-
-
-def _number(value: Any) -> float:
-    """Return a number of a report, which can be infinite or not a number.
-
-    :raises ValueError: it is finite, but beyond ``LARGEST_NUMBER``
-    """
-    number = float(value)
-    if LARGEST_NUMBER < abs(number) < math.inf:
-        raise ValueError(f"{number:.4g} is out of range")
-    return number
 
 
 def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:

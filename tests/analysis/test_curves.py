@@ -1,16 +1,14 @@
 """Curves from fairseq's logs."""
 
 import csv
-import struct
 import sys
 from pathlib import Path
 
 import pytest
-from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
-from tensorboard.summary.writer.record_writer import RecordWriter
+from matplotlib.figure import Figure
 
-from ode_transformer.analysis.curves.plot import LoggedRun, curve, draw_figure
-from ode_transformer.analysis.curves.training_log import read_events, read_log
+from ode_transformer.analysis.curves import LoggedRun, curve, draw_panel
+from ode_transformer.analysis.training_log import read_log
 from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
@@ -116,49 +114,9 @@ def test_a_loss_can_be_nan(tmp_path: Path):
     assert point.loss != point.loss
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("nothing here\n{'a': 1}\n{broken\n", "no reports in it: train with --log-format json"),
-        (train(10, 5).replace('"5.0"', '"five"'), "line 1: broken report .*five"),
-        ("\n" + train(10, 5).replace('"epoch": 1, ', ""), "line 2: broken report .*epoch"),
-        (train(10, 5).replace('"10"', "null"), "line 1: broken report"),
-        (train(10, 5).replace('"10"', "Infinity"), "line 1: broken report"),
-        (train(-10, 5), "line 1: broken report .*-10 is out of range"),
-        (train(10**20, 5), "line 1: broken report .*100000000000000000000 is out of range"),
-        (train(10, 5, epoch=10**25), "line 1: broken report .*10000000000000000000000000 is out of range"),
-        (train(10, 1e308), "line 1: broken report .*1e\\+308 is out of range"),
-        ('{"a": ' * 100_000, "no reports in it"),
-    ],
-)
-def test_broken_logs(tmp_path: Path, text: str, message: str):
-    with pytest.raises(UserError, match=message):
-        read_log(write(tmp_path / "log", text))
-
-
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path):
     log = write(tmp_path / "log", train(10, 60), train(20, 120)[:-30])
     assert series(log, "train") == [(10, 1.0, 5.0)]
-
-
-def test_a_record_of_tensorboard_that_is_no_event(tmp_path: Path):
-    path = tmp_path / "valid" / "events.out.tfevents.1"
-    path.parent.mkdir()
-    with open(path, "wb") as file:
-        RecordWriter(file).write(b"\xff")
-    with pytest.raises(UserError, match=f"{path}: cannot be read as a TensorBoard file: Error parsing"):
-        read_events(tmp_path)
-    length = struct.pack("<Q", 2**63)  # with a checksum that is right
-    path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + bytes(100))
-    with pytest.raises(UserError, match=f"{path}: cannot be read as a TensorBoard file: "):
-        read_events(tmp_path)
-
-
-def test_bytes_that_are_not_utf8_and_control_characters_do_not_matter(tmp_path: Path):
-    log = tmp_path / "log"
-    text = f"S-0\tnot \x00 a \u2028 report {train(10, 60)}H-0\t"
-    log.write_bytes(b"\xff\xfe\n" + text.encode() + b"\xe2\x80\n" + train(20, 120).encode())
-    assert series(log, "train") == [(10, 1.0, 5.0), (20, 2.0, 5.0)]
 
 
 def test_csv(tmp_path: Path):
@@ -172,15 +130,6 @@ def test_csv(tmp_path: Path):
         **{"epochs": "0.5", "log": str(tmp_path / "rk2.log")},
     }
     assert (rows[1]["split"], rows[1]["minutes"]) == ("valid", "")
-
-
-def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
-    write(tmp_path / "euler.log", train(10, 20))
-    logs = [str(tmp_path / name) for name in ("rk2.log", "euler.log")]
-    assert main(["analyse", "curves", *logs, "--output", str(tmp_path / "curves.png")]) == 0
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
 
 
 def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
@@ -211,13 +160,6 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
     )
 
 
-def test_seeds_without_a_common_update(tmp_path: Path):
-    logs = [write(tmp_path / str(number), norms(number, 1.0)) for number in (10, 20)]
-    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
-    with pytest.raises(UserError, match="^rk2: its 2 seeds have no updates in common, so no mean$"):
-        draw_figure(seeds, ["gradient-norm"], ["updates"])
-
-
 def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
     log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
@@ -234,20 +176,14 @@ def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
     ]
 
 
-def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_log_without_reports(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no reports in it: train with --log-format json"):
+        read_log(write(tmp_path / "log", "nothing here\n{'a': 1}\n{broken\n", '{"a": ' * 100_000))
+
+
+def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path) -> None:
     log = write(tmp_path / "log", train(10, 20), train(20, 40).replace('"nll_loss": "4.5", ', ""))
     assert [point.perplexity for point in read_log(log)] == pytest.approx([2**4.5, 2**5])
-    assert main(["analyse", "curves", str(log), "--what", "perplexity", "--output", str(tmp_path / "a.png")]) == 0
-    assert ": no nll_loss in some reports: their perplexity is that of the loss" in capsys.readouterr().out
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> list[LoggedRun]:
-    """Two seeds of a system called a, and a system called b."""
-    logs = [
-        write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
-    ]
-    return [LoggedRun(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -258,61 +194,36 @@ def runs(tmp_path: Path) -> list[LoggedRun]:
         ("depth/*", ["a, encoder/1/weight_1", "b, encoder/1/weight_1"], 1),
     ],
 )
-def test_a_panel_for_each_quantity_and_axis(runs: list[LoggedRun], quantity: str, labels: list[str], bands: int):
-    figure = draw_figure(runs, [quantity, "perplexity"], ["updates", "minutes"])
-    axes, by_minutes, *_ = figure.axes
-    assert len(figure.axes) == 4
+def test_a_panel(tmp_path: Path, quantity: str, labels: list[str], bands: int) -> None:
+    """Two seeds of a system called a, and a system called b."""
+    logs = [
+        write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
+    ]
+    runs = [LoggedRun(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
+    axes = Figure().subplots()
+    draw_panel(axes, [runs[:2], runs[2:]], quantity, "minutes")
     assert [len(line.get_xdata()) for line in axes.lines] == [2] * len(labels)
     assert [line.get_label() for line in axes.lines] == labels
     assert len(axes.collections) == bands  # least to greatest, where there are several seeds
-    assert [panel.get_xlabel() for panel in (axes, by_minutes)] == ["updates", "minutes of training"]
-    assert all(tick == int(tick) for tick in axes.get_xticks())
+    assert axes.get_xlabel() == "minutes of training"
 
 
-def test_the_title_names_a_single_system(runs: list[LoggedRun]):
-    figure = draw_figure(runs[:2], ["loss"], ["updates"])
-    assert figure.get_suptitle() == "a (2 runs)"
-    assert [line.get_label() for line in figure.axes[0].lines] == ["training", "validation"]
+def test_nothing_to_draw(tmp_path: Path) -> None:
+    logs = [write(tmp_path / str(number), norms(number, 1.0)) for number in (10, 20)]
+    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
+    for quantity, message in (("gradient-norm", "or its seeds no report in common"), ("depth/x", "nothing by layer")):
+        with pytest.raises(UserError, match=message):
+            draw_panel(Figure().subplots(), [seeds], quantity, "updates")
 
 
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
+    write(tmp_path / "euler.log", train(10, 20))
+    words = ["analyse", "curves", *(str(tmp_path / name) for name in ("rk2.log", "euler.log"))]
+    words += ["--output", str(tmp_path / "curves.png")]
+    assert main(words) == 0
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    log = write(tmp_path / "log", train(10, 20))
-    assert main(["analyse", "curves", str(log), "--csv", str(tmp_path / "a.csv")]) == 0  # needs no plots
-    assert main(["analyse", "curves", str(log), "--output", str(tmp_path / "a.png")]) == 2
+    assert main(words) == 2
     assert "plots need matplotlib: pip install 'ode-transformer[plots]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{log}"], "nothing to write"),
-        (["absent.log", "--csv", "a.csv"], "absent.log: No such file"),
-        (["{folder}", "--csv", "a.csv"], "neither train.log nor TensorBoard's files (train_inner/events"),
-        (
-            ["{log}", "--output", "{folder}/a.png", "--what", "lost"],
-            "--what lost: expected loss, perplexity, gradient-",
-        ),
-        (["{log}", "--output", "{folder}/a.png", "--what", "gradient-norm"], "no gradient-norm in its reports, so no"),
-        (
-            ["{log}", "--output", "{folder}/a.png", "--what", "depth/*"],
-            "logged by layer: train with --log-depth-interv",
-        ),
-        (["{deep}", "--output", "{folder}/a.png", "--what", "depth/encoder/9*"], "no run has it; known are depth/enc"),
-        (["{timeless}", "--output", "{folder}/a.png", "--by", "epochs"], "no epochs in its reports, so no --what loss"),
-        (["{log}", "--csv", "absent/a.csv"], "absent/a.csv: not a file in an existing directory"),
-    ],
-)
-def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    paths = {
-        "log": write(tmp_path / "log", train(10, 20)),
-        "deep": write(tmp_path / "deep", train(10, 20, extra=', "depth/encoder/1/weight_1": "0.5"')),
-        "timeless": write(tmp_path / "timeless", train(10, 20).replace('"update": 0.5, ', "")),
-        "folder": tmp_path / "folder",
-    }
-    paths["folder"].mkdir()
-    assert main(["analyse", "curves", *(argument.format(**paths) for argument in arguments)]) == 2
-    assert list(paths["folder"].iterdir()) == []
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
