@@ -11,12 +11,12 @@ import math
 import re
 import statistics
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.catalogue_files import Message, Wheel, count_languages, read_wheel
+from ode_transformer.corpora.catalogue_files import Message, Wheel, read_wheel
 from ode_transformer.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.corpora.wheel_corpus import HeldOutFractions, Origin, Pair, WheelCorpus, normalise, write_corpus
 from ode_transformer.support.errors import UserError
@@ -132,39 +132,14 @@ def read_wheels(directory: Path, target: str) -> list[Wheel]:
     """Read all wheels in a folder.
 
     :param target: language code
-    :raises UserError: there are none, one is broken, or none has the language
+    :raises UserError: there are none, or none has the language
     """
-    paths = sorted(directory.glob("*.whl"))
-    if not paths:
-        raise UserError(f"{directory}: no wheels there")
-    wheels = [read_wheel(path, target) for path in paths]
+    wheels = [read_wheel(path, target) for path in sorted(directory.glob("*.whl"))]
     if not any(wheel.messages for wheel in wheels):
-        languages = count_languages(wheels).most_common()
-        listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages[:MAX_LISTED])) or "none at all"
-        rarer = f" and {len(languages) - MAX_LISTED} rarer ones" if len(languages) > MAX_LISTED else ""
-        raise UserError(f"--target {target}: no catalogues in this language; there are (packages): {listed}{rarer}")
+        languages = Counter(language for wheel in wheels for language in wheel.languages).most_common(MAX_LISTED)
+        listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages)) or "none at all"
+        raise UserError(f"{directory}: no catalogues of --target {target}; languages of most packages: {listed}")
     return wheels
-
-
-def build(wheels: Path, target: str, output: Path) -> dict[str, int]:
-    """Make the corpus from the wheels in a folder; return the number of pairs in each split."""
-    contents = read_wheels(wheels, target)
-    spelling = _RESPELLED.get(target, {})
-    candidates = (
-        (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
-        for wheel in contents
-        for message in wheel.messages
-        if (pair := clean_message(message))
-    )
-    chosen = filter_lengths(choose_translations(candidates))
-    origins = []
-    for wheel in contents:
-        names = [packages for packages in chosen.values() if wheel.package in packages]
-        if names:
-            alone = sum(len(packages) == 1 for packages in names)
-            origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
-    title = f"English to {target}: translation catalogues of Python packages"
-    return write_corpus(output, chosen, ("en", target), HELD_OUT, title, origins)
 
 
 class CatalogueCorpus(WheelCorpus):
@@ -181,4 +156,21 @@ class CatalogueCorpus(WheelCorpus):
         return "en", self.target
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        return build(files["wheels"], self.target, output)
+        """Make the corpus from the wheels in a folder."""
+        contents = read_wheels(files["wheels"], self.target)
+        spelling = _RESPELLED.get(self.target, {})
+        candidates = (
+            (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
+            for wheel in contents
+            for message in wheel.messages
+            if (pair := clean_message(message))
+        )
+        chosen = filter_lengths(choose_translations(candidates))
+        origins = []
+        for wheel in contents:
+            names = [packages for packages in chosen.values() if wheel.package in packages]
+            if names:
+                alone = sum(len(packages) == 1 for packages in names)
+                origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
+        title = f"English to {self.target}: translation catalogues of Python packages"
+        return write_corpus(output, chosen, self.languages, HELD_OUT, title, origins)

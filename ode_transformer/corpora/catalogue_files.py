@@ -11,10 +11,8 @@ from __future__ import annotations
 import gettext
 import io
 import re
-import struct
 import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message as Metadata
@@ -23,18 +21,6 @@ from pathlib import Path
 
 import polib
 
-from ode_transformer.corpora.raw_archives import ARCHIVE_ERRORS, read_zip_member
-from ode_transformer.support.errors import UserError, one_line
-
-# What reading a damaged or crafted archive, catalogue or metadata file can raise.
-CATALOGUE_ERRORS = (*ARCHIVE_ERRORS, MemoryError, SyntaxError, struct.error)
-
-MAX_CATALOGUE_BYTES = 1 << 24
-MAX_ENTRY_LINES = 2000  # polib's time is quadratic in the lines of an entry
-
-_MAGIC_NUMBERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
-_ENTRY_START = re.compile(r"\s*(#~\s*)?msgid[\s\"]")
-_FIELD_START = re.compile(r"\s*msg(ctxt|id|str)")
 _FLAG_WITHOUT_SPACE = re.compile(r"^#,(?=\S)", re.MULTILINE)
 _COMMENT_WITHOUT_SPACE = re.compile(r"^#(?=[^\s,.:|~#]|[.:|]\S|~[^\s|])", re.MULTILINE)
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -45,7 +31,6 @@ ENGLISH = ("en", "en_US", "en_GB")
 DISTINCT_REGIONS = frozenset({"pt", "zh", "sr"})
 # Two names of the same written language.
 SYNONYMS = {"zh_cn": "zh_hans", "zh_hans_cn": "zh_hans", "zh_tw": "zh_hant", "zh_hant_tw": "zh_hant"}
-MAX_CATALOGUES = 2000  # of one language in a wheel
 
 _CATALOGUE = re.compile(r"(?P<root>(?:.*/)?)(?P<language>[^/]+)/LC_MESSAGES/(?P<name>[^/]+)\.(?P<form>mo|po)")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([_@-]\w+)*", re.IGNORECASE)
@@ -74,22 +59,12 @@ def read_wheel(path: Path, target: str) -> Wheel:
     """Read the messages of a wheel in a language; there are none if the wheel lacks it.
 
     :param target: language code
-    :raises UserError: the wheel or one of its catalogues is broken; the message names both
     """
-    member = ""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            files = catalogue_files(archive.namelist())
-            messages: list[Message] = []
-            catalogues = sorted(files.get(choose_language(files, target) or "", ()))
-            if len(catalogues) > MAX_CATALOGUES:
-                raise ValueError(f"{len(catalogues):,} catalogues of one language, more than {MAX_CATALOGUES:,}")
-            for member in catalogues:
-                messages += read_catalogue(archive, files, member)
-            member = "METADATA"
-            name, version, licence = read_metadata(archive)
-    except CATALOGUE_ERRORS as error:
-        raise UserError(f"{path}: broken wheel: {member and member + ': '}{one_line(error)}") from error
+    with zipfile.ZipFile(path) as archive:
+        files = catalogue_files(archive.namelist())
+        catalogues = sorted(files.get(choose_language(files, target) or "", ()))
+        messages = [message for stem in catalogues for message in read_catalogue(archive, files, stem)]
+        name, version, licence = read_metadata(archive)
     return Wheel(name, version, licence, frozenset(files), tuple(messages))
 
 
@@ -136,17 +111,17 @@ def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]
     :param stem: path of the catalogue without suffix
     """
     language, forms = next((code, stems[stem]) for code, stems in files.items() if stem in stems)
-    text = read_zip_member(archive, f"{stem}.po", MAX_CATALOGUE_BYTES).decode("utf-8") if "po" in forms else ""
+    text = archive.read(f"{stem}.po").decode("utf-8") if "po" in forms else ""
     entries = read_po(text) if "mo" not in forms or "#. Default:" in text else []
     if "mo" in forms:
-        pairs = list(read_mo(read_zip_member(archive, f"{stem}.mo", MAX_CATALOGUE_BYTES)))
+        pairs = list(read_mo(archive.read(f"{stem}.mo")))
     else:
         pairs = [(entry.msgid, entry.msgstr) for entry in entries]
     english: dict[str, str] = {}
     for code in reversed(ENGLISH):
         english_stem = stem.replace(f"/{language}/LC_MESSAGES/", f"/{code}/LC_MESSAGES/")
         if "mo" in files.get(code, {}).get(english_stem, ()):
-            data = read_zip_member(archive, f"{english_stem}.mo", MAX_CATALOGUE_BYTES)
+            data = archive.read(f"{english_stem}.mo")
             english |= {key: value for key, value in read_mo(data) if value}
     # An English catalogue may also respell English text ("colour"): only its symbols are replaced.
     english = {key: value for key, value in english.items() if not re.search(r"\s", key)}
@@ -155,17 +130,9 @@ def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]
 
 
 def read_metadata(archive: zipfile.ZipFile) -> tuple[str, str, str]:
-    """Return name, version and licence that a wheel states.
-
-    :raises LookupError: the wheel has no metadata
-    """
-    names = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
-    if not names:
-        raise LookupError("no such file")
-    text = read_zip_member(archive, names[0], MAX_CATALOGUE_BYTES).decode("utf-8")
-    metadata = HeaderParser().parsestr(text)
-    if absent := [field for field in ("Name", "Version") if not metadata[field]]:
-        raise LookupError(f"no {absent[0]}")
+    """Return name, version and licence that a wheel states."""
+    name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+    metadata = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
     return str(metadata["Name"]), str(metadata["Version"]), licence_of(metadata)
 
 
@@ -179,77 +146,29 @@ def licence_of(metadata: Metadata) -> str:
     return (str(metadata["License"] or "").strip().splitlines() or ["not stated"])[0]
 
 
-def count_languages(wheels: list[Wheel]) -> Counter[str]:
-    """Return the number of packages that have catalogues in each language."""
-    return Counter(language for wheel in wheels for language in wheel.languages)
-
-
 def read_mo(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield identifier, without its context, and translation of every message in a compiled catalogue.
 
     For a message with plural forms, the translation is the singular, because a catalogue states no English plural.
-
-    :raises CATALOGUE_ERRORS: the catalogue is damaged
     """
-    identifiers = _identifiers(data)
     catalogue = gettext.GNUTranslations(io.BytesIO(data))
-    charset = catalogue.charset() or "ascii"
-    has_plural: dict[str, bool] = {}
-    for identifier in identifiers:
-        singular, separator, _ = identifier.partition(b"\0")
-        has_plural[singular.decode(charset)] = bool(separator)
-    for key, plural in has_plural.items():
-        if key:
-            text = catalogue.ngettext(key, key, 1) if plural else catalogue.gettext(key)
-            yield key.rpartition("\x04")[2], text
-
-
-def _identifiers(data: bytes) -> list[bytes]:
-    """Return the identifiers of a compiled catalogue.
-
-    :raises ValueError: strings lie outside the file or overlap
-    :raises struct.error: a table lies outside the file
-    """
-    order = _MAGIC_NUMBERS.get(data[:4])
-    if order is None:
-        raise ValueError("bad magic number")
-    count, *tables = struct.unpack_from(f"{order}3I", data, 8)
-    if 16 * count > len(data):
-        raise ValueError(f"{count:,} messages in {len(data):,} bytes")
-    strings = [struct.unpack_from(f"{order}{2 * count}I", data, table) for table in tables]
-    total = 0
-    for lengths_and_offsets in strings:
-        for length, offset in zip(lengths_and_offsets[::2], lengths_and_offsets[1::2], strict=True):
-            total += length
-            if offset + length > len(data) or total > len(data):
-                raise ValueError("a message is cut off or overlaps another one")
-    identifiers = strings[0]
-    return [data[offset : offset + length] for length, offset in zip(identifiers[::2], identifiers[1::2], strict=True)]
+    singular = catalogue.plural(1)  # type: ignore[attr-defined]
+    messages: dict[str | tuple[str, int], str] = catalogue._catalog  # type: ignore[attr-defined]
+    for key, text in messages.items():
+        identifier, form = (key, singular) if isinstance(key, str) else key
+        if identifier and form == singular:
+            yield identifier.rpartition("\x04")[2], text
 
 
 def read_po(text: str) -> list[polib.POEntry]:
-    """Return the finished messages without plural forms in a catalogue's text; fuzzy and obsolete ones are left out.
-
-    :raises ValueError: a text is not in quotation marks, or a message has more than ``MAX_ENTRY_LINES`` lines
-    :raises OSError: a syntax error
-    """
-    entry_lines = 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        if _FIELD_START.match(line) and line.count('"') < 2:  # polib would cut off its first and last character
-            raise ValueError(f"line {number} has no text in quotation marks")
-        entry_lines = 0 if _ENTRY_START.match(line) else entry_lines + 1
-        if entry_lines > MAX_ENTRY_LINES:
-            raise ValueError(f"a message has more than {MAX_ENTRY_LINES:,} lines")
+    """Return the finished messages without plural forms in a catalogue's text; fuzzy and obsolete ones are left out."""
     # gettext accepts comments without a space after their mark, polib does not.
     text = _COMMENT_WITHOUT_SPACE.sub("# ", _FLAG_WITHOUT_SPACE.sub("#, ", text))
     # polib would take a short text for the name of a file, and split a long one at characters other than line feeds.
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", newline="", suffix=".po") as file:
         file.write(text)
         file.flush()
-        try:
-            entries = polib.pofile(file.name, encoding="utf-8")
-        except OSError as error:
-            raise OSError(str(error).replace(f"{file.name} ", "")) from error
+        entries = polib.pofile(file.name, encoding="utf-8")
     return [entry for entry in entries if not (entry.fuzzy or entry.obsolete or entry.msgid_plural)]
 
 

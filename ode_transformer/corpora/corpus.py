@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TextIO
+from typing import Annotated, Any, ClassVar, Protocol, Self, TextIO
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ode_transformer.corpora.download import file_identity, obtain_files
 from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlSection
+
+Suffix = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
 
 
 class PieceFilter(Protocol):
@@ -42,14 +44,14 @@ class CorpusKind(YamlSection):
     has_corrections: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def languages(self) -> tuple[str, ...]:
         """Suffix of each side's files."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def sources(self) -> list[str]:
         """Names of the raw files in the source list."""
-        raise NotImplementedError
 
     @property
     def tests(self) -> list[str]:
@@ -75,7 +77,6 @@ class CorpusKind(YamlSection):
         :param sources: the source list, with the recipe's own
         :param raw: the user's folder with raw files; None: download them
         :param folder: for downloads
-        :raises UserError: a file is missing or has a wrong checksum
         """
         return obtain_files(self.sources, sources, raw, folder)
 
@@ -87,15 +88,14 @@ class CorpusKind(YamlSection):
         """
         return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
 
+    @abstractmethod
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """Make the corpus folder, complete or not at all.
 
         :param files: paths of the raw files by name
         :param workers: number of processes
         :returns: number of lines in each split, and of pairs that were left out
-        :raises UserError: a raw file is broken or has unexpected content
         """
-        raise NotImplementedError
 
 
 class TwoSidedCorpus(CorpusKind):
@@ -105,18 +105,13 @@ class TwoSidedCorpus(CorpusKind):
     :param target: suffix of the target side's files
     """
 
-    source: str
-    target: str
+    source: Suffix
+    target: Suffix
 
     @model_validator(mode="after")
     def _check_sides_differ(self) -> Self:
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source}: their files would be the same")
-        for side in (self.source, self.target):
-            if not re.fullmatch(r"\w[\w.-]*", side):
-                raise ValueError(
-                    f"{side!r} cannot end the name of a file: letters, digits and _ can, and behind them . and -"
-                )
         return self
 
     @property

@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.cleaning import Keep
-from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
+from ode_transformer.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.corpora.lang8 import tokenised_pairs
 from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.metrics.m2_file import (
@@ -36,7 +36,6 @@ from ode_transformer.metrics.m2_file import (
     iterate_sentences,
 )
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
@@ -47,6 +46,7 @@ BeaDataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw file
 DataSet = BeaDataSet | Literal["nucle_3_2", "lang8_raw"]
 ValidationDataSet = Literal["nucle", "nucle_3_2", "fce", "wi_locness"]
 TEST = "conll14_test"
+SEED = 1234  # of get_num_lines.py
 PUNKT = "nltk_punkt"  # NLTK's boundaries of sentences, for raw Lang-8
 
 TRAIN_MEMBERS: dict[str, str] = {
@@ -89,24 +89,16 @@ class GecCorpus(TwoSidedCorpus):
     max_tokens: Annotated[int, Field(ge=1)] = 80
     max_ratio: Annotated[float | None, Field(ge=1, exclude_if=lambda ratio: ratio is None)] = None
     unedited: Annotated[bool, Field(exclude_if=lambda unedited: not unedited)] = False
-    source: str = "err"
-    target: str = "cor"
-
-    @model_validator(mode="after")
-    def _check_no_repetition(self) -> GecCorpus:
-        if len(set(self.train)) < len(self.train):
-            raise ValueError("train names a part twice")
-        return self
+    source: Suffix = "err"
+    target: Suffix = "cor"
 
     @model_validator(mode="after")
     def _check_no_leak(self) -> GecCorpus:
-        if self.unedited and self.valid == "nucle" and "nucle" in self.train:
-            raise ValueError(
-                "unedited with valid: nucle would train on sentences of validation; valid: nucle_3_2 or another set"
-            )
         versions = {"nucle", "nucle_3_2"}  # of the same text
-        if self.valid in versions and (others := sorted(versions & set(self.train) - {self.valid})):
-            raise ValueError(f"valid: {self.valid} with {others[0]} in train would train on sentences of validation")
+        other_version = versions & set(self.train) - {self.valid}
+        keeps_held_out = self.unedited and self.valid == "nucle" and "nucle" in self.train
+        if self.valid in versions and (other_version or keeps_held_out):
+            raise ValueError(f"valid: {self.valid}: train has its sentences; valid: nucle_3_2 or another set")
         return self
 
     @property
@@ -127,14 +119,14 @@ class GecCorpus(TwoSidedCorpus):
         :param files: paths of the raw files by the names in ``self.sources``
         :param workers: number of processes for raw Lang-8
         :returns: number of lines in each split
-        :raises UserError: a raw file is broken, or a split is empty
+        :raises UserError: a split is empty
         """
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
             pairs_by_split = {
                 "train": _training_pairs(files, self, workers),
                 "valid": _validation_pairs(files, self),
-                "test": annotated_pairs(folder / "test.m2", f"{files[TEST]}: {TEST_MEMBER}"),
+                "test": annotated_pairs(files[TEST], TEST_MEMBER),
             }
             for split, pairs in pairs_by_split.items():
                 for pair in pairs:
@@ -221,23 +213,18 @@ def copy_annotations(path: Path, member: str | None, output: Path) -> None:
             shutil.copyfileobj(text, file)
 
 
-def annotated_pairs(m2: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield every sentence of an M2 file with its first annotator's correction.
-
-    :param name: names the text in an error
-    """
-    with open(m2, "rb") as file:
-        for sentence in iterate_sentences(decode_stream(file, name), name):
-            yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))
-
-
-SEED = 1234  # of get_num_lines.py
+def annotated_pairs(path: Path, member: str | None) -> Iterator[Pair]:
+    """Yield every sentence of an M2 file with its first annotator's correction."""
+    for sentence in _annotated_sentences(path, member):
+        yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))
 
 
 def hold_out_sentences(
     sentences: Iterable[AnnotatedSentence], parts: int
 ) -> tuple[list[AnnotatedSentence], list[AnnotatedSentence]]:
-    """Return the training and the validation sentences of NUCLE.
+    """Return the training and the validation sentences of NUCLE, as the scripts of Chollampatt & Ng (2018) do.
+
+    The annotated sentences are sorted (sort_m2.py) and shuffled by Python 2 with a fixed seed (get_num_lines.py).
 
     :param parts: validation has the first of so many parts of the annotated sentences
     """
@@ -263,7 +250,7 @@ def _shuffle_as_python_2(sentences: list[AnnotatedSentence]) -> None:
 
 
 def apply_edits(sentence: AnnotatedSentence) -> list[str]:
-    """Return the tokens after all edits of the first annotator.
+    """Return the tokens after all edits of the first annotator, in their order (convert_m2_to_parallel.py).
 
     Of overlapping edits each leaves its words, where ``m2_file.correct_tokens`` leaves out the later ones.
     """
@@ -280,7 +267,7 @@ def apply_edits(sentence: AnnotatedSentence) -> list[str]:
 
 
 class M2Corpus(TwoSidedCorpus):
-    """Sentences and corrections of M2 files.
+    """Sentences and corrections of M2 files of one's own: edited ones for training and validation, all for the test.
 
     :param train: name of the source with the training text
     :param valid: of the validation text
@@ -294,8 +281,8 @@ class M2Corpus(TwoSidedCorpus):
     valid: str
     test: Annotated[dict[str, str], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)] = 80
-    source: str = "err"
-    target: str = "cor"
+    source: Suffix = "err"
+    target: Suffix = "cor"
 
     @property
     def sources(self) -> list[str]:
@@ -314,15 +301,11 @@ class M2Corpus(TwoSidedCorpus):
                         splits.counts["left out"] += 1
                     elif correction:
                         splits.add(split, (sentence, correction))
-                if not splits.counts[split]:
-                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
+                splits.check_filled(split, files=[files[name]])
             for number, name in enumerate(self.test.values()):
                 split = fairseq_test_split(number)
                 copy_annotations(files[name], None, folder / f"{split}.m2")
-                is_corrected = False
-                for source, target in annotated_pairs(folder / f"{split}.m2", str(files[name])):
-                    splits.add(split, (source, target))
-                    is_corrected = is_corrected or source != target
-                if not is_corrected:
-                    raise UserError(f"{files[name]}: no sentence that annotator 0 corrects, for the {split} split")
+                for pair in annotated_pairs(files[name], None):
+                    splits.add(split, pair)
+                splits.check_filled(split, files=[files[name]])
         return dict(splits.counts)

@@ -22,7 +22,6 @@ from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.corpora.cleaning import replace_control_characters
 from ode_transformer.corpora.raw_archives import read_texts
-from ode_transformer.support.errors import UserError
 
 LANGUAGE = "English"
 PUNKT_FOLDER = "punkt_tab/english"
@@ -64,7 +63,6 @@ class WordTokenizer:
     """NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation.
 
     :param punkt: archive with NLTK's model of sentence boundaries
-    :raises UserError: the archive has no such model
     """
 
     def __init__(self, punkt: Path) -> None:
@@ -72,14 +70,11 @@ class WordTokenizer:
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
         parameters = PunktParameters()
-        try:
-            parameters.collocations = {(first, second) for first, second in _punkt_table(punkt, "collocations.tab")}
-            parameters.sent_starters = {word for (word,) in _punkt_table(punkt, "sent_starters.txt")}
-            parameters.abbrev_types = {word for (word,) in _punkt_table(punkt, "abbrev_types.txt")}
-            for word, context in _punkt_table(punkt, "ortho_context.tab"):
-                parameters.ortho_context[word] = int(context)
-        except ValueError as error:
-            raise UserError(f"{punkt}: {PUNKT_FOLDER} is not a model of NLTK's Punkt: {error}") from error
+        parameters.collocations = {(first, second) for first, second in _punkt_table(punkt, "collocations.tab")}
+        parameters.sent_starters = {word for (word,) in _punkt_table(punkt, "sent_starters.txt")}
+        parameters.abbrev_types = {word for (word,) in _punkt_table(punkt, "abbrev_types.txt")}
+        for word, context in _punkt_table(punkt, "ortho_context.tab"):
+            parameters.ortho_context[word] = int(context)
         self.normalizer = MosesPunctNormalizer("en")
         self.sentences = PunktSentenceTokenizer(parameters)
         self.words = NLTKWordTokenizer()

@@ -30,7 +30,7 @@ from typing import Annotated, BinaryIO, Literal
 from pydantic import Field, model_validator
 
 from ode_transformer.corpora.cleaning import Tokenizer
-from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus
+from ode_transformer.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus
 from ode_transformer.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
@@ -41,7 +41,6 @@ from ode_transformer.support.parallel import map_chunks
 ARCHIVES = ("cnn_stories", "dailymail_stories")
 LISTS = {"train": "cnn_dm_train_urls", "valid": "cnn_dm_val_urls", "test": "cnn_dm_test_urls"}
 SOURCES = (*ARCHIVES, *LISTS.values())  # names of the raw files
-MAX_STORY_BYTES = 1 << 24
 
 END_MARKS = frozenset(".!?'`\"’”)")
 HIGHLIGHT = "@highlight"
@@ -62,8 +61,8 @@ class SummarisationCorpus(TwoSidedCorpus):
     """
 
     kind: Literal["summaries"] = "summaries"
-    source: str = "source"
-    target: str = "target"
+    source: Suffix = "source"
+    target: Suffix = "target"
     lowercase: bool = True
     tokenise: bool = True
     escape: Annotated[bool, Field(exclude_if=lambda escape: not escape)] = False
@@ -86,7 +85,7 @@ class SummarisationCorpus(TwoSidedCorpus):
 
         :param files: paths of the raw files by the names in ``SOURCES``
         :returns: number of lines in each split, and of stories that were left out
-        :raises UserError: a raw file is broken, a listed story is in none of the archives, or a split is empty
+        :raises UserError: a listed story is in none of the archives, or a split is empty
         """
         lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
         listed = {name for names in lists.values() for name in names}
@@ -96,10 +95,8 @@ class SummarisationCorpus(TwoSidedCorpus):
                 offsets = _write_texts(_stories(files, listed), file, self, workers)
             with open(texts, "rb") as file:
                 for split, names in lists.items():
-                    for number, name in enumerate(names, start=1):
-                        if name not in offsets:
-                            origin = f"{files[LISTS[split]]}: line {number}"
-                            raise UserError(f"{origin}: its story, {name}, is in none of the archives")
+                    if missing := [name for name in names if name not in offsets]:
+                        raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
                     for source, target in _read_texts(file, [offsets[name] for name in names]):
                         if source and target:
                             splits.add(split, (source, target))
@@ -124,10 +121,7 @@ def _stories(files: Mapping[str, Path], listed: set[str]) -> Iterator[Story]:
     for archive in ARCHIVES:
         for name, stream in open_texts(files[archive], "*.story"):
             if PurePosixPath(name).name in listed:
-                content = stream.read(MAX_STORY_BYTES + 1)
-                if len(content) > MAX_STORY_BYTES:
-                    raise UserError(f"{name}: more than {MAX_STORY_BYTES:,} bytes: not a story")
-                yield name, content
+                yield name, stream.read()
 
 
 def _write_texts(

@@ -1,8 +1,21 @@
-"""Corpora of one language, for language models: plain text, documents for BERT, and the Penn Treebank."""
+"""Corpora of one language, for language models: plain text, documents for BERT, and the Penn Treebank.
+
+Documents have one sentence a line and blank lines between them; in a file without blank lines every line is a document.
+Whole documents are held out for validation.
+
+The Penn Treebank is the text that Mikolov et al. (2010) prepared: in lower case, without punctuation, with ``N`` for
+numbers and ``<unk>`` for rare words. 9,998 words, ``<unk>`` and the end of a sentence make 10,000 types. In this text
+``<unk>`` is a word, which a model has to predict and perplexity counts. fairseq writes its symbol for unknown words in
+the same way, so fairseq-preprocess gives ``<unk>`` that symbol's number (3) and no line in ``dict.txt``; training,
+generation and fairseq-eval-lm treat it like any word. A word that is missing in the training text would also count as
+``<unk>`` and lower the perplexity, so a text with such a word is refused.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,13 +24,11 @@ from pydantic import Field
 from ode_transformer.corpora.cleaning import single_spaces
 from ode_transformer.corpora.corpus import CorpusKind, SplitWriter, fairseq_test_split
 from ode_transformer.corpora.download import find_in_folder, obtain_files
-from ode_transformer.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.corpora.raw_archives import read_texts
 from ode_transformer.corpora.sources import AnySource
 from ode_transformer.corpora.wheel_corpus import text_hash
-from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.lines import decode_stream
 
 SourceNames = Annotated[list[str], Field(min_length=1)]
 
@@ -97,10 +108,7 @@ class DocumentCorpus(CorpusKind):
 
 
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
-    """Yield the lines of each document, stripped; in a file without inner blank lines every line is a document.
-
-    :raises UserError: a line is not UTF-8
-    """
+    """Yield the lines of each document, stripped; in a file without inner blank lines every line is a document."""
     for path in paths:
         has_blank_lines = _has_inner_blank_line(path)
         document: list[str] = []
@@ -136,25 +144,20 @@ def write_splits(paths: Sequence[Path], valid_fraction: float, output: Path, suf
     :returns: number of lines of each split
     :raises UserError: a split has no document
     """
-    counts, lines = dict.fromkeys(SPLITS, 0), dict.fromkeys(SPLITS, 0)
-    files = {split: open(output / f"{split}{suffix}", "w", encoding="utf-8") for split in SPLITS}  # noqa: SIM115
-    try:
+    counts: Counter[str] = Counter()
+    with ExitStack() as stack:
+        files = {
+            split: stack.enter_context(open(output / f"{split}{suffix}", "w", encoding="utf-8")) for split in SPLITS
+        }
         for document in documents(paths):
             # The prefix makes this split independent of the corpora's own, which hash the text alone.
             held_out = text_hash("pre-training " + "\n".join(document)) < valid_fraction * 2**64
-            split = "valid" if held_out else "train"
-            counts[split] += 1
-            files[split].write("\n".join(document) + ("\n" if len(document) == 1 else "\n\n"))
-            lines[split] += len(document) + (len(document) > 1)
-    finally:
-        for file in files.values():
-            file.close()
-    print(", ".join(f"{count:,} documents to {name}" for name, count in counts.items()))
-    for split, count in counts.items():
-        if not count:
-            hint = f" with a share of {valid_fraction:g} for validation" if split == "valid" else ""
-            raise UserError(f"{', '.join(map(str, paths))}: no document for the {split} split{hint}")
-    return lines
+            lines = [*document, ""] if len(document) > 1 else document
+            files[SPLITS[held_out]].writelines(f"{line}\n" for line in lines)
+            counts[SPLITS[held_out]] += len(lines)
+    if empty := [split for split in SPLITS if not counts[split]]:
+        raise UserError(f"{', '.join(map(str, paths))}: no document for the {empty[0]} split")
+    return dict(counts)
 
 
 ARCHIVE = "ptb"
@@ -197,23 +200,20 @@ class PennTreebankCorpus(CorpusKind):
 
         :param files: ``ptb``, the archive, or ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
         :returns: number of lines in each split
-        :raises UserError: a file is missing, broken, or not this text
+        :raises UserError: a file is not this text
         """
         types: set[str] = set()
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             for split, (path, member) in _split_texts(files).items():
-                for sentence, line_name in _sentences(path, member):
+                for sentence in map(str.split, read_texts(path, member)):
                     if split == "train":
                         types.update(sentence)
                     elif unknown := [word for word in sentence if word not in types]:
-                        raise UserError(f"{line_name}: {unknown[0]!r} is no word of the training text")
+                        raise UserError(f"{path}: {unknown[0]!r} is no word of the training text")
                     splits.add(split, (" ".join(sentence),))
                 if split == "train" and (UNKNOWN not in types or len(types) != self.types):
-                    without = "" if UNKNOWN in types else f", without {UNKNOWN}"
-                    raise UserError(
-                        f"{path}: {len(types):,} types{without}; "
-                        f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
-                    )
+                    expected = f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
+                    raise UserError(f"{path}: {len(types):,} different words; {expected}")
                 splits.check_filled(split, files=[path])
         return dict(splits.counts)
 
@@ -222,18 +222,4 @@ def _split_texts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]
     """Return the file of each split and, if the file is the archive, the member."""
     if ARCHIVE in files:
         return {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
-    if missing := [name for name in (SEPARATE["train"], SEPARATE["valid"]) if name not in files]:
-        raise UserError(f"Penn Treebank: no {' and no '.join(missing)}; {ARCHIVE}, the archive, would do instead")
-    if SEPARATE["test"] not in files:
-        print_progress(f"no {SEPARATE['test']}: the corpus has no test split")
     return {split: (files[name], None) for split, name in SEPARATE.items() if name in files}
-
-
-def _sentences(path: Path, member: str | None) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each line, and the line's name for errors."""
-    for name, stream in open_texts(path, member):
-        for number, line in enumerate(decode_stream(stream, name), start=1):
-            line_name = f"{name}: line {number}"
-            if not (sentence := line.split()):
-                raise UserError(f"{line_name} is empty")
-            yield sentence, line_name

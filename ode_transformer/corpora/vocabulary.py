@@ -20,7 +20,6 @@ from pydantic import Field
 from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.support.arguments import LARGEST_INT
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import MAX_LINE_BYTES, iterate_lines
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.subword_encoder import SubwordEncoder, check_lengths
@@ -73,10 +72,7 @@ class MergeVocabulary(YamlSection):
     remove_bpe: ClassVar[str | None] = "subword_nmt"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the merges from the training text of the source and the target; fewer, if no more occur.
-
-        :raises UserError: a word is too long for subword_nmt
-        """
+        """Learn the merges from the training text of the source and the target; fewer, if no more occur."""
         chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
         counts: Counter[str] = Counter()
         for text in chosen:
@@ -111,12 +107,8 @@ class PieceVocabulary(YamlSection):
     remove_bpe: ClassVar[str | None] = "sentencepiece"
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the pieces from all texts.
-
-        :raises UserError: the texts are too small for so many pieces
-        """
-        model = train_sentencepiece(texts, self.size, output / "unfinished", hard_vocab_limit=not self.fewer)
-        model.rename(output / SENTENCEPIECE_FILE)
+        """Learn the pieces from all texts."""
+        train_sentencepiece(texts, self.size, output, hard_vocab_limit=not self.fewer)
 
     def encoder(self, folder: Path) -> Encoder:
         return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)
@@ -128,10 +120,7 @@ class LowercasePieceVocabulary(PieceVocabulary):
     kind: Literal["sentencepiece_lowercase"]  # type: ignore[assignment]
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the pieces from a long text.
-
-        :raises UserError: the text is too small for so many pieces
-        """
+        """Learn the pieces from a long text."""
         train_pieces_of_long_text(texts, self.size, cased=False, output=output, fewer=self.fewer)
 
 
@@ -145,40 +134,36 @@ def train_pieces_of_long_text(texts: Sequence[Path], size: int, cased: bool, out
 
     :param cased: keep upper case
     :param fewer: see :class:`PieceVocabulary`
-    :raises UserError: the texts are too small for so many pieces
     """
-    options = {
-        "normalization_rule_name": "nmt_nfkc" if cased else "nmt_nfkc_cf",
-        "input_sentence_size": MAX_LEARNING_LINES,
-        "shuffle_input_sentence": True,
-        "hard_vocab_limit": not fewer,
-    }
-    train_sentencepiece(texts, size, output / "unfinished", **options).rename(output / SENTENCEPIECE_FILE)
+    train_sentencepiece(
+        texts,
+        size,
+        output,
+        normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
+        input_sentence_size=MAX_LEARNING_LINES,
+        shuffle_input_sentence=True,
+        hard_vocab_limit=not fewer,
+    )
 
 
-def train_sentencepiece(texts: Sequence[Path], size: int, prefix: Path, **options: Any) -> Path:
-    """Train a sentencepiece model.
+def train_sentencepiece(texts: Sequence[Path], size: int, output: Path, **options: Any) -> None:
+    """Train a sentencepiece model and write it into a folder.
 
     :param size: number of pieces
-    :param prefix: path of the model without its suffix
     :param options: of sentencepiece's trainer
-    :returns: path of the model
-    :raises UserError: the texts are too small for so many pieces
     """
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=[str(text) for text in texts],
-            model_prefix=str(prefix),
-            vocab_size=size,
-            character_coverage=1.0,
-            max_sentence_length=MAX_LINE_BYTES,  # by default sentencepiece leaves out longer lines than 4,192 bytes
-            minloglevel=2,
-            **options,
-        )
-    except RuntimeError as error:
-        raise UserError(f"vocabulary of {size} pieces from {', '.join(map(str, texts))}: {error}") from error
+    prefix = output / "unfinished"
+    sentencepiece.SentencePieceTrainer.train(
+        input=[str(text) for text in texts],
+        model_prefix=str(prefix),
+        vocab_size=size,
+        character_coverage=1.0,
+        max_sentence_length=MAX_LINE_BYTES,  # by default sentencepiece leaves out longer lines than 4,192 bytes
+        minloglevel=2,
+        **options,
+    )
     prefix.with_suffix(".vocab").unlink()
-    return prefix.with_suffix(".model")
+    prefix.with_suffix(".model").rename(output / SENTENCEPIECE_FILE)
 
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
@@ -206,7 +191,6 @@ def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) 
     """Yield the lines of a text as pieces.
 
     :param folder: with the vocabulary's ``model_file``
-    :raises UserError: a word is too long for subword_nmt
     """
     return _map_lines(vocabulary.encoder(folder), text, workers, "divided")
 
@@ -214,12 +198,4 @@ def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) 
 def _map_lines(
     function: Callable[[list[str]], list[Result]], text: Path, workers: int, what_is_done: str
 ) -> Iterator[Result]:
-    label = f"lines of {text.name} {what_is_done}"
-    return map_chunks(partial(_name_text, text, function), iterate_lines(text), workers, label)
-
-
-def _name_text(text: Path, function: Callable[[list[str]], list[Result]], lines: list[str]) -> list[Result]:
-    try:
-        return function(lines)
-    except UserError as error:
-        raise UserError(f"{text}: {error}") from error
+    return map_chunks(function, iterate_lines(text), workers, f"lines of {text.name} {what_is_done}")

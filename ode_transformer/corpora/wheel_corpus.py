@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 import unicodedata
@@ -26,7 +25,7 @@ from ode_transformer.corpora.corpus import CorpusKind
 from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import write_files
+from ode_transformer.support.files import atomic_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
@@ -53,10 +52,12 @@ class WheelCorpus(CorpusKind):
         if raw is not None:
             return {"wheels": raw}
         requirements = CONFIGS / self.packages
-        wheels = folder / requirements.stem
+        wheels, job = folder / requirements.stem, f"download {requirements.stem}"
         folder.mkdir(parents=True, exist_ok=True)
+        if wheels.exists() and not (folder / f"{job}.done").exists():
+            raise UserError(f"{wheels}: was not downloaded by this program, which leaves it: --raw takes such a folder")
         pins = [line for line in read_lines(requirements) if not line.startswith("#")]
-        Jobs(folder).run(f"download {requirements.stem}", pins, wheels, lambda: download(requirements, wheels))
+        Jobs(folder).run(job, pins, wheels, lambda: download(requirements, wheels))
         return {"wheels": wheels}
 
     def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
@@ -68,20 +69,15 @@ def download(requirements: Path, wheels: Path) -> None:
     """Download wheels with pip, all or none.
 
     :param requirements: file with names, versions and hashes
-    :param wheels: folder for them; its content is replaced
+    :param wheels: folder for them; an earlier download is replaced
     :raises UserError: pip failed and said why on standard error
     """
-    shutil.rmtree(wheels, ignore_errors=True)
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
-    command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", wheels]
-    commands.print_command(["pip", *command[3:]])
-    process = subprocess.run(command, check=False, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
-    if process.returncode != 0:
-        sys.stderr.write(process.stderr)
-        shutil.rmtree(wheels, ignore_errors=True)
-        raise UserError(
-            f"the wheels of {requirements} could not be downloaded; --wheels or --raw takes a folder that has them"
-        )
+    with atomic_directory(wheels) as folder:
+        command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", folder]
+        commands.print_command(["pip", *command[3:]])
+        if subprocess.run(command, check=False).returncode != 0:
+            raise UserError(f"the wheels of {requirements} could not be downloaded; --raw takes a folder that has them")
 
 
 @dataclass(frozen=True)
@@ -110,10 +106,6 @@ class HeldOutFractions:
     valid: float
     test: float
 
-    def __post_init__(self) -> None:
-        if min(self.valid, self.test) <= 0 or self.valid + self.test >= 1:
-            raise ValueError(f"held-out fractions {self.valid} and {self.test} leave a split empty")
-
 
 def normalise(text: str) -> str:
     """Return a text without case, punctuation and repeated spaces; texts that agree in it count as the same."""
@@ -139,19 +131,16 @@ def split_of(source: str, fractions: HeldOutFractions) -> str:
 def assign_splits(pairs: Iterable[Pair], fractions: HeldOutFractions) -> dict[str, list[Pair]]:
     """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
-    :raises UserError: two pairs share a normalised source, or a split is empty
+    :param pairs: of different normalised sources
+    :raises UserError: a split is empty
     """
     by_split: dict[str, list[Pair]] = {name: [] for name in SPLITS}
-    sources: set[str] = set()
     for pair in pairs:
-        key = normalise(pair.source)
-        if key in sources:
-            raise UserError(f"two pairs have the same source: {pair.source!r}")
-        sources.add(key)
         by_split[split_of(pair.source, fractions)].append(pair)
     for name, members in by_split.items():
         if not members:
-            raise UserError(f"{len(sources)} pairs are too few: nothing is left for the {name} split")
+            count = sum(map(len, by_split.values()))
+            raise UserError(f"{count} pairs are too few: nothing is left for the {name} split")
         members.sort(key=lambda pair: (text_hash(pair.source), pair.source))
     return by_split
 
@@ -168,7 +157,7 @@ def write_corpus(
 
     :param title: of SOURCES.md
     :returns: number of pairs in each split
-    :raises UserError: two pairs share a normalised source, a split is empty, or the folder cannot be written
+    :raises UserError: a split is empty
     """
     by_split = assign_splits(pairs, fractions)
     counts = {name: len(by_split[name]) for name in SPLITS}
@@ -188,10 +177,7 @@ def write_corpus(
     }
     files["SOURCES.md"] = sources_text(title, counts, origins)
     files["corpus.json"] = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-    try:
-        write_files(directory, files, last="corpus.json")
-    except OSError as error:
-        raise UserError(f"{directory}: cannot write the corpus: {error.strerror or error}") from error
+    write_files(directory, files, last="corpus.json")
     return counts
 
 

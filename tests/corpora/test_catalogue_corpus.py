@@ -1,6 +1,4 @@
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.corpora.catalogue_corpus import (
-    build,
+    CatalogueCorpus,
     choose_translations,
     clean_message,
     filter_lengths,
@@ -31,6 +29,11 @@ MO = "locale/de/LC_MESSAGES/app.mo"
 JUNK = {"Hello %(name)s there": "Hallo %(name)s", "Single": "Einzeln", "Same text": "Same text"}
 
 
+def build(wheels: Path, target: str, output: Path) -> dict[str, int]:
+    corpus = CatalogueCorpus(kind="catalogues", packages="quickstart_catalogues.txt", target=target)
+    return corpus.build({"wheels": wheels}, output, 1)
+
+
 def lines(output: Path, language: str) -> list[str]:
     names = [f"{split}.{language}" for split in SPLITS]
     return [line for name in names for line in (output / name).read_text(encoding="utf-8").splitlines()]
@@ -47,8 +50,6 @@ def lines(output: Path, language: str) -> list[str]:
         ("Cut & paste", "Ausschneiden & einfügen", Pair("Cut & paste", "Ausschneiden & einfügen")),
         ("All users", "Alle Nutzer*innen", Pair("All users", "Alle Nutzer*innen")),
         ("Use 50 % of it", "50% davon nutzen", Pair("Use 50 % of it", "50% davon nutzen")),
-        ("Family tree", "Stammbaum", Pair("Family tree", "Stammbaum")),
-        ("Text before and after", "Vor- und -nachher", Pair("Text before and after", "Vor- und -nachher")),
         (
             "Read and/or write",
             "Lesen und/oder schreiben",
@@ -64,30 +65,19 @@ def test_kept(source: str, target: str, expected: Pair) -> None:
     "phrase",
     [
         "%s old files",
-        "%(count)d old files",
-        "%1 old files",
-        "old {} files",
         "old {name} files",
         "old ${name} files",
-        "old $name files",
         "an <b>old</b> file",
         "old&nbsp;files here",
-        "an &quot;old&quot; file",
-        "run `make` now",
         "an **old** file",
         "see http://example",
-        "see www.example",
         "open setup.py now",
         "open /etc/hosts now",
         "use --force now",
-        "use -f now",
         "call main() now",
         "one file(s) left",
-        "ask me@home now",
         "two\nlines of text",
         "the MAX_SIZE value",
-        "name=value pairs here",
-        "[1] old file",
         "old → new file",
         "chat;talk;share it",
         " ".join(["word"] * 81),
@@ -136,15 +126,6 @@ def test_most_packages_decide() -> None:
         Pair("Log in", "einloggen."): {"b", "c"},
         Pair("Log out", "Abmelden"): {"d"},
     }
-
-
-def test_most_messages_decide_between_equal_packages() -> None:
-    pairs = [
-        ("a", Pair("Log in", "Anmelden")),
-        ("b", Pair("Log in", "Einloggen")),
-        ("b", Pair("Log in", "Einloggen")),
-    ]
-    assert list(choose_translations(pairs)) == [Pair("Log in", "Einloggen")]
 
 
 PHRASES = st.sampled_from(["Log in", "log in", "LOG IN!", "Log out", "log out."])
@@ -200,46 +181,10 @@ def test_romanian_is_spelt_with_commas(tmp_path: Path) -> None:
     assert all(line.endswith(" și țară") for line in lines(tmp_path / "out", "ro"))
 
 
-def flip_bit(wheel: Path) -> None:
-    data = bytearray(wheel.read_bytes())
-    data[len(data) // 2] ^= 1
-    wheel.write_bytes(data)
-
-
-REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {  # what is done, language, error
-    "another language": (
-        lambda folder: make_wheel(folder, "three", {MO.replace("de", "pt_BR"): compile_mo(CATALOGUE)}),
-        "xx",
-        "--target xx: no catalogues in this language; there are (packages): de (2), pt_BR (1)",
-    ),
-    "no wheels": (shutil.rmtree, "de", "{0}: no wheels there"),
-    "no archive": (
-        lambda folder: (folder / "bad-1.0-py3-none-any.whl").write_bytes(b"no archive"),
-        "de",
-        "{0}/bad-1.0-py3-none-any.whl: broken wheel",
-    ),
-    "a flipped bit": (
-        lambda folder: flip_bit(folder / "one-1.0-py3-none-any.whl"),
-        "de",
-        f"{{0}}/one-1.0-py3-none-any.whl: broken wheel: {MO.removesuffix('.mo')}: Bad CRC-32",
-    ),
-    "too few pairs": (
-        lambda folder: [make_wheel(folder, name, {MO: compile_mo({"Two words": "Zwei"})}) for name in ("one", "two")],
-        "de",
-        "1 pairs are too few",
-    ),
-}
-
-
-@pytest.mark.parametrize(("spoil", "target", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_makes_no_corpus(tmp_path: Path, spoil: Callable[[Path], object], target: str, message: str) -> None:
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    for package in ("one", "two"):
-        make_wheel(wheels, package, {MO: compile_mo(CATALOGUE)})
-    spoil(wheels)
-    with pytest.raises(UserError) as error:
-        build(wheels, target, tmp_path / "out")
-    assert message.format(wheels) in str(error.value)
-    assert "\n" not in str(error.value)
+def test_what_makes_no_corpus(tmp_path: Path) -> None:
+    make_wheel(tmp_path, "one", {MO: compile_mo({"Two words": "Zwei"})})
+    with pytest.raises(UserError, match=r"no catalogues of --target xx; languages of most packages: de \(1\)"):
+        build(tmp_path, "xx", tmp_path / "out")
+    with pytest.raises(UserError, match="1 pairs are too few"):
+        build(tmp_path, "de", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,11 +1,13 @@
-"""Steps of preparation, and the choice of pairs, beside the rule of Moses' prepare_pairs-corpus-n."""
+"""Steps of preparation, the quicker tokenizer beside sacremoses' own, and the rule of Moses' clean-corpus-n."""
 
 import pytest
-from hypothesis import given
+from commands_for_tests import PAIRS
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sacremoses import MosesTokenizer
 
-from ode_transformer.corpora.cleaning import Keep, TextPreparation, prepare_pairs
+from ode_transformer.corpora.cleaning import Keep, TextPreparation, Tokenizer, prepare_pairs
 
 
 def cleaned(line: str, language: str = "en", **steps: object) -> str:
@@ -48,15 +50,6 @@ def test_dashes_are_divided_in_tokens_only() -> None:
         TextPreparation(split_dashes=True)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "is_kept"),
-    [(2, 3, True), (3, 2, True), (2, 4, False), (4, 2, False), (0, 1, False), (1, 0, False), (0, 0, False),
-     (10, 10, True), (11, 10, False), (10, 11, False), (1, 1, True)],
-)  # fmt: skip
-def test_which_pairs_are_kept(source: int, target: int, is_kept: bool) -> None:
-    assert Keep(unit="words", max=10, ratio=1.5)(" ".join("a" * source), " ".join("b" * target)) is is_kept
-
-
 @given(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2, st.sampled_from([1, 1.5, 2.0, 9]))
 def test_the_rule_of_clean_corpus_n(source: int, target: int, least: int, most: int, ratio: float) -> None:
     """A line is dropped if it is empty, too short or too long, or if one side is longer than RATIO times the other."""
@@ -65,3 +58,27 @@ def test_the_rule_of_clean_corpus_n(source: int, target: int, least: int, most: 
     dropped = dropped or source / target > ratio or target / source > ratio
     keep = Keep(unit="words", min=least, max=most, ratio=ratio)
     assert keep(" ".join("a" * source), " ".join("b" * target)) is not dropped
+
+
+LINES = [
+    "Mr. Ruiz lost. He left the U.S. embassy at 5 p.m. and went home.",
+    "No. 5 is out. no. 6 isn't. It's 3.5. Über alles. über z.B. so... was.",
+    "L'eau est là. C'est M. Dupont. Ça va.",
+    *(" ".join(side) for side in zip(*PAIRS, strict=True)),
+]
+OURS = {language: Tokenizer(language) for language in ("en", "de", "fr")}
+THEIRS = {language: MosesTokenizer(language) for language in OURS}
+
+
+@pytest.mark.parametrize("language", OURS)
+def test_tokens_of_several_sentences_in_a_line(language: str) -> None:
+    for line in LINES:
+        assert OURS[language].tokenize(line) == THEIRS[language].tokenize(line)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.text(st.sampled_from("aZäß.. .,'-$1\u00a0\u0301я"), max_size=20), st.text(max_size=3))
+def test_tokens_of_any_text(text: str, letters: str) -> None:
+    assert OURS["en"].tokenize(text, escape=False) == THEIRS["en"].tokenize(text, escape=False)
+    assert OURS["en"].islower(letters) == THEIRS["en"].islower(letters)
+    assert OURS["en"].isanyalpha(letters) == THEIRS["en"].isanyalpha(letters)

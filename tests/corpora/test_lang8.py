@@ -1,14 +1,12 @@
 """Raw Lang-8: which pairs an entry has, and their tokens."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
 from gec_stand_in import write_punkt
 
 from ode_transformer.corpora.lang8 import WordTokenizer, entry_pairs, tokenised_pairs
-from ode_transformer.support.errors import UserError
 
 GOOD, BAD, JAPANESE = "I have been to the school.", "I has been at the school.", "私は学校に行きました。"
 
@@ -65,10 +63,3 @@ def test_bars_are_taken_out(punkt: Path) -> None:
     assert tokenised_pairs(punkt, [entry(["It is | not good at all."], [["It is not good at all."]])]) == [
         ("It is  not good at all .", "It is not good at all .")
     ]
-
-
-def test_a_model_that_is_none(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "punkt_tab.zip", "w") as archive:
-        archive.writestr("punkt_tab/english/collocations.tab", "one\n")
-    with pytest.raises(UserError, match="punkt_tab.zip: punkt_tab/english is not a model of NLTK's Punkt"):
-        WordTokenizer(tmp_path / "punkt_tab.zip")

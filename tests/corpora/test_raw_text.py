@@ -1,9 +1,8 @@
-"""Pairs from raw files of every format, and one line for each kind of broken file."""
+"""Pairs from raw files of every format."""
 
 import gzip
 import io
 import tarfile
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ode_transformer.corpora import raw_text
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.errors import UserError
 
@@ -79,11 +77,6 @@ def test_no_more_of_an_archive_is_read_than_is_needed(tmp_path: Path) -> None:
     path = tar(tmp_path / "a.tgz", MEMBERS | {"last": b"".join(b"%d\n" % number for number in range(99_999))}, "w:gz")
     path.write_bytes(path.read_bytes()[:-2000])
     assert pairs(path, **SIDES) == PAIRS
-    with pytest.raises(UserError, match="a.tgz: cannot be read to its end: Compressed file ended"):
-        pairs(path, source="training/a.de-en.en", target="last")
-    path.unlink()
-    with pytest.raises(UserError, match="a.tgz: no such file"):
-        pairs(path, **SIDES)
 
 
 NEWSTEST = """<srcset setid="newstest2013" srclang="any">
@@ -105,27 +98,14 @@ def test_segments(tmp_path: Path) -> None:
     path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
     sentences = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
     assert [source for source, _ in sentences] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
-    with pytest.raises(UserError, match="dev.tgz: t.de.sgm: contains no text in this format"):
-        pairs(path, source="t.en.sgm", target="t.de.sgm", format="segments")
+    with pytest.raises(UserError, match="dev.tgz: no text of the format segments"):
+        pairs(path, source="t.de.sgm", target="t.de.sgm", format="segments")
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("<doc>\n<seg id='1'>a\nb\n", 2),
-        ("<doc>\n<seg id='1'>a\nb\n<seg id='2'>b</seg>\n", 2),
-        ("<seg id='1'>" + "a\n" * 2000 + "</seg>\n", 1),
-        ("a\n" + "<seg " * 200_000 + "\n", 2),
-        ("a\n" + "<seg>" * 200_000 + "\n", 2),
-    ],
-    ids=["last", "before another", "over many lines", "start tags without end", "segments without end"],
-)
-def test_a_segment_without_its_end_is_soon_noticed(tmp_path: Path, text: str, line: int) -> None:
-    (tmp_path / "t.sgm").write_text(text)
-    start = time.monotonic()
-    with pytest.raises(UserError, match=f"t.sgm: line {line}: <seg> without its end"):
+def test_a_segment_without_its_end(tmp_path: Path) -> None:
+    (tmp_path / "t.sgm").write_text("<doc>\n<seg id='1'>a\nb\n")
+    with pytest.raises(UserError, match="t.sgm: <seg> without its end: <seg id='1'>a b"):
         list(read_pairs({"a": tmp_path / "t.sgm"}, PairLocation(source_file="a", target_file="a", format="segments")))
-    assert time.monotonic() - start < 5
 
 
 def test_entities_of_a_segment_make_no_second_line(tmp_path: Path) -> None:
@@ -177,34 +157,18 @@ def test_tmx(tmp_path: Path) -> None:
     assert sentences == [("Bun și rău", "Good & bad"), ("Doi", "Two")]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (("RO", "bg"), "tmx: unit 2 is not in ro, but in bg, en"),
-        (("</body>", ""), "tmx: cannot be read as XML: mismatched tag: line 7"),
-        (("Doi", "&doi;"), "tmx: cannot be read as XML: undefined entity"),
-        (('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>'), "&doi;"),
-        (("și", "\ud800"), "tmx: cannot be read as XML: not well-formed"),
-        (('encoding="UTF-8"', 'encoding="no-such"'), "tmx: cannot be read as XML: unknown encoding"),
-        (("RO", "x" * 300), rf"tmx: unit 2 is not in ro, but in {'x' * 200}…$"),
-        (("<seg>", "<a>" * 100), "tmx: more than 100 elements within each other"),
-    ],
-)
-def test_a_broken_tmx(tmp_path: Path, spoil: tuple[str, str], message: str) -> None:
-    text = TMX.replace(*spoil)
-    if message == "&doi;":  # an entity that points to a file is no text
-        text, message = text.replace("Doi", "&doi;"), "tmx: cannot be read as XML: undefined entity"
+def test_a_language_that_a_tmx_lacks(tmp_path: Path) -> None:
     path = tmp_path / "tmx"
-    path.write_bytes(text.encode(errors="surrogatepass"))
-    with pytest.raises(UserError, match=message):
+    path.write_text(TMX.replace("RO", "bg"))
+    with pytest.raises(UserError, match="tmx: unit 2 is not in ro, but in bg, en"):
         pairs(path, format="tmx", languages=["en", "ro"])
 
 
-def test_a_unit_without_end(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(raw_text, "MAX_UNIT_BYTES", 1 << 18)
+def test_an_entity_that_points_to_a_file_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "tmx"
-    path.write_text(TMX.replace("</seg></tuv></tu>", " more" * 100_000, 1))
-    with pytest.raises(UserError, match=r"tmx: no end of a translation unit \(</tu>\) in 262,144 bytes"):
+    declared = TMX.replace('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>')
+    path.write_text(declared.replace("Doi", "&doi;"))
+    with pytest.raises(SyntaxError, match="undefined entity"):
         pairs(path, format="tmx", languages=["en", "ro"])
 
 
@@ -232,72 +196,42 @@ def test_columns_of_several_members(tmp_path: Path) -> None:
 
 def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) -> None:
     texts = {f"c/{part}.{side}": f"{part} {side}\n".encode() for part in "ab" for side in ("en", "de")}
-    location = {"source": "c/*.en", "target": "c/*.de"}
+    location = {"source": "./c/*.en", "target": "c/[!x].de"}
     assert pairs(tar(tmp_path / "a.tar", texts), **location) == [("a en", "a de"), ("b en", "b de")]
-    crossed = {name: texts[name] for name in ("c/a.en", "c/b.en", "c/b.de", "c/a.de")}
-    with pytest.raises(
-        UserError, match=r"b\.tar: c/a\.en stands beside .*b\.tar: c/b\.de: name the members one by one"
-    ):
-        pairs(tar(tmp_path / "b.tar", crossed), **location)
-    for form in ("./c/*.{}", "c/[ab].{}", "c/[!x]*.{}"):
-        with pytest.raises(UserError, match="name the members one by one"):
-            pairs(tmp_path / "b.tar", source=form.format("en"), target=form.format("de"))
     with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en has 1, .*c/a\.de has 2"):
         pairs(tar(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
+    with pytest.raises(UserError, match=r"no c/\*\.fr in it; there is c/"):
+        pairs(tmp_path / "a.tar", source="c/*.en", target="c/*.fr")
     del texts["c/b.de"]
-    with pytest.raises(UserError, match=r"c/b\.en: the other side has fewer members"):
+    with pytest.raises(ValueError, match="shorter"):
         pairs(tar(tmp_path / "d.tar", texts), **location)
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ({"en": b"a\nb\nc\n", "de": b"a\n"}, "sides of different length: {0}: en has 3, {0}: de has 1$"),
-        ({"en": b"a", "de": b"a\nb\nc\nd"}, "sides of different length: {0}: en has 1, {0}: de has 4$"),
-        ({"en": b"a\n", "de": b"\xc3\xa4\n\xe4\n"}, "{0}: de: line 2 is not UTF-8: byte 1 of it is 0xe4"),
-        ({"en": b"a\n", "a.de": b"a"}, "{0}: no de in it; there is a.de, en"),
-        ({"en": b"a\n", "de": b""}, "{0}: de: contains no text in this format"),
-        ({}, "{0}: no en in it; there is nothing"),
-        (
-            {"en": b"a\n", "de": gzip.compress(bytes(9999))[:-9]},
-            "{0}: cannot be read to its end: Compressed file ended",
-        ),
-        ({"en": b"a\n", "de": gzip.compress(b"a\n" * 99)[:-6] + b"\0" * 6}, "{0}: cannot be read to its end: CRC"),
-    ],
-)
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
-    path = tar(tmp_path / "archive.tgz", members, "w:gz")
-    with pytest.raises(UserError, match=message.format(path)) as error:
-        pairs(path, source="en", target="de")
-    assert "\n" not in str(error.value)
+def test_links_are_skipped_and_names_are_no_paths(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        link = tarfile.TarInfo("text")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        entry = tarfile.TarInfo("../other")
+        entry.size = 4
+        archive.addfile(entry, io.BytesIO(b"here"))
+    assert pairs(tmp_path / "a.tar", source="*other", target="../other") == [("here", "here")]
+    with pytest.raises(UserError, match="no text in it"):
+        pairs(tmp_path / "a.tar", source="text", target="../other")
 
 
 @pytest.mark.parametrize(
-    ("location", "message"),
+    "location",
     [
-        ({}, "has to have file, or source_file and target_file"),
-        ({"source_file": "a"}, "has to have file, or"),
-        ({"file": "a", "source_file": "a", "target_file": "b"}, "file as well as"),
-        ({"file": "a", "source": "x"}, "has to name source and target"),
-        ({"file": "a", "source": "x", "target": "y", "member": "z"}, "member goes with the formats tmx and tsv"),
-        ({"file": "a", "source": "x", "target": "y", "languages": ["en", "de"]}, "languages go with"),
-        ({"file": "a", "format": "tmx"}, "languages go with"),
-        ({"file": "a", "format": "tmx", "languages": ["en"]}, "languages"),
-        ({"file": "a", "format": "tmx", "languages": ["en", "de"], "source": "x"}, "both sides in one file"),
-        ({"file": "a", "format": "tsv"}, "columns go with"),
-        ({"file": "a", "format": "tsv", "columns": [0, 1]}, "greater than 0"),
-        ({"file": "a", "format": "xml"}, "format"),
-        ({"file": "a", "source": "x", "target": "y", "lower": True}, "Extra inputs"),
+        {"source_file": "a"},
+        {"file": "a", "source_file": "a", "target_file": "b"},
+        {"file": "a", "source": "x"},
+        {"file": "a", "source": "x", "target": "y", "member": "z"},
+        {"file": "a", "source": "x", "target": "y", "languages": ["en", "de"]},
+        {"file": "a", "format": "tmx"},
+        {"file": "a", "format": "tsv", "columns": [1, 2], "source": "x"},
     ],
 )
-def test_a_location_that_makes_no_sense(location: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_location_that_makes_no_sense(location: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"the format \w+ takes .*file"):
         PairLocation.model_validate(location)
-
-
-def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
-    files = {side: tmp_path / f"text.{side}" for side in ("en", "de")}
-    for file in files.values():
-        file.touch()
-    with pytest.raises(UserError, match="text.en: is empty"):
-        list(read_pairs(files, PairLocation(source_file="en", target_file="de")))

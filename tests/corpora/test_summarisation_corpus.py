@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -150,37 +148,16 @@ def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
     texts = corpus(tmp_path / "corpus")
     assert {len(line.split()) for line in texts["test.article"]} == {5}
     assert len(texts["train.summary"]) == SPLITS["train"] - 1
-    with pytest.raises(ValidationError, match="escape and whole_texts need tokenise: true"):
-        SummarisationCorpus(tokenise=False, escape=True)
     with pytest.raises(ValidationError, match="source and target are both text"):
         SummarisationCorpus(source="text", target="text")
 
 
-BROKEN: dict[str, tuple[Callable[[dict[str, Path]], object], str]] = {
-    "a story that is nowhere": (
-        lambda raw: raw["cnn_dm_val_urls"].open("a").write("http://news.example/never.html\n"),
-        r"all_val.txt: line 9: its story, [0-9a-f]{40}.story, is in none of the",
-    ),
-    "nothing left": (
-        lambda raw: raw["cnn_dm_test_urls"].write_text(f"{address(EMPTY)}\n"),
-        "all_test.txt: no example for the test split",
-    ),
-    "a truncated archive": (
-        lambda raw: os.truncate(raw["dailymail_stories"], raw["dailymail_stories"].stat().st_size // 2),
-        "dailymail_stories.tgz: cannot be read to its end",
-    ),
-    "not UTF-8": (
-        lambda raw: pack(raw["cnn_stories"], [(f"cnn/stories/{story_name(address(1))}", b"good\nb\xffd\n")]),
-        r"cnn_stories.tgz: cnn/stories/[0-9a-f]{40}.story: line 2 is not UTF-8",
-    ),
-}
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: str, workers: int) -> None:
-    spoil(raw)
-    with pytest.raises(UserError, match=message):
-        SummarisationCorpus().build(raw, tmp_path / "corpus", workers)
+def test_a_listed_story_that_is_nowhere(raw: dict[str, Path], tmp_path: Path) -> None:
+    with raw["cnn_dm_val_urls"].open("a") as file:
+        file.write("http://news.example/never.html\n")
+    with pytest.raises(UserError, match=r"all_val.txt: [0-9a-f]{40}.story is in none of the archives"):
+        SummarisationCorpus().build(raw, tmp_path / "corpus", 1)
+    raw["cnn_dm_val_urls"].write_text(f"{address(EMPTY)}\n")
+    with pytest.raises(UserError, match="all_val.txt: no example for the valid split"):
+        SummarisationCorpus().build(raw, tmp_path / "corpus", 1)
     assert not (tmp_path / "corpus").exists()
-    assert not list(tmp_path.glob(".corpus*"))

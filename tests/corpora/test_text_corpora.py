@@ -1,4 +1,4 @@
-"""Penn Treebank: from Mikolov's files to a corpus."""
+"""Corpora for language models: plain text, documents, and Mikolov's Penn Treebank."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from commands_for_tests import succeed
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
-from ode_transformer.corpora.text_corpora import PennTreebankCorpus
+from ode_transformer.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -35,50 +35,45 @@ def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], 
             assert read_lines(tmp_path / folder / f"{split}.txt") == [line.strip() for line in sentences(split)]
 
 
-def test_compressed_and_without_a_test_set(
-    raw: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compressed_and_without_a_test_set(raw: dict[str, Path], tmp_path: Path) -> None:
     for name in ("ptb_train", "ptb_valid"):
         raw[name].write_bytes(gzip.compress(raw[name].read_bytes()))
     counts = OPTIONS.build(select(raw, "ptb_train", "ptb_valid"), tmp_path / "corpus", 1)
     assert counts == {split: SENTENCES[split] for split in ("train", "valid")}
     assert {path.name for path in (tmp_path / "corpus").iterdir()} == {"train.txt", "valid.txt"}
-    assert capsys.readouterr().err == "no ptb_test: the corpus has no test split\n"
 
 
-def append(raw: dict[str, Path], name: str, line: str) -> None:
-    with open(raw[name], "a") as file:
-        file.write(line)
-
-
-BROKEN = {
-    "another word": (lambda raw: append(raw, "ptb_test", " the cat said N \n"), "line 21: 'cat' is no word of the"),
-    "an empty line": (lambda raw: append(raw, "ptb_valid", " \n"), "ptb.valid.txt: line 21 is empty"),
-    "too many types": (
-        lambda raw: append(raw, "ptb_train", "cat\n"),
-        f"ptb.train.txt: {TYPES + 1} types; Mikolov's text has {TYPES}, <unk> among them",
-    ),
-    "no unknown words": (
-        lambda raw: raw["ptb_train"].write_text(raw["ptb_train"].read_text().replace("<unk>", "rare")),
-        f"ptb.train.txt: {TYPES} types, without <unk>; Mikolov's",
-    ),
-    "not UTF-8": (lambda raw: raw["ptb_train"].write_bytes(b"caf\xe9\n"), "ptb.train.txt: line 1 is not UTF-8"),
-    "empty": (lambda raw: raw["ptb_train"].write_bytes(b""), "ptb.train.txt: 0 types, without <unk>"),
-    "an empty validation text": (
-        lambda raw: raw["ptb_valid"].write_bytes(b""),
-        "ptb.valid.txt: no example for the valid split",
-    ),
-    "no validation text": (lambda raw: raw.pop("ptb_valid"), "no ptb_valid; ptb, the archive, would do instead"),
-}
-
-
-@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_raw_files(raw: dict[str, Path], tmp_path: Path, spoil, message: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("ptb_test", "\n", " the cat said N\n", "ptb.test.txt: 'cat' is no word of the training text"),
+        ("ptb_train", "\n", " cat\n", f"{TYPES + 1} different words; Mikolov's text has {TYPES}, <unk> among them"),
+        ("ptb_train", "<unk>", "rare", f"{TYPES} different words; Mikolov's"),
+        ("ptb_valid", None, "", "ptb.valid.txt: no example for the valid split"),
+    ],
+)
+def test_another_text(raw: dict[str, Path], tmp_path: Path, name: str, old: str | None, new: str, message: str) -> None:
     raw.pop("ptb")
-    spoil(raw)
+    raw[name].write_text(new if old is None else raw[name].read_text().replace(old, new))
     with pytest.raises(UserError, match=message):
         OPTIONS.build(raw, tmp_path / "corpus", 1)
     assert not (tmp_path / "corpus").exists()
+
+
+def test_plain_text_and_documents(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(
+        "one  line\n\nof\ttwo\n" + "".join(f"\nnumber {number}\nnext\n" for number in range(99))
+    )
+    plain = PlainTextCorpus(kind="text", train=["a", "a"], valid=["a"], test={"t": ["a"]})
+    files = {"a": tmp_path / "a"}
+    assert plain.build(files, tmp_path / "plain", 1) == {"train": 400, "valid": 200, "test": 200}
+    assert read_lines(tmp_path / "plain" / "test.txt")[:3] == ["one line", "of two", "number 0"]
+    documents = DocumentCorpus(texts=["a"], valid_fraction=0.2)
+    counts = documents.build(files, tmp_path / "documents", 1)
+    texts = {split: read_lines(tmp_path / "documents" / f"{split}.txt") for split in ("train", "valid")}
+    assert counts == {split: len(lines) for split, lines in texts.items()}
+    assert sum(line.startswith("number") for line in texts["train"] + texts["valid"]) == 99
+    assert 5 < sum(line.startswith("number") for line in texts["valid"]) < 40
 
 
 @pytest.mark.slow

