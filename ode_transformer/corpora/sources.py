@@ -1,7 +1,4 @@
-"""The source list, ``configs/sources.yaml``: every raw file that recipes are made from.
-
-``python -m ode_transformer.corpora.sources`` prints it as the table at the end of docs/data.md.
-"""
+"""The source list, ``configs/sources.yaml``: every raw file that recipes are made from."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import Annotated
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from ode_transformer.support.errors import UserError, did_you_mean
-from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 SOURCES_FILE = CONFIGS / "sources.yaml"
@@ -106,18 +102,3 @@ def missing_source_help(name: str, sources: Iterable[str]) -> str:
         f"no such source{did_you_mean(name, sources)}; for a file of your own write 'sources: {{{name}: FILE}}' "
         "into the recipe, with FILE relative to it; published files are listed in docs/data.md"
     )
-
-
-def sources_table(sources: Mapping[str, Source]) -> str:
-    """Return a source list as a Markdown table."""
-    rows = []
-    for name, source in sources.items():
-        checksum = f"{source.checksum[0]}, {source.checksum_from}" if source.checksum else "–"
-        link = f"{source.file}, on request" if source.obtain else f"[{source.file}]({source.urls[0]})"
-        size = f"{source.bytes:,}" if source.bytes else "–"
-        rows.append((f"`{name}`", link, size, checksum, source.licence))
-    return f"{markdown_table(('source', 'file', 'bytes', 'checksum', 'licence'), rows, 'llrll')}\n"
-
-
-if __name__ == "__main__":
-    print(sources_table(read_sources()), end="")

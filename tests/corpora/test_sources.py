@@ -1,12 +1,10 @@
-"""The source list: its content, its table in the docs, and the errors for mistakes in it."""
+"""The source list: its content and the errors for mistakes in it."""
 
-import fnmatch
-import re
 from pathlib import Path
 
 import pytest
 
-from ode_transformer.corpora.sources import SOURCES_FILE, read_sources, sources_table
+from ode_transformer.corpora.sources import read_sources
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 
@@ -34,22 +32,6 @@ def test_each_file_is_on_two_hosts_or_the_list_says_why_not() -> None:
         urls = [url for entry in (source, *(sources[copy.source] for copy in source.copies)) for url in entry.urls]
         hosts = {url.split("/")[2] for url in urls}
         assert source.obtain or source.single_host or len(hosts) > 1, name
-
-
-PAGE = (SOURCES_FILE.parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
-
-
-def test_the_page_on_data_ends_with_the_source_list() -> None:
-    assert PAGE.endswith(f"\n\n{sources_table(read_sources())}")
-
-
-def test_the_page_on_data_names_every_source() -> None:
-    """Also above the table, and nothing else."""
-    named_patterns = set(re.findall(r"\| `([a-z0-9_*]+)` \|", PAGE.removesuffix(sources_table(read_sources()))))
-    names = set(read_sources())
-    matched = {pattern: set(fnmatch.filter(names, pattern)) for pattern in named_patterns}
-    assert all(matched.values()), matched
-    assert set.union(*matched.values()) == names
 
 
 def test_files_checksums_and_copies_go_together() -> None:
