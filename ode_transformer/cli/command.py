@@ -72,14 +72,6 @@ COMMANDS = {
         "ode_transformer.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
-    "pretraining-text": (
-        "ode_transformer.glue.pretraining_text",
-        "prepare plain text for pre-training with fairseq's task masked_lm",
-    ),
-    "bert-demo": (
-        "ode_transformer.glue.bert_demo",
-        "pre-train a small encoder, fine-tune it, and compare with training from scratch",
-    ),
     "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
     "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from ode_transformer.corpora.sources import Source, read_sources
-from ode_transformer.glue import benchmark
-from ode_transformer.glue.glue_command import CONFIG
-from ode_transformer.glue.grid import read_config
+from ode_transformer.glue import glue_command
 from ode_transformer.recipes.recipe import Recipe, read_recipe
 from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 from ode_transformer.studies.study import read_study
@@ -97,7 +95,11 @@ def recipe_of(command: str) -> str | None:
     program, *words = shlex.split(command)
     name = Path(words[0]).stem if program == "bash" else ""
     if name in ("reproduce", "prepare"):
-        return read_config(CONFIG).pretraining if words[1] == benchmark.NAME else words[1]
+        return (
+            read_yaml(glue_command.CONFIG, glue_command.GlueConfig).pretraining
+            if words[1] == glue_command.NAME
+            else words[1]
+        )
     if name == "study":
         study = read_study(find_study(words[1]))
         setting = words[words.index("--setting") + 1] if "--setting" in words else study.first_setting

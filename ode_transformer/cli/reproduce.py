@@ -8,6 +8,7 @@ from ode_transformer.cli.run_arguments import run_options
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.yaml_file import read_yaml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,18 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, train, evaluate and compare with the published results."""
-    from ode_transformer.glue import benchmark
-    from ode_transformer.glue.glue_command import CONFIG
-    from ode_transformer.glue.grid import read_config
+    from ode_transformer.glue import glue_command
     from ode_transformer.recipes import workflow
 
     options = run_options(args)
     if args.table is not None and (options.arch or options.variant):
         raise UserError("--table: its systems have their own --arch and --variant")
-    if args.recipe == benchmark.NAME:
-        config = read_config(CONFIG)
+    if args.recipe == glue_command.NAME:
+        config = read_yaml(glue_command.CONFIG, glue_command.GlueConfig)
         for arch in [options.arch] if args.table is None else config.systems_of(args.table):
-            benchmark.reproduce(config, CONFIG, replace(options, arch=arch))
+            glue_command.reproduce(config, replace(options, arch=arch))
         return 0
     if args.table is not None:
         workflow.reproduce_table(args.recipe, args.table, options)

@@ -1,4 +1,4 @@
-"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated, and their files.
+"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated, and their tables.
 
 A task is a folder of tab-separated tables without quoting, as the benchmark publishes them. WNLI is left out, as in
 the paper.
@@ -6,10 +6,15 @@ the paper.
 
 from __future__ import annotations
 
+import shutil
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ode_transformer.corpora.download import obtain_files
+from ode_transformer.corpora.sources import SOURCES_FILE, read_sources
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_write, write_files
 from ode_transformer.support.lines import read_lines
 
 
@@ -21,7 +26,7 @@ class GlueTask:
     :param texts: columns of the one or two texts
     :param label: column of the label
     :param classes: possible labels; empty where the label is a number
-    :param metrics: keys of ``METRICS``; their mean ranks the runs
+    :param metrics: keys of ``finetuning.METRICS``; their mean ranks the runs
     :param sources: entries of ``configs/sources.yaml`` to download
     :param tables: file of each split; fairseq calls a second development set valid1
     :param submissions: name of the submitted file for each test split, where it is not the task's
@@ -112,6 +117,7 @@ TASKS = {
     )
 }
 STS_RANGE = (0.0, 5.0)
+MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "mrpc_dev_ids.tsv")
 
 
 @dataclass(frozen=True)
@@ -123,27 +129,22 @@ class Example:
     index: str
 
 
-def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example], int]:
-    """Return the examples of a split, and the number of broken rows that were left out.
+def read_table(task: GlueTask, folder: Path, split: str) -> list[Example]:
+    """Return the examples of a split.
 
     :param folder: folder of the task's tables
-    :raises UserError: names the file and, where possible, the line: a column or field is missing, a label is unknown,
-        or there are no examples
+    :raises UserError: a column or a field is missing, or a label is unknown
     """
     path, testing = folder / task.tables[split], split.startswith("test")
-    if not path.is_file():
-        raise UserError(f"{path}: missing; {task.name} has {', '.join(task.tables.values())}")
     lines = read_lines(path)
-    first = 1
-    columns = list(task.columns)
-    if testing or not columns:
-        columns, first = (lines[0].removeprefix("\ufeff").split("\t") if lines else []), 2
+    has_header = testing or not task.columns
+    columns = lines[0].removeprefix("\ufeff").split("\t") if has_header else list(task.columns)
     needed = (*task.texts, task.index) if testing else (*task.texts, task.label)
     if absent := [name for name in needed if name not in columns]:
         raise UserError(f"{path}: no column {absent[0]!r}; there are {', '.join(map(repr, columns))}")
     positions = [columns.index(name) for name in needed]
     examples, broken_rows = [], 0
-    for number, line in enumerate(lines[first - 1 :], first):
+    for number, line in enumerate(lines[has_header:], start=1 + has_header):
         fields = line.split("\t")
         if len(fields) != len(columns):
             if task.broken_rows and not testing:
@@ -151,43 +152,78 @@ def read_table(task: GlueTask, folder: Path, split: str) -> tuple[list[Example],
                 continue
             raise UserError(f"{path}, line {number}: {len(fields)} fields instead of {len(columns)}")
         *texts, last = (fields[position].strip() for position in positions)
-        if not testing:
-            check_label(task, last, f"{path}, line {number}")
-        examples.append(Example(tuple(texts), "" if testing else last, last if testing else str(number - first)))
-    if not examples:
-        raise UserError(f"{path}: no examples")
-    return examples, broken_rows
-
-
-def check_label(task: GlueTask, label: str, location: str) -> None:
-    """Refuse a label that is not a class of the task, or not a number in its range.
-
-    :param location: file and line of the label
-    :raises UserError: names the location and what is allowed
-    """
-    if task.classes:
-        if label not in task.classes:
-            raise UserError(f"{location}: label {label!r} is none of {', '.join(task.classes)}")
-        return
-    try:
-        in_range = STS_RANGE[0] <= float(label) <= STS_RANGE[1]
-    except ValueError:
-        in_range = False
-    if not in_range:
-        raise UserError(f"{location}: label {label!r} is not a number from {STS_RANGE[0]:g} to {STS_RANGE[1]:g}")
+        if not testing and task.classes and last not in task.classes:
+            raise UserError(f"{path}, line {number}: label {last!r} is none of {', '.join(task.classes)}")
+        examples.append(Example(tuple(texts), "" if testing else last, last if testing else str(number)))
+    skipped = f", {broken_rows} broken rows left out" if broken_rows else ""
+    print(f"{task.name} {split}: {len(examples):,} examples{skipped}")
+    return examples
 
 
 def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
     """Return the text of a submission file.
 
     :param predictions: for each example its number and its class or, for STS-B, a score, which is clipped to the range
-    :raises UserError: a prediction is nan: training has diverged
     """
     rows = ["index\tprediction"]
     for index, value in predictions:
-        if value == "nan":
-            raise UserError(f"{task.name}, test example {index}: the best run predicts nan, so all have diverged")
         if not task.classes:
             value = f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
         rows.append(f"{index}\t{value}")
     return "\n".join(rows) + "\n"
+
+
+def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = False) -> Path:
+    """Return the folder with a task's tables: within ``raw`` or, downloaded or divided, within ``output``.
+
+    :param raw: folder with a folder for each task; None downloads the tables
+    :param dry_run: download nothing
+    """
+    own, made = None if raw is None else raw / task.name, output / task.name
+    if own is not None:
+        if task.name != "MRPC" or (own / "train.tsv").exists():
+            return own
+        divide_mrpc(own, made)
+    elif not dry_run and not (made / task.tables["train"]).exists():
+        for path in obtain_files(task.sources, read_sources(SOURCES_FILE), None, made).values():
+            if path.suffix == ".zip":
+                unpack(task, path)
+        if task.name == "MRPC":
+            divide_mrpc(made, made)
+    return made
+
+
+def unpack(task: GlueTask, archive: Path) -> None:
+    """Extract the tables of a task from an archive, and nothing else, into the archive's folder."""
+    with zipfile.ZipFile(archive) as zip_file:
+        names = zip_file.namelist()
+        for table in reversed(task.tables.values()):  # the training table last
+            member = f"{task.name}/{table}" if f"{task.name}/{table}" in names else table
+            with zip_file.open(member) as source, atomic_write(archive.parent / table) as file:
+                shutil.copyfileobj(source, file)
+
+
+def divide_mrpc(published: Path, output: Path) -> None:
+    """Write the three tables of MRPC, made from the published two and the list of development pairs.
+
+    :param published: folder with ``MRPC_FILES``
+    """
+    train, test, development = (read_lines(published / name) for name in MRPC_FILES)
+    development_pairs = {tuple(_fields(line)) for line in development if line.strip()}
+    header, *rows = train
+    pairs = [tuple(_fields(row)[1:3]) for row in rows]
+    if absent := sorted(development_pairs - set(pairs)):
+        raise UserError(f"{published / MRPC_FILES[2]}: pair {' '.join(absent[0])} is not in {MRPC_FILES[0]}")
+    tables = {
+        "dev.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair in development_pairs)],
+        "train.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair not in development_pairs)],
+    }
+    # The published test table has labels; the benchmark numbers its rows instead.
+    header, *rows = test
+    numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
+    tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
+    write_files(output, {name: "".join(f"{line}\n" for line in lines) for name, lines in tables.items()}, "train.tsv")
+
+
+def _fields(line: str) -> list[str]:
+    return [field.strip() for field in line.split("\t")]

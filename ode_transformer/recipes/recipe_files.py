@@ -10,8 +10,7 @@ from ode_transformer.support.yaml_file import CONFIGS, find_config
 # Files of other kinds in the same folder, and their readers.
 OTHER_FILES = {
     "sources": "the source list of raw files",
-    "glue": "the grid of scripts/glue.sh, for a model of yours; of the other scripts, reproduce.sh alone takes it",
-    "bert_demo": "the recipe of scripts/bert_demo.sh",
+    "glue": "the grid of ode-transformer analyse glue; of the commands for recipes, reproduce alone takes it",
 }
 
 

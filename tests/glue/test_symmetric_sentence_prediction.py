@@ -7,10 +7,10 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 
-from ode_transformer.glue.glue_command import CONFIG
-from ode_transformer.glue.grid import read_config
+from ode_transformer.glue.glue_command import CONFIG, GlueConfig
 from ode_transformer.glue.tasks import TASKS
 from ode_transformer.models.symmetric_sentence_prediction import RandomOrderPairs, SymmetricSentencePredictionTask
+from ode_transformer.support.yaml_file import read_yaml
 
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 
@@ -90,6 +90,6 @@ def test_other_splits_keep_their_order_and_single_texts_are_refused(tmp_path: Pa
 
 
 def test_the_tasks_of_the_released_search() -> None:
-    flags = {name: read_config(CONFIG).task_flags(name) for name in TASKS}
+    flags = {name: read_yaml(CONFIG, GlueConfig).task_flags(name) for name in TASKS}
     symmetric = {"task": "symmetric_sentence_prediction"}
     assert {name for name, chosen in flags.items() if chosen == symmetric} == {"MRPC", "STS-B", "QQP"}

@@ -160,7 +160,7 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
 
 def test_glue_has_a_script_of_its_own() -> None:
     with pytest.raises(
-        UserError, match=r"glue: the grid of scripts/glue\.sh.*recipes are bert_pretraining, cnn_dm, gec"
+        UserError, match=r"glue: the grid of ode-transformer analyse glue.*recipes are bert_pretraining, cnn_dm, gec"
     ):
         find_recipe("glue")
 
