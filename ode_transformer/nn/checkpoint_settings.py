@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ode_transformer.nn.depth_choice import DepthChoice, learns_weights
 from ode_transformer.nn.depth_wise_lstm import LSTM
-from ode_transformer.numerics import PredictorCorrector, Recurrence
+from ode_transformer.numerics import Recurrence
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
         "splitting": choice.splitting,
     }
     further = {name: str(getattr(choice, name)) for name in _UNWRITTEN_OF_STEPS}
-    if isinstance(rule, PredictorCorrector) and choice.iterations == rule.iterations:
+    if isinstance(rule, Recurrence) and choice.iterations == rule.iterations:
         further["iterations"] = UNWRITTEN["iterations"]
     if choice.is_lstm:
         settings["first_cell"] = choice.lstm.first_cell

@@ -19,7 +19,6 @@ from ode_transformer.numerics import (
     RECURRENCES,
     SPLITTINGS,
     ButcherTableau,
-    PredictorCorrector,
     Recurrence,
     coefficients_refusal,
     get_tableau,
@@ -70,11 +69,11 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
 
     :param choices: choice of each stack by name
     """
-    valid = [choice for choice in choices.values() if choice.scheme in depth_schemes()]
-    uses = [(c.has_stage_weights, c.stages > 1, isinstance(c.rule, PredictorCorrector), c.is_lstm) for c in valid]
-    used = [any(of_stacks) for of_stacks in zip(*uses, strict=True)]
     for stack, choice in choices.items():
-        reason = refusal(choice.without_unused_options(*used) if choice in valid else choice)
+        if choice.scheme in depth_schemes():
+            others = [other for other in choices.values() if other.scheme in depth_schemes()]
+            choice = choice.without_options_of(others)
+        reason = refusal(choice)
         if reason is not None:
             return stack, reason
     return None
@@ -83,14 +82,14 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
 def _option_refusal(choice: DepthChoice) -> str | None:
     """Return what excludes the options of predictor–corrector schemes and of a scheme in middle layers only."""
     rule = choice.rule
-    if not isinstance(rule, PredictorCorrector):
+    if choice.predictor is None:
         if choice.iterations or choice.normalize_stages:
             option = "iterations" if choice.iterations else "normalised stages"
-            names = [name for name, rule in RECURRENCES.items() if isinstance(rule, PredictorCorrector)]
+            names = [name for name, rule in RECURRENCES.items() if rule.predictor is not None]
             return f"scheme '{choice.scheme}' corrects no prediction: {option} go with {', '.join(names)}"
     elif choice.iterations < 0:
         return f"the number of iterations must be at least 1, not {choice.iterations}"
-    elif choice.normalize_stages and not (rule.outputs and rule.predictor.stages > 1):
+    elif choice.normalize_stages and not (isinstance(rule, Recurrence) and rule.sums_stage_outputs):
         return f"scheme '{choice.scheme}' sums no outputs of stages that could be normalised"
     if not choice.middle_layers:
         return None

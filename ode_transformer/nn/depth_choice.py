@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ode_transformer.nn.attention import AttentionChoice
@@ -13,7 +13,6 @@ from ode_transformer.numerics import (
     LEARNED,
     RECURRENCES,
     ButcherTableau,
-    PredictorCorrector,
     Recurrence,
     get_tableau,
     tableau_names,
@@ -88,15 +87,20 @@ class DepthChoice:
         """Number of evaluations of F in one step."""
         if self.rule is None:
             return 1
-        if isinstance(self.rule, PredictorCorrector) and self.iterations:
-            return self.rule.predictor.stages + self.iterations
+        if self.predictor is not None and self.iterations:
+            return self.predictor.stages + self.iterations
         return self.rule.stages
+
+    @property
+    def predictor(self) -> ButcherTableau | None:
+        """Tableau whose stages a predictor–corrector scheme corrects; None for other schemes."""
+        return self.rule.predictor if isinstance(self.rule, Recurrence) else None
 
     @property
     def weighed_stages(self) -> ButcherTableau | None:
         """Tableau whose stages coefficients weigh, under the name of the scheme; None if the scheme has none."""
-        if isinstance(self.rule, PredictorCorrector):
-            return replace(self.rule.predictor, name=self.rule.name, aliases=())
+        if self.predictor is not None:
+            return replace(self.predictor, name=self.scheme, aliases=())
         return self.rule if isinstance(self.rule, ButcherTableau) else None
 
     @property
@@ -153,26 +157,37 @@ class DepthChoice:
             return [(tuple(kinds), False)]
         return groups(self.stepped_scope, kinds)
 
-    def without_unused_options(
-        self, weights: bool = True, stages: bool = True, corrections: bool = True, lstm: bool = True
-    ) -> DepthChoice:
-        """Return a copy in which every option that this scheme ignores has its default.
+    def without_unused_options(self) -> DepthChoice:
+        """Return a copy in which every option that this scheme ignores has its default."""
+        return self._with_defaults(set(OPTIONS_BY_USE) - self.uses)
 
-        :param weights: include the options of stage weights
-        :param stages: include the options of several stages
-        :param corrections: include the options of predictor–corrector schemes
-        :param lstm: include the options of the depth-wise LSTM
-        """
-        choice = self
-        if weights and not self.has_stage_weights:
-            choice = replace(choice, coefficients="tableau", gate_sum="one", share_coefficients=False)
-        if stages and self.stages == 1:
-            choice = replace(choice, stage_parameters="shared", middle_layers=0)
-        if corrections and not isinstance(self.rule, PredictorCorrector):
-            choice = replace(choice, iterations=0, normalize_stages=False)
-        if lstm and not self.is_lstm:
-            choice = replace(choice, lstm=LSTMChoice())
-        return choice
+    def without_options_of(self, others: Iterable[DepthChoice]) -> DepthChoice:
+        """Return a copy in which every option that this scheme ignores, but another choice uses, has its default."""
+        return self._with_defaults(set().union(*(other.uses for other in others)) - self.uses)
+
+    @property
+    def uses(self) -> set[str]:
+        """Keys of ``OPTIONS_BY_USE`` whose options this scheme reads."""
+        used = {
+            "stage weights": self.has_stage_weights,
+            "stages": self.stages > 1,
+            "corrections": self.predictor is not None,
+            "lstm": self.is_lstm,
+        }
+        return {use for use, is_used in used.items() if is_used}
+
+    def _with_defaults(self, uses: Iterable[str]) -> DepthChoice:
+        options = [option for use in uses for option in OPTIONS_BY_USE[use]]
+        return replace(self, **{option: getattr(DepthChoice(), option) for option in options})
+
+
+# Options that only some schemes read, by what these schemes have.
+OPTIONS_BY_USE = {
+    "stage weights": ("coefficients", "gate_sum", "share_coefficients"),
+    "stages": ("stage_parameters", "middle_layers"),
+    "corrections": ("iterations", "normalize_stages"),
+    "lstm": ("lstm",),
+}
 
 
 def learns_weights(scheme: str, coefficients: str) -> bool:

@@ -27,7 +27,7 @@ Later code of the authors' toolkit (hfxunlp/transformer) computes four parts in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -93,16 +93,6 @@ class HiddenSizes:
     inner_dropout: float = 0.0
 
 
-@dataclass(frozen=True)
-class LSTMState(DepthState):
-    """Depth state with the cell.
-
-    :param cell: c, [.., dim]
-    """
-
-    cell: Tensor = field(kw_only=True)
-
-
 class Gates(nn.Module):
     """Gates i, f and g by one projection, normalised by themselves or together; [.., n·dim] -> three tensors [.., dim].
 
@@ -164,7 +154,7 @@ class OneLayer(nn.Module):
 
 
 class DepthWiseLSTM(DepthScheme):
-    """Scheme that passes output and cell through layers whose blocks are their attentions.
+    """Scheme that passes output and cell, its memory, through layers whose blocks are their attentions.
 
     :param choice: options
     :param layers: L
@@ -188,22 +178,22 @@ class DepthWiseLSTM(DepthScheme):
         self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
-    def start(self, y0: Tensor) -> LSTMState:
+    def start(self, y0: Tensor) -> DepthState:
         # Views here and in ``step``: the cell's gradient is then that of what reads it, without the output's.
         if self.embedding_first:
-            return LSTMState(y0.view_as(y0), cell=y0.view_as(y0))
-        return LSTMState(y0, cell=torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
+            return DepthState(y0.view_as(y0), memory=(y0.view_as(y0),))
+        cell = torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0)
+        return DepthState(y0, memory=(cell,))
 
-    def step(self, layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
-        assert isinstance(depth_state, LSTMState)
-        y, depth = depth_state.y, depth_state.depth
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        y, (cell,), depth = depth_state.y, depth_state.memory, depth_state.depth
         attended: list[Tensor] = []
         for attention in layer:
             attended.append(attention.field(sum(attended, start=y)))
         v = torch.cat([*self._merge(attended, y, depth), y], dim=-1)  # [.., n·dim]
         i, f, g, h = self._gates_and_hidden(v, depth)  # [.., dim] each
-        cell = torch.addcmul(depth_state.cell * f, h, i)
-        return LSTMState(cell * g, depth + 1, cell=cell.view_as(cell))
+        cell = torch.addcmul(cell * f, h, i)
+        return DepthState(cell * g, depth + 1, memory=(cell.view_as(cell),))
 
     def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
         """Return the vectors of v beside o', [.., dim] each."""
@@ -230,14 +220,8 @@ class DepthWiseLSTM(DepthScheme):
     def finish(self, depth_state: DepthState) -> Tensor:
         return self.output_norm(depth_state.y)
 
-    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Return the output o and the cell c."""
-        assert isinstance(depth_state, LSTMState)
-        return depth_state.y, depth_state.cell
-
-    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> LSTMState:
-        output, cell = outputs
-        return LSTMState(output, depth_state.depth + 1, cell=cell)
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        return DepthState(outputs[0], depth_state.depth + 1, memory=tuple(outputs[1:]))  # depth counts layers here
 
 
 def _module_of_layer(modules: nn.ModuleList, depth: int) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ode_transformer.nn.compatibility import refusal
 from ode_transformer.nn.depth_choice import DepthChoice
@@ -11,7 +12,6 @@ from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import (
     DepthScheme,
-    PredictorCorrector,
     Recurrence,
     RungeKutta,
     build_coefficients,
@@ -45,12 +45,13 @@ def build_scheme(
     scheme: DepthScheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())
-    elif isinstance(choice.rule, PredictorCorrector):
-        options = {"normalize_stages": choice.normalize_stages} if choice.rule.outputs else {}
-        iterations = choice.iterations or choice.rule.iterations
-        scheme = choice.rule.build(blocks, dim, coefficients=coefficients, iterations=iterations, **options)
     elif isinstance(choice.rule, Recurrence):
-        scheme = choice.rule.build(blocks, dim)
+        options: dict[str, Any] = {}
+        if choice.predictor is not None:
+            options = {"coefficients": coefficients, "iterations": choice.iterations or choice.rule.iterations}
+        if choice.normalize_stages:
+            options["normalize_stages"] = True
+        scheme = choice.rule.build(blocks, dim, **options)
     else:
         scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps, choice.step_size)
     if choice.history == "none":

@@ -13,17 +13,13 @@ from ode_transformer.numerics.depth import (
     BlockwiseScheme,
     DepthScheme,
     DepthState,
+    RecurrenceScheme,
     RungeKutta,
     StepObserver,
     WeighingScheme,
 )
-from ode_transformer.numerics.predictor_corrector import PredictorCorrector, mean_weights
-from ode_transformer.numerics.recurrences import (
-    RECURRENCES,
-    Recurrence,
-    RecurrenceScheme,
-    register_recurrence,
-)
+from ode_transformer.numerics.predictor_corrector import mean_weights
+from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, register_recurrence
 from ode_transformer.numerics.reference import Reference, solve_to_tolerance
 from ode_transformer.numerics.runge_kutta import (
     VectorField,
@@ -43,46 +39,3 @@ from ode_transformer.numerics.tableau import (
     reserve_scheme_name,
     tableau_names,
 )
-
-__all__ = [
-    "COEFFICIENTS",
-    "GATES",
-    "GATE_SUMS",
-    "LEARNED",
-    "RECURRENCES",
-    "SPLITTINGS",
-    "TABLEAUS",
-    "Block",
-    "BlockwiseScheme",
-    "ButcherTableau",
-    "DepthScheme",
-    "DepthState",
-    "Flow",
-    "PredictorCorrector",
-    "Recurrence",
-    "RecurrenceScheme",
-    "Reference",
-    "RungeKutta",
-    "Splitting",
-    "StepObserver",
-    "VectorField",
-    "WeighingScheme",
-    "Weight",
-    "add_weighted",
-    "weighted_sum",
-    "build_coefficients",
-    "coefficients_refusal",
-    "composed",
-    "get_tableau",
-    "mean_weights",
-    "register_recurrence",
-    "register_tableau",
-    "reserve_scheme_name",
-    "runge_kutta_step",
-    "runge_kutta_steps",
-    "sequential_increment",
-    "solve_to_tolerance",
-    "split_step",
-    "stage_increments",
-    "tableau_names",
-]

@@ -7,8 +7,8 @@ A scheme takes a start y_0 and the layers one by one:
     y_L         = scheme.finish(depth_state)
 
 A layer is a list of blocks, vector fields that act in turn: one for a whole Transformer layer, or one for each
-sub-layer. One-step schemes pass on only y; a scheme that reads earlier states keeps them in its own subclass of
-:class:`DepthState`.
+sub-layer. One-step schemes pass on only y; a scheme that reads earlier states keeps them in the ``memory`` of
+:class:`DepthState`, or in its own subclass.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class DepthState:
 
     :param y: input of the next layer, [.., dim]
     :param depth: number of blocks that have been stepped
+    :param memory: what the next layer reads beside y, each [.., dim]
     """
 
     y: Tensor
     depth: int = 0
+    memory: tuple[Tensor, ...] = ()
 
 
 class DepthScheme(nn.Module, ABC):
@@ -65,11 +67,8 @@ class DepthScheme(nn.Module, ABC):
         return depth_state.y
 
     def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Return the inputs of the next layer as a function: y, then what a scheme passes on beside it.
-
-        :returns: tensors [.., dim]
-        """
-        return (depth_state.y,)
+        """Return the inputs of the next layer as a function: y, then its scheme's memory, each [.., dim]."""
+        return (depth_state.y, *depth_state.memory)
 
     def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
         """Return the values of the last layer as a function of its :meth:`layer_inputs`, each [.., dim]."""
@@ -77,7 +76,8 @@ class DepthScheme(nn.Module, ABC):
 
     def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
         """Continue as if ``layer`` had returned ``outputs``, in the order of :meth:`layer_outputs`."""
-        return replace(depth_state, y=outputs[0], depth=depth_state.depth + sum(block.stepped for block in layer))
+        depth = depth_state.depth + sum(block.stepped for block in layer)
+        return replace(depth_state, y=outputs[0], depth=depth, memory=tuple(outputs[1:]))
 
     def integrate(self, fields: Iterable[VectorField], y0: Tensor) -> Tensor:
         """Step ``y0`` through layers of one block each, and return y_L."""
@@ -101,6 +101,49 @@ class BlockwiseScheme(DepthScheme):
     @abstractmethod
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         """Return the state after one block with the vector field ``field``."""
+
+
+class RecurrenceScheme(BlockwiseScheme):
+    """Base of the schemes that :mod:`ode_transformer.numerics.recurrences` lists."""
+
+    def weights(self, block: int) -> tuple[Tensor, ...]:
+        """Return the learned weights in the equation of block number ``block``: numbers [] or vectors [dim]."""
+        return ()
+
+
+@dataclass(frozen=True)
+class BlockHistory(DepthState):
+    """Depth state of a scheme that reads all earlier blocks.
+
+    :param history: y_0, and what each block has left, each [.., dim]
+    :param layer_outputs: outputs of the last layer's blocks, each [.., dim]
+    """
+
+    history: tuple[Tensor, ...] = ()
+    layer_outputs: tuple[Tensor, ...] = ()
+
+
+class BlockHistoryScheme(RecurrenceScheme):
+    """Scheme whose y follows from the outputs of all blocks so far."""
+
+    @abstractmethod
+    def add(self, output: Tensor, depth_state: BlockHistory) -> BlockHistory:
+        """Return the state after one more block, which has returned ``output``."""
+
+    def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
+        return super().step(layer, replace(depth_state, layer_outputs=()))  # type: ignore[call-arg]
+
+    def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
+        """Return the outputs of the last layer's blocks, before they are combined with earlier ones."""
+        assert isinstance(depth_state, BlockHistory)
+        return depth_state.layer_outputs
+
+    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> BlockHistory:
+        assert isinstance(depth_state, BlockHistory)
+        next_state = replace(depth_state, layer_outputs=())
+        for output in outputs:
+            next_state = self.add(output, next_state)
+        return next_state
 
 
 class StepObserver(Protocol):

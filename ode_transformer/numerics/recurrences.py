@@ -14,54 +14,37 @@ y_1 = y_0 + F(y_0).
 
 As solvers of y' = F(y), leapfrog has order 2, multistep order 1 if all k are 1, and DLCL order 1 if all W are 1; these
 two start there, as Euler's method. With other weights they do not converge to its solution, nor do the last three:
-PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``RECURRENCES``, such as those of
-:mod:`ode_transformer.numerics.predictor_corrector`.
+PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``RECURRENCES``; the equations of those that
+predict and correct are in :mod:`ode_transformer.numerics.predictor_corrector`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics.depth import Block, BlockwiseScheme, DepthState
+from ode_transformer.numerics.depth import BlockHistory, BlockHistoryScheme, DepthState, RecurrenceScheme
+from ode_transformer.numerics.predictor_corrector import IncrementCorrection, OutputCorrection
 from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
-from ode_transformer.numerics.tableau import reserve_scheme_name
+from ode_transformer.numerics.tableau import ButcherTableau, get_tableau, reserve_scheme_name
 
 
-class RecurrenceScheme(BlockwiseScheme):
-    """Base of the schemes of this module."""
+class TwoStepScheme(RecurrenceScheme):
+    """Scheme that computes y_{t+1} from y_t and y_{t−1}, which it keeps as memory, and y_1 from y_0."""
 
-    def weights(self, block: int) -> tuple[Tensor, ...]:
-        """Return the learned weights in the equation of block number ``block``: numbers [] or vectors [dim]."""
-        return ()
+    def start(self, y0: Tensor) -> DepthState:
+        return DepthState(y0, memory=(torch.zeros_like(y0),))  # which nothing reads
 
-
-@dataclass(frozen=True)
-class TwoStepState(DepthState):
-    """Depth state with the previous y.
-
-    :param previous: y_{t−1}, [.., dim]; zeros at the start, where nothing reads them
-    """
-
-    previous: Tensor = field(kw_only=True)
-
-
-class TwoStepScheme(RecurrenceScheme, ABC):
-    """Scheme that computes y_{t+1} from y_t and y_{t−1}, and y_1 from y_0."""
-
-    def start(self, y0: Tensor) -> TwoStepState:
-        return TwoStepState(y0, previous=torch.zeros_like(y0))
-
-    def step_block(self, field: VectorField, depth_state: DepthState) -> TwoStepState:
-        assert isinstance(depth_state, TwoStepState)
-        y, previous, block = depth_state.y, depth_state.previous, depth_state.depth
+    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
+        y, (previous,), block = depth_state.y, depth_state.memory, depth_state.depth
         next_y = self.next_y(field, y, previous, block) if block else self.first_y(field, y)
         # A view, so that its gradient is that of the step that reads it as y_{t−1}, without that of y_t.
-        return TwoStepState(next_y, block + 1, previous=y.view_as(y))
+        return DepthState(next_y, block + 1, memory=(y.view_as(y),))
 
     def first_y(self, field: VectorField, y: Tensor) -> Tensor:
         """Return y_1."""
@@ -70,15 +53,6 @@ class TwoStepScheme(RecurrenceScheme, ABC):
     @abstractmethod
     def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
         """Return y_{t+1} for t = ``block``."""
-
-    def layer_inputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Return y_t and y_{t−1}."""
-        assert isinstance(depth_state, TwoStepState)
-        return depth_state.y, depth_state.previous
-
-    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> TwoStepState:
-        y, previous = outputs
-        return TwoStepState(y, depth_state.depth + len(layer), previous=previous)
 
 
 class Leapfrog(TwoStepScheme):
@@ -135,21 +109,7 @@ class MultistepReleased(TwoStepScheme):
         return (self.k[block - 1],) if block else ()
 
 
-@dataclass(frozen=True)
-class IncrementsState(DepthState):
-    """Depth state with all increments.
-
-    :param y0: y_0, [.., dim]
-    :param increments: F(y_0) … F(y_{t−1}), each [.., dim]
-    :param blocks_of_layer: number of increments of the last layer
-    """
-
-    y0: Tensor = field(kw_only=True)
-    increments: tuple[Tensor, ...] = field(default=(), kw_only=True)
-    blocks_of_layer: int = field(default=0, kw_only=True)
-
-
-class DLCLIncrements(RecurrenceScheme):
+class DLCLIncrements(BlockHistoryScheme):
     """y_{t+1} = y_0 + Σ_{l ≤ t} W[t, l] F(y_l), all W 1 at the start.
 
     The table writes W_l. With one weight for each increment the sum is y_{t+1} = y_t + W_t F(y_t), a one-step scheme;
@@ -160,44 +120,22 @@ class DLCLIncrements(RecurrenceScheme):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(blocks, blocks).tril())  # only the lower triangle is used
 
-    def start(self, y0: Tensor) -> IncrementsState:
-        return IncrementsState(y0, y0=y0)
+    def start(self, y0: Tensor) -> BlockHistory:
+        return BlockHistory(y0, history=(y0,))
 
-    def step(self, layer: Sequence[Block], depth_state: DepthState) -> IncrementsState:
-        assert isinstance(depth_state, IncrementsState)
-        next_state = super().step(layer, replace(depth_state, blocks_of_layer=0))
-        assert isinstance(next_state, IncrementsState)
-        return next_state
+    def step_block(self, field: VectorField, depth_state: DepthState) -> BlockHistory:
+        assert isinstance(depth_state, BlockHistory)
+        return self.add(field(depth_state.y), depth_state)
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> IncrementsState:
-        assert isinstance(depth_state, IncrementsState)
-        return self._add(field(depth_state.y), depth_state)
-
-    def _add(self, increment: Tensor, depth_state: IncrementsState) -> IncrementsState:
-        increments = (*depth_state.increments, increment)
-        return replace(
-            depth_state,
-            y=add_weighted(depth_state.y0, self.weights(depth_state.depth), increments),
-            depth=depth_state.depth + 1,
-            increments=increments,
-            blocks_of_layer=depth_state.blocks_of_layer + 1,
+    def add(self, output: Tensor, depth_state: BlockHistory) -> BlockHistory:
+        y0, *increments = history = (*depth_state.history, output)
+        y = add_weighted(y0, self.weights(depth_state.depth), increments)
+        return BlockHistory(
+            y, depth_state.depth + 1, history=history, layer_outputs=(*depth_state.layer_outputs, output)
         )
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return self.weight[block, : block + 1].unbind()
-
-    def layer_outputs(self, depth_state: DepthState) -> tuple[Tensor, ...]:
-        """Return the increments of the layer's blocks, before they are weighted and summed."""
-        assert isinstance(depth_state, IncrementsState)
-        return depth_state.increments[-depth_state.blocks_of_layer :]
-
-    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> IncrementsState:
-        """Continue as if the layer's blocks had added the increments ``outputs``."""
-        assert isinstance(depth_state, IncrementsState)
-        next_state = replace(depth_state, blocks_of_layer=0)
-        for increment in outputs:
-            next_state = self._add(increment, next_state)
-        return next_state
 
 
 class PolyNet(RecurrenceScheme):
@@ -218,14 +156,16 @@ class Recurrence:
 
     :param name: value of the scheme flags
     :param order: as for a tableau, with the weights at the start of training
-    :param build: builds the scheme from a number of blocks and a width, and as keywords from the further options of
-        a subclass of this entry
+    :param build: builds the scheme from a number of blocks and a width; as keywords, a predictor–corrector scheme takes
+        the coefficients of its stages and the number of iterations
     :param source: publication of the scheme
     :param stages: number of evaluations of the vector field in one block
     :param remembers: the scheme reads earlier states than y_t
     :param trained: the equation has learned weights
     :param each_sublayer: the blocks are sub-layers
     :param normalizes: the scheme applies the layer normalisations itself, so its fields have none
+    :param predictor: tableau whose stages predict, in a predictor–corrector scheme
+    :param iterations: its number of corrections, unless the user chooses another
     """
 
     name: str
@@ -237,6 +177,32 @@ class Recurrence:
     trained: bool = False
     each_sublayer: bool = False
     normalizes: bool = False
+    predictor: ButcherTableau | None = None
+    iterations: int = 0
+
+    @property
+    def sums_stage_outputs(self) -> bool:
+        """True for the output form of several stages: they can be normalised before the prediction sums them."""
+        return self.predictor is not None and self.predictor.stages > 1 and self.trained
+
+
+def _correction(
+    name: str, order: int, predictor: str, iterations: int, source: str, beta: tuple[float, ...] = ()
+) -> Recurrence:
+    """Return the entry of a predictor–corrector scheme: in increment form, or in output form if it has no β."""
+    tableau = get_tableau(predictor)
+    build = partial(IncrementCorrection, beta=beta) if beta else OutputCorrection
+    return Recurrence(
+        name,
+        order,
+        partial(build, predictor=tableau, iterations=iterations),
+        source,
+        stages=tableau.stages + iterations,
+        remembers=len(beta) not in (1, 2),
+        trained=not beta,
+        predictor=tableau,
+        iterations=iterations,
+    )
 
 
 _TABLE_7 = "ODE Transformer (2022) Table 7"
@@ -263,5 +229,11 @@ for _recurrence in (
         "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
     ),
     Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
+    _correction("pcformer2", 0, "heun", 1, "Li et al. 2024 and its released code"),
+    _correction("pcformer4", 0, "rk4", 1, "Li et al. 2024 and its released code"),
+    _correction("iiet", 0, "euler", 3, "Liu et al. 2025 and its released code"),
+    _correction("implicit-euler", 1, "euler", 3, "the increment form of iiet", (1.0,)),
+    _correction("heun-moulton", 2, "heun", 1, "the increment form of pcformer2", (1 / 2, 1 / 2)),
+    _correction("rk4-moulton", 4, "rk4", 1, "the increment form of pcformer4", (9 / 24, 19 / 24, -5 / 24, 1 / 24)),
 ):
     register_recurrence(_recurrence)

@@ -46,9 +46,9 @@ from ode_transformer.nn import (
     observing,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, PredictorCorrector, Splitting
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
 
-CORRECTED = [name for name, entry in RECURRENCES.items() if isinstance(entry, PredictorCorrector)]
+CORRECTED = [name for name, entry in RECURRENCES.items() if entry.predictor is not None]
 OTHER_RECURRENCES = [name for name in RECURRENCES if name not in CORRECTED]
 
 AXES = {

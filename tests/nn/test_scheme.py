@@ -19,7 +19,6 @@ from ode_transformer.nn import (
     build_scheme,
     refusal,
 )
-from ode_transformer.nn.depth_wise_lstm import LSTMState
 from ode_transformer.numerics import (
     COEFFICIENTS,
     GATE_SUMS,
@@ -27,7 +26,7 @@ from ode_transformer.numerics import (
     RECURRENCES,
     TABLEAUS,
     Block,
-    PredictorCorrector,
+    DepthState,
     get_tableau,
 )
 
@@ -82,7 +81,7 @@ def test_exactly_these_combinations_of_numerics_are_refused() -> None:
 AXES = {
     "scheme": [
         *(t.name for t in TABLEAUS),
-        *(name for name, entry in RECURRENCES.items() if not isinstance(entry, PredictorCorrector)),
+        *(name for name, entry in RECURRENCES.items() if entry.predictor is None),
     ],
     "coefficients": list(COEFFICIENTS),
     "share_coefficients": [False, True],
@@ -284,8 +283,8 @@ def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
             depth_state = scheme.step([Block(field)], depth_state)
         history_of_y, x = [y0], y0
         for layer in range(2):
-            inner = scheme.scheme.step([Block(field)], LSTMState(x, layer, cell=cell))
-            cell, norm = inner.cell, scheme.norms[layer]
+            inner = scheme.scheme.step([Block(field)], DepthState(x, layer, memory=(cell,)))
+            cell, norm = inner.memory[0], scheme.norms[layer]
             history_of_y.append(norm(inner.y) if before else inner.y)
             x = sum(history_of_y) / (layer + 2)
             x = x if before else norm(x)

@@ -17,7 +17,6 @@ from ode_transformer.numerics import (
     ButcherTableau,
     DepthScheme,
     DepthState,
-    PredictorCorrector,
     Recurrence,
 )
 
@@ -72,7 +71,7 @@ def kind(rule: ButcherTableau | Recurrence | None) -> str:
         return "gated"
     if isinstance(rule, ButcherTableau):
         return "explicit Runge–Kutta" if rule.order else "layer applied repeatedly"
-    if isinstance(rule, PredictorCorrector):
+    if rule.predictor is not None:
         method = "implicit by iteration" if rule.predictor.stages == 1 else "predictor–corrector"
     else:
         method = "explicit"
@@ -90,7 +89,7 @@ def count_states(name: str) -> int:
     depth_state = scheme.start(torch.zeros(1, 4, dtype=torch.float64))
     for _ in range(DEPTH):
         depth_state = scheme.step([Block(torch.zeros_like)], depth_state)
-    return sum(1 for _ in _tensors(depth_state))
+    return len({id(tensor) for tensor in _tensors(depth_state)})
 
 
 def _tensors(depth_state: DepthState) -> Iterator[Tensor]:
