@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-_FEW_PRODUCTS = 2**20  # a call of oneDNN costs more than it saves for fewer
+_FEW_PRODUCTS = 2**25  # for fewer, MKL is faster on some processors of AMD
 
 
 class Linear(nn.Linear):
