@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
 from ode_transformer.recipes.workflow import train_with_progress
 from ode_transformer.support.arguments import positive_float, whole_numbers
 from ode_transformer.support.console import compact_output
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text, markdown_table
@@ -47,19 +45,8 @@ SYSTEMS = {  # architecture (None for the recipe's), flags, settings to choose f
         ("", "--lr 0.002", "--lr 0.005"),
     ),
 }
-TITLES = (
-    "task",
-    "system",
-    "setting",
-    "seed",
-    "updates",
-    "minutes",
-    "validation loss",
-    "score",
-    "value",
-    "command",
-    "commit",
-)
+_FIRST = ("task", "system", "setting", "seed", "updates", "minutes", "validation loss")
+TITLES = (*_FIRST, "score", "value", "command", "commit")
 
 
 def train_system(args: argparse.Namespace, task: str, system: str, setting: str, seed: int) -> Experiment:
@@ -89,11 +76,8 @@ def record(experiment: Experiment, names: Sequence[object]) -> list[list[object]
     with compact_output(experiment.data.folder / "commands.log"):
         scores = run_experiment.evaluate(experiment)
     points = read_log(experiment.folder / "train.log")
-    numbers = [
-        max(p.updates for p in points),
-        f"{max(p.minutes or 0 for p in points):.2f}",
-        validation_loss(experiment),
-    ]
+    minutes = f"{max(p.minutes or 0 for p in points):.2f}"
+    numbers = [max(p.updates for p in points), minutes, validation_loss(experiment)]
     command = shlex.join(map(str, experiment.train_command()))
     commit = provenance([command], False).get("commit")
     return [[*names, *numbers, name, f"{score.value:.2f}", command, commit] for name, score in scores.items()]
@@ -104,27 +88,8 @@ def summary(rows: Sequence[Sequence[object]]) -> str:
     cells: dict[tuple[object, ...], list[float]] = {}
     for task, system, setting, _, _, _, _, score, value, *_ in rows:
         cells.setdefault((task, score, system, setting), []).append(float(str(value)))
-    lines = [
-        [
-            *map(str, key),
-            mean_text(values),
-            str(len(values)),
-        ]
-        for key, values in cells.items()
-    ]
+    lines = [[*map(str, key), mean_text(values), str(len(values))] for key, values in cells.items()]
     return markdown_table(["task", "score", "system", "setting", "mean", "seeds"], lines, "llllrr")
-
-
-def check_clock(folder: Path, clock: str) -> None:
-    """Record which clock measures the minutes of a folder's trainings.
-
-    :raises UserError: they were measured by another clock
-    """
-    path = folder / "clock.txt"
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.exists() and (before := path.read_text(encoding="utf-8").strip()) != clock:
-        raise UserError(f"--output {folder}: its minutes are {before}, not {clock}: choose another folder")
-    write_text(path, f"{clock}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,29 +106,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("runs/equal_time"), metavar="DIR")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="folder with the wheels instead of a download")
     args = parser.parse_args(argv)
-    for name in ("tasks", "systems"):
-        if len(set(getattr(args, name))) < len(getattr(args, name)):
-            parser.error(f"--{name}: one stands twice")
     if args.cpu_clock:
         clock = str(Path(__file__).parent / "cpu_clock")
         os.environ["PYTHONPATH"] = os.pathsep.join([clock, *filter(None, [os.environ.get("PYTHONPATH")])])
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
     rows: list[list[object]] = []
-    try:
-        check_clock(args.output, "CPU time" if args.cpu_clock else "time")
-        for task in args.tasks:
-            for system in args.systems:
-                losses = {
-                    setting: validation_loss(train_system(args, task, system, setting, args.seeds[0]))
-                    for setting in args.settings or SYSTEMS[system][2]
-                }
-                chosen = min(losses, key=lambda setting: losses[setting])
-                for seed in args.seeds:
-                    rows += record(train_system(args, task, system, chosen, seed), [task, system, chosen, seed])
-                    write_text(args.output / "equal_time.csv", csv_text([TITLES, *rows]))
-    except (OSError, UserError) as error:
-        print(f"equal_time: error: {error}", file=sys.stderr)
-        return 2
+    for task in args.tasks:
+        for system in args.systems:
+            losses = {
+                setting: validation_loss(train_system(args, task, system, setting, args.seeds[0]))
+                for setting in args.settings or SYSTEMS[system][2]
+            }
+            chosen = min(losses, key=lambda setting: losses[setting])
+            for seed in args.seeds:
+                rows += record(train_system(args, task, system, chosen, seed), [task, system, chosen, seed])
+                write_text(args.output / "equal_time.csv", csv_text([TITLES, *rows]))
     write_text(args.output / "equal_time.md", f"{summary(rows)}\n")
     print(summary(rows))
     return 0

@@ -5,12 +5,14 @@ Batches, criterion, optimizer and beam search are those of fairseq's commands.
 
 from __future__ import annotations
 
+import tempfile
 import time
 import weakref
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -230,16 +232,12 @@ class MeasuredSystem:
         return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:
-        """Translate the sources of the batch; return the seconds, and the CPU seconds of the process.
-
-        :raises RuntimeError: a hypothesis does not have ``target_length`` tokens
-        """
+        """Translate the sources of the batch; return the seconds, and the CPU seconds of the process."""
         begin = self.clocks()
         hypotheses = self.generator.generate([self.model], self.batch)
         end = self.clocks()
         lengths = {len(hypothesis["tokens"]) for sentence in hypotheses for hypothesis in sentence}
-        if lengths != {self.setting.target_length}:
-            raise RuntimeError(f"hypotheses of {sorted(lengths)} tokens instead of {self.setting.target_length}")
+        assert lengths == {self.setting.target_length}
         return seconds_between("decode", begin, end)
 
     def clocks(self) -> tuple[float, float]:
@@ -252,3 +250,45 @@ class MeasuredSystem:
 def seconds_between(name: str, begin: tuple[float, float], end: tuple[float, float]) -> dict[str, float]:
     """Return the wall time between two readings of the clocks as ``name``, the CPU time as ``name_cpu``."""
     return {name: end[0] - begin[0], f"{name}_cpu": end[1] - begin[1]}
+
+
+class CTranslate2System(MeasuredSystem):
+    """A system that CTranslate2 decodes; it needs the extra export.
+
+    :param quantization: numbers of its weights, as for ``ode-transformer export --quantization``
+    """
+
+    def __init__(self, arch: str, options: dict[str, Any], setting: Setting, quantization: str) -> None:
+        super().__init__(arch, options, setting)
+        self.quantization = quantization
+
+    def prepare_to_decode(self) -> None:
+        """Export the model to a temporary folder and load it."""
+        import ctranslate2
+
+        from ode_transformer.export import ctranslate2_folder
+        from ode_transformer.export.translation_model import TranslationModel
+
+        super().prepare_to_decode()
+        languages = SimpleNamespace(source_lang="en", target_lang="de")
+        options = SimpleNamespace(model=SimpleNamespace(activation_fn="relu", arch="benchmark"), task=languages)
+        model = TranslationModel(Path("benchmark"), self.model, options, self.task, subword_model=None)
+        args = Namespace(quantization=self.quantization)
+        ctranslate2_folder.check(model, args)
+        threads = torch.get_num_threads()
+        with tempfile.TemporaryDirectory() as folder:
+            ctranslate2_folder.write(model, Path(folder), args)
+            self.translator = ctranslate2.Translator(folder, device=self.setting.device, intra_threads=threads)
+        words, pad = self.task.source_dictionary, self.task.source_dictionary.pad()
+        sources = [row[row != pad].tolist()[:-1] for row in self.batch["net_input"]["src_tokens"]]
+        self.sources = [[words[number] for number in source] for source in sources]
+
+    def decode(self) -> dict[str, float]:
+        """Translate the sources of the batch; return the seconds."""
+        length = self.setting.target_length
+        lengths = {"min_decoding_length": length, "max_decoding_length": length}
+        begin = self.clocks()
+        results = self.translator.translate_batch(self.sources, beam_size=self.setting.beam, **lengths)
+        end = self.clocks()
+        assert {len(result.hypotheses[0]) for result in results} == {length}
+        return seconds_between("decode", begin, end)

@@ -7,11 +7,6 @@ from typing import Any
 
 from ode_transformer.support.tables import markdown_table
 
-_BEYOND = "Memory of one forward and backward pass beyond parameters, gradients and Adam's moments:"
-MEMORY_NOTES = {
-    "cpu": f"{_BEYOND} bytes of the tensors that operators return, while they are alive.",
-    "cuda": f"{_BEYOND} bytes that PyTorch's allocator hands out.",
-}
 _RATIOS = {"train": "training time", "decode": "decoding speed", "memory": "peak memory"}
 _NOT_MEASURED = "–"
 
@@ -40,19 +35,15 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
 
 
 def comparison_table(comparisons: list[dict[str, Any]]) -> str:
-    """Return a row for each comparison: the ratio, and whether its aim is met."""
+    """Return a row for each comparison."""
     rows = []
     for row in comparisons:
-        name = f"({row['system']} − one RK4 step)/{row['baseline']}" if row["less_one_step"] else row["name"]
         ratio = f"{row['median']:.3f}"
         if len(row["ratios"]) > 1:
             ratio += f" ({min(row['ratios']):.3f}–{max(row['ratios']):.3f})"
         kind = _RATIOS[row["measure"]] + (" per operation" if row["per_operation"] else "")
-        aim, verdict = ("", "")
-        if row["aim"] is not None:
-            aim, verdict = f"{row['aim'][0]} {row['aim'][1]:.2f}", "met" if row["met"] else "missed"
-        rows.append([name, kind, ratio, aim, verdict])
-    return markdown_table(["", "ratio of", "median (least–most)", "aim", ""], rows, "llrrl")
+        rows.append([row["name"], kind, ratio])
+    return markdown_table(["", "ratio of", "median (least–most)"], rows, "llr")
 
 
 def _times(seconds: list[float] | None) -> str:

@@ -53,22 +53,6 @@ def test_settings_are_chosen_by_validation(
         for seed, value in (("1", "41.00"), ("2", "42.00"))
     ]
     assert f"| text | BLEU | {FAIRSEQ} | --lr 0.005 | 41.50 ± 0.71 | 2 |" in capsys.readouterr().out
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    assert equal_time.main([*words, "--output", str(tmp_path), "--cpu-clock"]) == 2
-    assert f"--output {tmp_path}: its minutes are time, not CPU time" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["--seeds", "1,1"], ["--tasks", "text", "text"], ["--systems", RK2, RK2]])
-def test_nothing_counts_twice(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        equal_time.main(words)
-    assert "stands twice" in capsys.readouterr().err
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").touch()
-    assert equal_time.main(["--output", str(tmp_path / "file" / "x")]) == 2
-    assert capsys.readouterr().err.startswith("equal_time: error: ")
 
 
 def test_each_system_is_a_training_of_the_recipe() -> None:
