@@ -20,7 +20,8 @@ from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.significance import mean_text
 from ode_transformer.recipes import run_experiment
 from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.quickstart import QuickstartOptions, plan, prepare
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.quickstart import Quickstart
 from ode_transformer.recipes.workflow import train_with_progress
 from ode_transformer.support.arguments import positive_float, whole_numbers
 from ode_transformer.support.console import compact_output
@@ -53,12 +54,11 @@ def train_system(args: argparse.Namespace, task: str, system: str, setting: str,
     """Train a system, unless that is done."""
     arch, flags, _ = SYSTEMS[system]
     words = (*shlex.split(flags), *shlex.split(setting), "--seed", str(seed))
-    options = QuickstartOptions(
-        task, arch=arch, minutes=args.minutes, output=args.output, wheels=args.wheels, train_flags=words
-    )
-    experiment = plan(options)
+    options = RunOptions(output=args.output, raw=args.wheels, arch=arch, minutes=args.minutes, train_flags=words)
+    quickstart = Quickstart(options, task)
+    experiment = quickstart.experiment()
     with compact_output(args.output / "commands.log"):
-        prepare(experiment, options)
+        quickstart.prepare(experiment)
         print(f"{task}, {system}, {setting or 'as in the recipe'}, seed {seed}")
         train_with_progress(experiment)
     return experiment

@@ -92,8 +92,8 @@ def test_an_installed_package_has_the_recipes(wheel: zipfile.ZipFile, tmp_path: 
     code = (
         "import ode_transformer\n"
         "from ode_transformer.recipes.recipe import read_recipe\n"
-        "from ode_transformer.recipes.recipe_files import find_recipe, recipe_names\n"
-        "from ode_transformer.studies.study_files import study_names\n"
+        "from ode_transformer.recipes.options import find_recipe, recipe_names\n"
+        "from ode_transformer.studies import study_names\n"
         "recipes = [read_recipe(find_recipe(name)) for name in recipe_names()]\n"
         "print(ode_transformer.__file__, len(recipes), len(study_names()), sep='\\n')\n"
     )

@@ -35,49 +35,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count the text, write the recipe and say how it is run."""
-    from ode_transformer.recipes import own_recipe
-    from ode_transformer.recipes.architectures import check_architecture
-    from ode_transformer.recipes.flag_checks import fairseq_problems
-    from ode_transformer.recipes.recipe import read_recipe
-    from ode_transformer.recipes.recipe_files import results_name
+    from ode_transformer.recipes.own_recipe import UNITS, OwnRecipe, count_text
+    from ode_transformer.recipes.recipe import check_architecture
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
-    if results_name(path) is None:
-        raise UserError(f"{args.name!r}: not the name of an experiment; its folder is called by it")
     if path.exists():
         raise UserError(f"{path}: exists already; remove it, or choose another name")
     check_writable(path)
     files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
     kind = args.kind or default_kind(files["train"])
+    sides = 2 if kind in ("translation", "summaries") else 1
     for split, paths in files.items():
-        if len(paths) != own_recipe.KINDS[kind].files:
-            expected = "source and target" if own_recipe.KINDS[kind].files == 2 else "one file"
-            given = "one file" if len(files["train"]) == 1 else "several files"
-            chosen = "" if args.kind else f", chosen by {given} for --train; --kind chooses another"
-            raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for {kind}{chosen}")
+        if len(paths) != sides:
+            expected = "source and target" if sides == 2 else "one file"
+            raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for --kind {kind}")
     if args.arch is not None:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
-    recipe = own_recipe.OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
-    counts = recipe.counts()
-    plan = recipe.plan(counts["train"])
-    unit, characters = own_recipe.KINDS[kind].unit, sum(counts["train"].characters)
+    recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
+    counts = {split: count_text(kind, paths) for split, paths in files.items()}
+    plan, unit = recipe.plan(counts["train"]), UNITS[kind]
+    command = f"ode-transformer reproduce {shlex.quote(str(path))}"
     comments = [
         f"ode-transformer {shlex.join(args.words)}",
-        f"{counts['train'].lines:,} {unit} with {characters:,} characters. Files are relative to this one.",
-        f"Run it: ode-transformer reproduce {shlex.quote(str(path))}",
+        f"{counts['train'].lines:,} {unit} with {sum(counts['train'].characters):,} characters. "
+        "Files are relative to this one.",
+        f"Run it: {command}",
     ]
     write_text(path, recipe.text(comments, plan))
-    try:
-        read_recipe(path, fairseq_problems)
-    except UserError:
-        path.unlink()
-        raise
     print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")
     print(
         f"{recipe.architecture(plan)}, at most {plan.pieces:,} pieces, {plan.updates:,} updates of "
-        f"{plan.tokens_per_update:,} tokens\nnext: ode-transformer reproduce {shlex.quote(str(path))}"
+        f"{plan.tokens_per_update:,} tokens\nnext: {command}"
     )
     return 0
 

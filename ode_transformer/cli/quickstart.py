@@ -1,10 +1,9 @@
 """``ode-transformer quickstart``: a trained model on real text in minutes."""
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.recipes.options import QUICKSTART_TASKS
+from ode_transformer.recipes.options import RunOptions
 from ode_transformer.support.arguments import add_train_flags, positive_float
 
 
@@ -12,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer quickstart``."""
     parser.add_argument(
         "--task",
-        choices=QUICKSTART_TASKS,
+        choices=("text", "g2p"),
         default="text",
         help="text: English to another language, from the catalogues of translated Python packages (default); g2p: "
         "spelling to phonemes, from the CMU Pronouncing Dictionary",
@@ -29,10 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scheme of the encoder, with its tableau's weights and in the size of the default: rk2 (default), euler, "
         "rk4, heun, midpoint, kutta3, ...",
     )
-    parser.add_argument(
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument(
         "--minutes", type=positive_float, metavar="M", help="minutes of training, without preparation and decoding"
     )
-    parser.add_argument(
+    limit.add_argument(
         "--measure-at",
         type=minutes_list,
         default=(),
@@ -57,15 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def minutes_list(text: str) -> tuple[float, ...]:
     """Parse minutes such as ``3,10``; return them in rising order."""
-    try:
-        return tuple(sorted(positive_float(minutes) for minutes in text.split(",")))
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; expected minutes divided by commas") from error
+    return tuple(sorted(positive_float(minutes) for minutes in text.split(",")))
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the quickstart."""
-    from ode_transformer.recipes.quickstart import QuickstartOptions, run_quickstart
+    from ode_transformer.recipes.quickstart import Quickstart
 
-    run_quickstart(QuickstartOptions(**{field.name: getattr(args, field.name) for field in fields(QuickstartOptions)}))
+    options = RunOptions(
+        output=args.output, raw=args.wheels, arch=args.arch, minutes=args.minutes, train_flags=args.train_flags
+    )
+    Quickstart(options, args.task, args.target, args.scheme, args.measure_at).run()
     return 0

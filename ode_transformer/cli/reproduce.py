@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments.add_machine(parser)
     run_arguments.add_max_tokens(parser)
     run_arguments.add_output(parser)
+    run_arguments.add_sources(parser)
     add_train_flags(parser)
     parser.epilog = f"{parser.epilog} And glue: pre-training and the eight tasks of GLUE."
 

@@ -6,8 +6,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from ode_transformer.recipes.options import PRECISIONS, RunOptions
-from ode_transformer.recipes.recipe_files import recipe_names
+from ode_transformer.recipes.options import PRECISIONS, RunOptions, recipe_names
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
 from ode_transformer.support.commands import available_processors
 
@@ -40,6 +39,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         help="folder for everything (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run none")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Declare the option that explains the flags of a training."""
+    parser.add_argument(
+        "--sources", action="store_true", help="with --dry-run: print where each flag of fairseq-train comes from"
+    )
 
 
 def add_preparation(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +110,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=PRECISIONS,
-        help="of the arithmetic (default: fp16 where the GPUs have cores for it)",
+        help="training precision (default: fp16 if the GPUs support it)",
     )
 
 

@@ -5,7 +5,7 @@ import re
 
 from ode_transformer.cli import run_arguments
 from ode_transformer.cli.run_arguments import run_options
-from ode_transformer.studies.study_files import study_names
+from ode_transformer.studies import study_names
 from ode_transformer.support.arguments import whole_numbers
 from ode_transformer.support.errors import UserError
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_arguments.add_machine(parser)
     run_arguments.add_max_tokens(parser)
     run_arguments.add_output(parser)
+    run_arguments.add_sources(parser)
     parser.epilog = (
         f"Only missing runs are trained and evaluated; trainings of `ode-transformer train` with the same flags count, "
         f"and those of other studies. results.md, .csv and .png go to the folder studies of --output. "

@@ -21,13 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="machines that train together, each started by hand with its --node-rank and one --output that all of "
-        "them see; under srun, with one task on each, the machines are those of Slurm",
+        "them see",
     )
     parser.add_argument(
         "--node-rank", type=non_negative_int, default=0, metavar="R", help="number of this machine among them, from 0"
     )
     parser.add_argument("--master", metavar="HOST:PORT", help="address of the first machine")
     run_arguments.add_output(parser)
+    run_arguments.add_sources(parser)
     add_train_flags(parser)
 
 
@@ -38,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
     options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
-    (experiment,) = workflow.plan_experiments(recipe, data, options, several_machines=True)
+    (experiment,) = workflow.plan_experiments(recipe, data, options)
     workflow.train(experiment, options)
     return 0

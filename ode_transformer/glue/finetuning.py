@@ -15,7 +15,7 @@ import torch
 
 from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
 from ode_transformer.glue.tasks import Example, GlueTask
-from ode_transformer.recipes.architectures import package_architectures
+from ode_transformer.recipes.recipe import package_architectures
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE, lock_directory, write_files

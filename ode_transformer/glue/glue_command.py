@@ -23,9 +23,9 @@ from ode_transformer.glue import finetuning
 from ode_transformer.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.recipes import workflow
-from ode_transformer.recipes.file_flags import FlagName, Flags, FlagValue
+from ode_transformer.recipes.recipe import Flags, FlagValue
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.training import TrainingRecord, train
+from ode_transformer.recipes.training import train
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
@@ -68,7 +68,7 @@ class GlueConfig(YamlSection):
     pretraining: str = "bert_pretraining"
     arch: str = "macaron_bert_base"
     symmetric: list[str] = []
-    grid: dict[FlagName, Annotated[list[FlagValue], Field(min_length=1)]]
+    grid: dict[str, Annotated[list[FlagValue], Field(min_length=1)]]
     train: Flags
     expected: list[PublishedGlue] = []
 
@@ -158,7 +158,7 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
 
     def train_and_predict() -> None:
         digest = jobs.digest_of(run.request)
-        if not TrainingRecord(run.folder).matches(digest):
+        if jobs.manifest.entries().get("training") != digest:
             shutil.rmtree(checkpoints, ignore_errors=True)  # a fine-tuning takes minutes: nobody wants the old one back
         train(run.command, run.folder, checkpoints, digest)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])

@@ -7,14 +7,12 @@ import contextlib
 import io
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 from fairseq import options
 
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.errors import UserError, unknown_arguments
-from ode_transformer.support.files import PACKAGE
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "fairseq-train": options.get_training_parser,
@@ -41,7 +39,6 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     :param arguments: the command line without the program's name
     :raises UserError: fairseq rejects it; the message is fairseq's
     """
-    _check_user_dir(arguments)
     parser = _new_parser(program)
     args, unknown = _catch_exit(lambda: options.parse_args_and_arch(parser, list(arguments), parse_known=True))
     if unknown:
@@ -52,26 +49,7 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
 def _new_parser(program: str) -> argparse.ArgumentParser:
     import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
 
-    parser = _PARSERS[program]()
-    get_value = parser._get_value
-
-    def checked_value(action: argparse.Action, text: str) -> Any:
-        try:
-            return get_value(action, text)
-        except SyntaxError as error:  # fairseq reads lists such as that of --lr as Python
-            raise argparse.ArgumentError(action, f"invalid value: {text!r}") from error
-
-    parser._get_value = checked_value  # type: ignore[assignment, method-assign]
-    return parser
-
-
-def _check_user_dir(arguments: Sequence[str]) -> None:
-    """Refuse a folder other than this package's, which fairseq would import before it looks at anything else."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--user-dir", action="append", default=[])
-    for folder in parser.parse_known_args(list(arguments))[0].user_dir:
-        if Path(folder).resolve() != PACKAGE:
-            raise UserError(f"--user-dir {folder}: cannot be overridden")
+    return _PARSERS[program]()
 
 
 def _catch_exit(parse_call: Callable[[], Any]) -> Any:

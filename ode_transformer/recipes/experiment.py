@@ -10,7 +10,8 @@ RUN = DATA/ARCH-FLAGS/
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,12 +22,14 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
+from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.tables import markdown_table
 
 Command = list[str | Path]
 
@@ -44,21 +47,15 @@ class Experiment:
     :param recipe: with the architecture's overrides applied
     :param data: of the recipe
     :param machine: that trains
-    :param variant: of the recipe
+    :param options: of the user
     :param seed: of the training; None for the recipe's
-    :param minutes: limit of the training time instead of the recipe's
-    :param max_tokens: that one process takes at a time, instead of the recipe's; tokens of an update stay
-    :param train_flags: words for fairseq-train, which override everything else
     """
 
     recipe: Recipe
     data: RecipeData
     machine: Machine
-    variant: str | None = None
+    options: RunOptions = RunOptions()
     seed: int | None = None
-    minutes: float | None = None
-    max_tokens: int | None = None
-    train_flags: tuple[str, ...] = ()
 
     @cached_property
     def folder(self) -> Path:
@@ -71,8 +68,8 @@ class Experiment:
         return self.data.folder / f"{self._run_name()}.md"
 
     def _run_name(self, seed: int | None = None) -> str:
-        options = {"own-size": self.own_size, "variant": self.variant, "seed": seed}
-        return training.run_name(self.recipe.arch, [*commands.flags(options), *self.train_flags])
+        options = {"own-size": self.own_size, "variant": self.options.variant, "seed": seed}
+        return training.run_name(self.recipe.arch, [*commands.flags(options), *self.options.train_flags])
 
     @property
     def own_size(self) -> bool:
@@ -85,6 +82,11 @@ class Experiment:
         return self.folder / "checkpoints"
 
     @property
+    def log(self) -> Path:
+        """Log of the training."""
+        return self.folder / "train.log"
+
+    @property
     def model_path(self) -> Path:
         """File of the averaged model."""
         return self.folder / "model" / "model.pt"
@@ -92,9 +94,9 @@ class Experiment:
     @property
     def time_limit(self) -> float | None:
         """Minutes after which the training stops; None if something else ends it."""
-        return self.minutes or self.recipe.minutes
+        return self.options.minutes or self.recipe.minutes
 
-    def run_command(self, command: Command, log: Path, progress: Callable[[str], None] | None = None) -> None:
+    def run(self, command: Command, log: Path, progress: Callable[[str], None] | None = None) -> None:
         """Run a command of this experiment with the recipe's threads, see ``commands.run``."""
         commands.run(command, log, progress, threads=self.recipe.threads)
 
@@ -107,40 +109,53 @@ class Experiment:
 
     @property
     def _max_tokens_per_process(self) -> int:
-        return self.max_tokens or int(self.recipe.train["max-tokens"])
+        return self.options.max_tokens or int(self.recipe.train["max-tokens"])
 
     @property
     def batch_description(self) -> str:
         """The batch in words."""
         batch_flags = {"--max-tokens", "--update-freq", "--batch-size"}
-        overridden = batch_flags & {word.partition("=")[0] for word in self.train_flags}
+        overridden = batch_flags & {word.partition("=")[0] for word in self.options.train_flags}
         return f"batches as {', '.join(sorted(overridden))} after -- makes them" if overridden else str(self.batch)
+
+    def train_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the flags of fairseq-train by their source; a later source replaces what an earlier one says.
+
+        Words of the user come after them all, and flags that nobody sets have the architecture's or fairseq's values.
+        """
+        recipe, minutes = self.recipe, self.time_limit
+        task = {"user-dir": PACKAGE, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
+        log = {"log-format": "json", "log-interval": 100}
+        return [
+            ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
+            ("average", recipe.average.train_flags()),
+            *recipe.train_layers,
+            ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
+            ("tokens_per_update", self.batch.flags()),
+            ("machine", self.machine.flags()),
+            ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
+            ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
+            ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
+        ]
 
     def train_options(self) -> dict[str, Any]:
         """Return the flags of fairseq-train."""
-        recipe, minutes = self.recipe, self.time_limit
-        return {
-            "user-dir": PACKAGE,
-            "task": recipe.task,
-            **self.data.language_flags(),
-            "arch": recipe.arch,
-            "log-format": "json",
-            "log-interval": 100,
-            **training.RESUMABLE_FLAGS,
-            **recipe.average.train_flags(),
-            **recipe.train,
-            "max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS),
-            **self.batch.flags(),
-            **self.machine.flags(),
-            "seed": recipe.train.get("seed", 1) if self.seed is None else self.seed,
-            "stop-time-hours": None if minutes is None else round(minutes / 60, 4),
-            "save-dir": self.checkpoints,
-            "tensorboard-logdir": self.folder / "tensorboard",
-        }
+        return {name: value for _, flags in self.train_layers() for name, value in flags.items()}
+
+    def train_sources(self) -> str:
+        """Return a table of the flags of fairseq-train with their values and sources."""
+        sources = {name: source for source, flags in self.train_layers() for name in flags}
+        rows = [
+            [*(commands.flags({name: value}) + [""])[:2], sources[name]]
+            for name, value in self.train_options().items()
+            if commands.flags({name: value})
+        ]
+        rows.append([shlex.join(self.options.train_flags), "", "the study, or words after --"])
+        return markdown_table(["flag", "value", "from"], rows, "lll")
 
     def train_words(self) -> list[str]:
         """Return the command line of fairseq-train without the program's name."""
-        return list(map(str, [self.data.binary, *commands.flags(self.train_options()), *self.train_flags]))
+        return list(map(str, [self.data.binary, *commands.flags(self.train_options()), *self.options.train_flags]))
 
     def train_command(self) -> Command:
         """Return the command that trains, as a user would type it."""
@@ -156,7 +171,7 @@ class Experiment:
             flags.pop(name, None)
         for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other
             flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
-        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.train_flags])
+        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.options.train_flags])
 
     def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
@@ -203,10 +218,7 @@ class Experiment:
         return min(len(saved), count)
 
     def average_shortfall(self, until: int | None = None) -> str:
-        """Return in words how many checkpoints the recipe's average lacks; empty if none.
-
-        :raises UserError: there is no checkpoint to be averaged
-        """
+        """Return in words how many checkpoints the recipe's average lacks; empty if none."""
         average = self.recipe.average
         if average.last is None or (count := self.averaged_count(until)) == average.last:
             return ""

@@ -1,12 +1,27 @@
-"""Options of a run: what a user chooses beside the recipe."""
+"""Options of a run, and the recipes of ``configs/`` by name: quick to import, without pydantic and fairseq."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-QUICKSTART_TASKS = ("text", "g2p")
+from ode_transformer.support.yaml_file import CONFIGS, find_config
+
 PRECISIONS = ("fp32", "fp16", "bf16")
+OTHER_FILES = ("sources", "glue")  # files of other kinds in the folder of the recipes
+
+
+def recipe_names() -> list[str]:
+    """Return the names of all recipes."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in OTHER_FILES)
+
+
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file.
+
+    :raises UserError: there is no such recipe
+    """
+    return find_config(name, CONFIGS, recipe_names(), "recipe")
 
 
 @dataclass(frozen=True)
@@ -15,6 +30,7 @@ class RunOptions:
 
     :param output: folder for everything
     :param dry_run: print the commands and run none
+    :param sources: in a dry run, print where each flag of fairseq-train comes from
     :param raw: folder with the raw files; None to download them
     :param workers: processes for the slow parts of preparation
     :param arch: registered architecture; None for the recipe's, in the recipe's size
@@ -34,6 +50,7 @@ class RunOptions:
 
     output: Path = Path("experiments")
     dry_run: bool = False
+    sources: bool = False
     raw: Path | None = None
     workers: int = 1
     arch: str | None = None

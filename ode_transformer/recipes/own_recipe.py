@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ import yaml
 from ode_transformer.corpora.gec_corpus import edited_sentences
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.corpora.text_corpora import text_lines
+from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError, printable_line
 
 CHARACTERS_PER_TOKEN = 4
@@ -102,12 +102,20 @@ def plan_training(counts: TextCounts, least_update: int = UPDATE_TOKENS[0]) -> T
     )
 
 
-def count_text(examples: Iterable[Sequence[str]], name: str) -> TextCounts:
-    """Count the examples of a text, each a line or a pair of lines.
+def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:
+    """Count the lines, or pairs of lines, of a split.
 
-    :param name: of the text, for the error
-    :raises UserError: the text has no examples
+    :param kind: one of ``UNITS``
+    :raises UserError: a file is missing, empty or not UTF-8; the sides have different numbers of lines
     """
+    examples: Iterable[Sequence[str]]
+    if kind == "text":
+        examples = ((line,) for line in text_lines(paths))
+    elif kind == "corrections":
+        examples = edited_sentences(paths[0], None, "M2")
+    else:
+        files = dict(zip(("source", "target"), paths, strict=True))
+        examples = read_pairs(files, PairLocation(source_file="source", target_file="target"))
     lines, totals, letters = 0, [0, 0], set[str]()
     for example in examples:
         lines += 1
@@ -115,49 +123,18 @@ def count_text(examples: Iterable[Sequence[str]], name: str) -> TextCounts:
             totals[side] += len(text)
             letters.update(text)
     if not sum(totals):
-        raise UserError(f"{name}: no text")
+        raise UserError(f"{', '.join(map(str, paths))}: no text")
     return TextCounts(lines, tuple(filter(None, totals)), len(letters))
 
 
-Examples = Callable[[Sequence[Path]], Iterable[Sequence[str]]]
-
-
-@dataclass(frozen=True)
-class OwnKind:
-    """A kind of text that a recipe can be written for.
-
-    :param files: number of files of each split
-    :param examples: reads their lines, or pairs of lines
-    :param unit: of these, in messages
-    """
-
-    files: int
-    examples: Examples
-    unit: str
-
-
-def _pairs(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
-    files = dict(zip(("source", "target"), paths, strict=True))
-    return read_pairs(files, PairLocation(source_file="source", target_file="target"))
-
-
-def _corrections(paths: Sequence[Path]) -> Iterable[Sequence[str]]:
-    return edited_sentences(paths[0], None, "M2")
-
-
-KINDS = {
-    "translation": OwnKind(2, _pairs, "pairs"),
-    "summaries": OwnKind(2, _pairs, "pairs"),
-    "corrections": OwnKind(1, _corrections, "corrected sentences"),
-    "text": OwnKind(1, lambda paths: ((line,) for line in text_lines(paths)), "lines"),
-}
+UNITS = {"translation": "pairs", "summaries": "pairs", "corrections": "corrected sentences", "text": "lines"}
 
 
 @dataclass(frozen=True)
 class OwnRecipe:
     """A recipe for a user's own files.
 
-    :param kind: one of ``KINDS``
+    :param kind: one of ``UNITS``
     :param path: of the recipe
     :param files: paths of the files of each split, source first; train, valid and, if there is one, test
     :param sides: suffixes of source and target, such as language codes
@@ -169,14 +146,6 @@ class OwnRecipe:
     files: Mapping[str, Sequence[Path]]
     sides: tuple[str, str]
     arch: str | None = None
-
-    def counts(self) -> dict[str, TextCounts]:
-        """Read all files and return the counts of each split.
-
-        :raises UserError: a file is missing, empty or not UTF-8; the sides have different numbers of lines
-        """
-        examples = KINDS[self.kind].examples
-        return {split: count_text(examples(paths), ", ".join(map(str, paths))) for split, paths in self.files.items()}
 
     def plan(self, train: TextCounts) -> TrainingPlan:
         """Return the numbers that fit the training text."""
@@ -200,13 +169,8 @@ class OwnRecipe:
             "vocabulary": {"kind": "sentencepiece", "size": plan.pieces, "fewer": True},
             **(self._language_model(plan) if self.kind == "text" else self._two_sided_model(plan)),
         }
-        lines = [f"# {printable_line(comment)}" for comment in comments]  # a path may hold a line feed
-        for name, value in sections.items():
-            if name == "corpus":
-                lines += ["corpus:", *(f"  {key}: {_flow(entry)}" for key, entry in value.items())]
-            else:
-                lines.append(f"{name}: {_flow(value)}")
-        return "\n".join(lines) + "\n"
+        head = "".join(f"# {printable_line(comment)}\n" for comment in comments)  # a path may hold a line feed
+        return head + yaml.safe_dump(sections, default_flow_style=None, sort_keys=False, allow_unicode=True, width=110)
 
     def _names(self, split: str) -> list[str]:
         """Return the names of a split's sources, one for each file."""
@@ -298,9 +262,3 @@ class OwnRecipe:
             "score_valid": True,
             "score": [{"names": ["Perplexity"], "metric": "perplexity", "options": {"pieces": True}}],
         }
-
-
-def _flow(value: object) -> str:
-    """Return a value as YAML in one line, or in a few indented ones if it is long."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=110)
-    return text.removesuffix("\n").removesuffix("\n...")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ode_transformer.corpora.corpus import SplitWriter, fairseq_test_split
 from ode_transformer.corpora.download import file_identity
@@ -15,8 +13,8 @@ from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError, one_line
-from ode_transformer.support.files import atomic_directory, atomic_write, find_within, lock_directory, write_text
-from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.files import atomic_directory, find_within, lock_directory, write_text
+from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import iterate_lines
 
@@ -35,6 +33,7 @@ class RecipeData:
         self.recipe, self.folder, self.owner = recipe, folder, owner
         self.corpus, self.pieces, self.binary = folder / "corpus", folder / "pieces", folder / "data-bin"
         self.languages = recipe.corpus.languages
+        self.manifest = Manifest(folder)
 
     @property
     def parallel(self) -> bool:
@@ -65,9 +64,8 @@ class RecipeData:
         :param workers: processes for the slow parts
         :raises UserError: a raw file is missing or wrong, a command failed, or the folder has other data
         """
-        if raw is None and not self._own_files_changed() and (jobs := self._completed_jobs()):
-            if not self._owner_path.exists() and os.access(self.folder, os.W_OK):
-                self._record_owner()  # of data made before recipes were recorded
+        if raw is None and not self._own_files_changed() and self.is_prepared():
+            jobs = self.prepared_jobs()
             jobs.report(f"{self.folder}: prepared already")
             return jobs  # even if the raw files no longer exist
         self._check_folder()  # before anything is downloaded
@@ -82,9 +80,9 @@ class RecipeData:
         jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
             self._check_folder()
-            self._check_raw_files(files.values())
-            self._record_owner()
-            write_text(self._description_path, json.dumps(description))
+            if file := find_within(files.values(), [result for _, _, result in self._requests([])]):
+                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
+            self.manifest.record(recipe=self.owner, raw=description)
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
         return jobs
@@ -95,33 +93,13 @@ class RecipeData:
         :raises UserError: they are those of another recipe, or no preparation has ever run here
         """
         results = [result for _, _, result in self._requests([]) if result.exists()]
-        advice = "choose another folder by --output, or another name for the recipe"
-        if results and not self._description_path.exists():
+        record, advice = self.manifest.entries(), "choose another folder by --output, or another name for the recipe"
+        if results and "raw" not in record:
             raise UserError(f"{results[0]}: no preparation has made it, and this one would replace it; {advice}")
-        record = self._owner_path
-        if self.owner is None or not results or not record.exists():
-            return
-        found = record.read_bytes().strip()
+        owner = record.get("recipe")
         has_moved = self.is_prepared() and not self._own_files_changed()  # rather than being another one
-        if found != os.fsencode(self.owner) and not has_moved:
-            name = one_line(found.decode(errors="replace"))
-            raise UserError(
-                f"{self.folder}: has the data of another recipe, {name}; {advice}; if it is the same recipe, moved and "
-                f"changed, remove {record}"
-            )
-
-    def _check_raw_files(self, files: Iterable[Path]) -> None:
-        """Check that no raw file is lost when the folder's old data are replaced.
-
-        :raises UserError: one lies among them
-        """
-        if file := find_within(files, [result for _, _, result in self._requests([])]):
-            raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
-
-    def _record_owner(self) -> None:
-        if self.owner is not None:
-            with atomic_write(self._owner_path) as file:
-                file.write(os.fsencode(self.owner))
+        if results and owner and self.owner and owner != self.owner and not has_moved:
+            raise UserError(f"{self.folder}: has the data of another recipe, {one_line(owner)}; {advice}")
 
     def prepared_jobs(self) -> Jobs:
         """Return the completed jobs of preparation.
@@ -129,53 +107,28 @@ class RecipeData:
         :raises UserError: a job is not complete, or was run for a recipe with other values
         """
         jobs = Jobs(self.folder)
-        for name, request, result in self._requests(self._description()):
-            if not result.exists():
-                raise UserError(
-                    f"{result}: not there; ode-transformer prepare makes it, with this --arch and --variant"
-                )
+        for name, request, result in self._requests(self.manifest.entries().get("raw", [])):
             if not jobs.is_done(name, request, result):
-                raise UserError(
-                    f"{result}: made for a recipe with another {name} than this one; prepare the data again"
-                )
+                problem = f"made for a recipe with another {name} than this one" if result.exists() else "not there"
+                raise UserError(f"{result}: {problem}; run ode-transformer prepare with this --arch and --variant")
             jobs.skip(name, request)
         return jobs
 
     def is_prepared(self) -> bool:
         """Return whether the data are prepared for this recipe."""
-        return self._completed_jobs() is not None
-
-    def _completed_jobs(self) -> Jobs | None:
         try:
-            return self.prepared_jobs()
+            self.prepared_jobs()
         except UserError:
-            return None
+            return False
+        return True
 
     def _own_files_changed(self) -> bool:
         """Return whether a file of the user, which is read where it is, is another one than at the last preparation."""
-        described = {name: identity for name, *identity in self._description()}
+        described = {name: identity for name, *identity in self.manifest.entries().get("raw", [])}
         return any(
             name in described and path.is_file() and described[name] != file_identity(path, path, self.folder)
             for name, path in self.recipe.own_files.items()
         )
-
-    def _description(self) -> list[list[Any]]:
-        """Return the description of the raw files at the last preparation; empty before the first."""
-        path = self._description_path
-        try:
-            description = read_json(path, list) if path.exists() else []
-        except UserError:
-            return []  # damaged: the data are prepared anew
-        whole = all(isinstance(entry, list) and entry and isinstance(entry[0], str) for entry in description)
-        return description if whole else []
-
-    @property
-    def _description_path(self) -> Path:
-        return self.folder / "raw.json"
-
-    @property
-    def _owner_path(self) -> Path:
-        return self.folder / "recipe.txt"
 
     def _requests(self, description: list) -> Iterator[tuple[str, object, Path]]:
         """Yield the name, request and result of each job.
@@ -247,12 +200,7 @@ class RecipeData:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of lines of each split, of lines left out, and of entries in the dictionaries."""
-        path = self.folder / "counts.json"
-        try:
-            counts = read_json(path, dict)
-        except (FileNotFoundError, UserError) as error:
-            made = self.pieces if self.recipe.corpus.piece_filter else self.corpus
-            raise UserError(f"{path}: missing or damaged; remove {made}.done and prepare again") from error
+        counts = read_json(self.folder / "counts.json", dict)
         lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}

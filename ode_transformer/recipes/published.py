@@ -56,7 +56,7 @@ def comparison_table(
         rows.append(["standard deviation", *map(stdev, columns)])
     for result in published_results(recipe, variant, train_flags):
         rows.append([f"{result.table}: {result.system}", *(result.scores.get(title) for title in titles)])
-    return markdown_table([recipe.title, *titles], [[_cell(value) for value in row] for row in rows])
+    return markdown_table([recipe.title, *titles], [[_entry(value) for value in row] for row in rows])
 
 
 def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[str, Score]]]]) -> str:
@@ -69,7 +69,7 @@ def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[st
         [
             result.system,
             *(
-                _cell(value)
+                _entry(value)
                 for title in titles
                 for value in (mean(scores[title].value for scores in seeds), result.scores.get(title))
             ),
@@ -80,7 +80,7 @@ def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[st
     return markdown_table([systems[0][0].table, *columns], rows)
 
 
-def _cell(value: str | float | None) -> str:
+def _entry(value: str | float | None) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if isinstance(value, float) else value

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, TypeAdapter, model_validator
 
 from ode_transformer.corpora.corpus import fairseq_test_split
 from ode_transformer.corpora.kinds import Corpus
-from ode_transformer.corpora.sources import AnySource, Source, missing_source_help, read_sources
+from ode_transformer.corpora.sources import AnySource, Source, read_sources
 from ode_transformer.corpora.vocabulary import Vocabulary
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.metrics.score_command import parse_recorded, parse_settings
-from ode_transformer.recipes.file_flags import Flags
-from ode_transformer.support import commands
-from ode_transformer.support.arguments import LARGEST_INT
-from ode_transformer.support.errors import UserError
-from ode_transformer.support.yaml_file import Key, YamlSection, key_error, read_yaml
+from ode_transformer.support.errors import UserError, did_you_mean
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
-Count = Annotated[int, Field(gt=0, le=LARGEST_INT)]
-Problem = tuple[Key, str]  # the key in the file, and what is wrong there
+Count = Annotated[int, Field(gt=0)]
+FlagValue = bool | int | float | str
+Flags = dict[str, FlagValue]  # of a command of fairseq, without the dashes
+Layer = tuple[str, dict[str, Any]]  # a section that overrides others: its key in the file, its values
 
 
 class Average(YamlSection):
@@ -65,13 +63,6 @@ class Average(YamlSection):
         return {name: value for name, value in flags.items() if value is not None}
 
 
-def _known_metric(name: str) -> str:
-    """Return a metric's name unless there is none such."""
-    if name not in METRICS:
-        raise ValueError(f"{name!r}: known are {', '.join(METRICS)}")
-    return name
-
-
 class Scoring(YamlSection):
     """A measure of the decoded test sets.
 
@@ -82,9 +73,17 @@ class Scoring(YamlSection):
     """
 
     names: Annotated[list[str], Field(min_length=1)]
-    metric: Annotated[str, AfterValidator(_known_metric)]
+    metric: str
     against: Literal["tokens", "raw", "m2"] = "tokens"
     options: Flags = {}
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> Scoring:
+        if self.metric not in METRICS:
+            raise ValueError(f"{self.metric!r}: known are {', '.join(METRICS)}")
+        if METRICS[self.metric].scores != len(self.names):
+            raise ValueError(f"{self.metric} has {METRICS[self.metric].scores} scores, and names {len(self.names)}")
+        return self
 
 
 class PublishedResult(YamlSection):
@@ -187,6 +186,7 @@ class Recipe(YamlSection):
     score_valid: bool = False
     counts: dict[str, Count] = {}
     expected: list[PublishedResult] = []
+    _layers: list[Layer] = PrivateAttr(default=[])
 
     def source_list(self) -> dict[str, AnySource]:
         """Return the published raw files and the recipe's own, by name."""
@@ -218,43 +218,59 @@ class Recipe(YamlSection):
         """The fairseq command that decodes with the trained model; a masked language model has nothing to decode."""
         return "fairseq-generate" if self.task == "translation" else "fairseq-eval-lm"
 
-    def override_sections(self) -> dict[Key, Overrides]:
-        """Return every section that overrides the recipe, by its key in the file."""
-        sections: dict[Key, Overrides] = {("architectures", p): section for p, section in self.architectures.items()}
-        for name, patterns in self.variants.items():
-            sections |= {("variants", name, pattern): section for pattern, section in patterns.items()}
-        return sections
-
-    def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
-        """Return the recipe with an architecture's overrides applied and removed.
+    def layers(self, arch: str | None, variant: str | None = None) -> list[Layer]:
+        """Return the sections that apply to an architecture; a later one replaces values of an earlier one.
 
         :param arch: None for the default in the recipe's size
         :param variant: one of ``variants``
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
-        chosen = arch or self.arch
-        size = self.size if chosen == self.arch else {}  # it fits no other
-        applied, left_out = ({}, size) if arch else (size, {})
-        overrides = _matching(self.architectures, chosen)
+
+        def matching(section: str, patterns: Mapping[str, Overrides]) -> list[Layer]:
+            return [
+                (f"{section}.{pattern}", {name: getattr(values, name) for name in values.model_fields_set})
+                for pattern, values in patterns.items()
+                if fnmatchcase(arch or self.arch, pattern)
+            ]
+
+        layers: list[Layer] = [("the recipe", {"train": self.train, "generate": self.generate})]
+        if arch is None:
+            layers.append(("size", {"train": self.size}))
+        layers += matching("architectures", self.architectures)
         if variant is not None:
-            overrides += (of_variant := _matching(self.variants.get(variant, {}), chosen))
+            of_variant = matching(f"variants.{variant}", self.variants.get(variant, {}))
             if not of_variant:
-                names = [name for name, patterns in self.variants.items() if _matching(patterns, chosen)]
-                raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(names) or 'none'}")
-        flags = {"train": self.train | applied, "generate": self.generate}
-        changes: dict[str, Any] = {"arch": chosen, "size": left_out, "architectures": {}, "variants": {}}
-        for section in overrides:
-            values = {name: getattr(section, name) for name in section.model_fields_set}
-            flags = {name: earlier | values.pop(name, {}) for name, earlier in flags.items()}
-            changes |= values
-        chosen_data = self.prepared_as(changes.get("preparation", self.preparation))
-        return chosen_data.model_copy(update=changes | flags)
+                names = [name for name, patterns in self.variants.items() if matching(name, patterns)]
+                raise UserError(f"--variant {variant}: for {arch or self.arch} there is {', '.join(names) or 'none'}")
+            layers += of_variant
+        return layers
+
+    def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
+        """Return the recipe with the ``layers`` of an architecture merged into it."""
+        flags: dict[str, dict[str, Any]] = {"train": {}, "generate": {}}
+        values: dict[str, Any] = {"arch": arch or self.arch, "architectures": {}, "variants": {}}
+        values["size"] = self.size if arch == self.arch else {}
+        layers = self.layers(arch, variant)
+        for _, section in layers:
+            for name, value in section.items():
+                if name in flags:
+                    flags[name] |= value
+                else:
+                    values[name] = value
+        chosen_data = self.prepared_as(values.get("preparation", self.preparation))
+        chosen = chosen_data.model_copy(update=values | flags)
+        chosen._layers = layers
+        return chosen
+
+    @property
+    def train_layers(self) -> list[tuple[str, Flags]]:
+        """The sections that ``train`` was merged from, with their flags."""
+        layers = [(key, section.get("train", {})) for key, section in self._layers]
+        merged = {name: value for _, flags in layers for name, value in flags.items()}
+        return layers if merged == self.train else [("the recipe", self.train)]
 
     def prepared_as(self, name: str | None) -> Recipe:
-        """Return a copy with one of ``preparations`` applied; None changes nothing.
-
-        :raises pydantic.ValidationError: the keys do not go together
-        """
+        """Return a copy with one of ``preparations`` applied; None changes nothing."""
         if name is None:
             return self
         preparation = self.preparations[name]
@@ -283,98 +299,12 @@ def _replace_keys(section: YamlSection, changes: Mapping[str, Any]) -> dict[str,
     return {key: value for key, value in (values | dict(changes)).items() if value is not None}
 
 
-def _matching(patterns: Mapping[str, Overrides], arch: str) -> list[Overrides]:
-    return [overrides for pattern, overrides in patterns.items() if fnmatchcase(arch, pattern)]
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe; the paths of its own files become relative to the working directory.
 
-
-def _missing_sources(recipe: Recipe) -> Iterator[Problem]:
-    source_list = recipe.source_list()
-    for name in recipe.corpus.sources:
-        if name not in source_list:
-            yield ("corpus",), f"{name}: {missing_source_help(name, source_list)}"
-
-
-def _inconsistencies(recipe: Recipe) -> Iterator[Problem]:
-    """Yield the parts of a recipe that contradict each other, and sources that do not exist."""
-    yield from _missing_sources(recipe)
-    sections = recipe.override_sections()
-    for key, part in ({(): recipe} | sections).items():
-        if part.preparation is not None and part.preparation not in recipe.preparations:
-            known = ", ".join(recipe.preparations) or "none"
-            yield (*key, "preparation"), f"{part.preparation}: preparations has {known}"
-    for name in recipe.preparations:
-        yield from _preparation_problems(recipe, name)
-    scorings: dict[Key, list[Scoring]] = {("score",): recipe.score}
-    scorings |= {(*key, "score"): overrides.score for key, overrides in sections.items() if overrides.score is not None}
-    titles: list[str] = []
-    for key, scoring in scorings.items():
-        titles_here = recipe.model_copy(update={"score": scoring}).score_titles
-        if repeated := [title for title in titles_here if titles_here.count(title) > 1]:
-            yield key, f"two scores are called {repeated[0]}"
-        for number, one_score in enumerate(scoring):
-            if problem := _score_problem(one_score, recipe.corpus):
-                yield (*key, number), problem
-            try:
-                check_score_options(one_score, recipe.task == "language_modeling")
-            except UserError as error:
-                yield (*key, number, "options"), str(error)
-        titles += (title for title in titles_here if title not in titles)
-    for number, entry in enumerate(recipe.expected):
-        for name in sorted(set(entry.scores) - set(titles)):
-            yield ("expected", number, "scores", name), f"no score has this name; there are {', '.join(titles)}"
-    all_scores = [entry for scoring in scorings.values() for entry in scoring]
-    if recipe.score_valid and recipe.task == "translation" and any(entry.against != "tokens" for entry in all_scores):
-        yield ("score_valid",), "the references of the validation set are tokens: no score against others"
-    if "max-tokens" not in recipe.train:
-        yield ("train",), "max-tokens is missing: what one GPU takes at a time"
-
-
-def _score_problem(scoring: Scoring, corpus: Corpus) -> str | None:
-    """Return why an entry of ``score`` does not suit the data, or None."""
-    metric, name = METRICS[scoring.metric], scoring.metric
-    if metric.scores is None:
-        return f"how many scores {name} has depends on the output; give the output to ode-transformer score"
-    if len(scoring.names) != metric.scores:
-        return f"names: {name} needs {metric.scores}, one for each score"
-    if (scoring.against == "m2") != ("gold" in metric.needs):
-        return f"against: {name} is measured against {'m2' if 'gold' in metric.needs else 'tokens or raw'}"
-    if scoring.against == "m2" and not corpus.has_corrections:
-        return f"against: m2: a corpus of the kind {corpus.kind} has no file of corrections"
-    if "more_references" not in metric.options and any(map(corpus.further_references, corpus.tests)):
-        return f"{name} takes one reference, and a test set has several"
-    return None
-
-
-def check_score_options(scoring: Scoring, of_language_model: bool) -> None:
-    """Check that ``ode-transformer score`` takes the options of an entry of ``score``.
-
-    :raises UserError: it does not
-    """
-    log = "eval-lm-log" if of_language_model else "generate-log"
-    references = "gold" if scoring.against == "m2" else "references"
-    flags = commands.flags({"metric": scoring.metric, log: "log", references: "text", **scoring.options})
-    parse_settings(parse_recorded(["ode-transformer", "score", *flags]))
-
-
-def _preparation_problems(recipe: Recipe, name: str) -> Iterator[Problem]:
-    try:
-        recipe.prepared_as(name)
-    except ValidationError as error:
-        entry = error.errors()[0]
-        part = "vocabulary" if "Vocabulary" in error.title else "corpus"
-        yield ("preparations", name, part, *entry["loc"][1:]), entry["msg"].removeprefix("Value error, ")
-
-
-def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> Recipe:
-    """Read and check a recipe.
-
-    :param checks: further checks, such as ``flag_checks.fairseq_problems``
     :raises UserError: names the file and the key of the first problem
     """
     recipe = read_yaml(path, Recipe)
-    for check in (_inconsistencies, *checks):
-        for key, problem in check(recipe):
-            raise key_error(path, key, problem)
     own_sources = {
         name: str(path.parent / source)
         if isinstance(source, str)
@@ -382,3 +312,37 @@ def read_recipe(path: Path, *checks: Callable[[Recipe], Iterator[Problem]]) -> R
         for name, source in recipe.sources.items()
     }
     return recipe.model_copy(update={"sources": own_sources})
+
+
+def architectures(task: str) -> dict[str, bool]:
+    """Return the names of the architectures for a task, each with whether this package registers it."""
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
+    from fairseq.models.roberta import RobertaModel
+
+    from ode_transformer.checkpoints.reading import is_of_this_package
+
+    kind = {
+        "translation": FairseqEncoderDecoderModel,
+        "language_modeling": FairseqLanguageModel,
+        "masked_lm": RobertaModel,
+    }[task]
+    return {
+        name: is_of_this_package(name) for name, model in sorted(ARCH_MODEL_REGISTRY.items()) if issubclass(model, kind)
+    }
+
+
+def package_architectures(task: str) -> list[str]:
+    """Return the names of this package's architectures for a task."""
+    return [name for name, in_package in architectures(task).items() if in_package]
+
+
+def check_architecture(arch: str, task: str, source: str) -> None:
+    """Refuse an architecture that is unknown or unsuitable for a task.
+
+    :param source: what names the architecture, for the error: a flag or a key
+    :raises UserError: it lists this package's architectures for the task
+    """
+    if arch not in architectures(task):
+        names = ", ".join(package_architectures(task))
+        similar = did_you_mean(arch, architectures(task))
+        raise UserError(f"{source}: no architecture for {task}{similar}; ours are {names}")

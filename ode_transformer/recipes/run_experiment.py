@@ -14,20 +14,17 @@ import torch
 
 from ode_transformer import __version__
 from ode_transformer.metrics.metric import Score
-from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import training
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
-from ode_transformer.recipes.training import TrainingRecord
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE, lock_directory, write_text
-from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.json_file import read_json
 from ode_transformer.support.provenance import provenance
 
-DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
+Step = tuple[str, Any, Path, Callable[[], None]]  # a job of the evaluation: name, request, result and work
 
 
 def train(experiment: Experiment, progress: Callable[[str], None] | None = None) -> None:
@@ -47,10 +44,9 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         return
     digest = experiment.digest(data)
     if training.has_checkpoints(experiment.checkpoints):
-        TrainingRecord(folder).require(digest)  # before the job's record is deleted
+        training.require_same_training(folder, digest)
 
     def run_training() -> None:
-        check_start_files(experiment)
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
         if not training.has_checkpoints(experiment.checkpoints):
@@ -62,24 +58,10 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     with lock_directory(folder, "training"):
         print(description, flush=True)
         write_record(experiment)
-        result = _training_log(experiment) if _kept_average(experiment, of_recipe=False) else experiment.checkpoints
+        # Once they are averaged, checkpoints can be deleted.
+        averaged = "averaged" in Manifest(folder).entries()
+        result = experiment.log if averaged else experiment.checkpoints
         Jobs(folder, data.digest).run("train", _train_request(experiment, data), result, run_training)
-
-
-def check_start_files(experiment: Experiment) -> None:
-    """Check that the files exist from which a training starts; without that of --restore-file fairseq would start anew.
-
-    :raises UserError: one is not there, or is no file
-    """
-    settings = fairseq_parser.parse("fairseq-train", experiment.train_words())
-    options = ["restore_file", "encoder_embed_path", "decoder_embed_path"]
-    if not training.has_checkpoints(experiment.checkpoints):  # fairseq reads it only then
-        options.append("finetune_from_model")
-    for option in options:
-        path = getattr(settings, option, None)
-        if path and path != DEFAULT_CHECKPOINT and not Path(path).is_file():
-            problem = "not a file" if Path(path).exists() else "no such file"
-            raise UserError(f"{flag_name(option)} {path}: {problem}")
 
 
 def is_trained(experiment: Experiment) -> bool:
@@ -88,12 +70,7 @@ def is_trained(experiment: Experiment) -> bool:
     :raises UserError: the data are not prepared, or for another recipe
     """
     data = experiment.data.prepared_jobs()
-    request = _train_request(experiment, data)
-    return Jobs(experiment.folder, data.digest).is_done("train", request, _training_log(experiment))
-
-
-def _training_log(experiment: Experiment) -> Path:
-    return experiment.folder / "train.log"
+    return Jobs(experiment.folder, data.digest).is_done("train", _train_request(experiment, data), experiment.log)
 
 
 def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
@@ -109,27 +86,26 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     :raises UserError: there are no checkpoints, or they belong to other data or flags
     """
     checkpoints = experiment.checkpoints
-    kept = _kept_average(experiment) if until is None else None
-    if not training.has_checkpoints(checkpoints) and not kept:
+    averaged = None if until else _averaged_before(experiment)
+    if not training.has_checkpoints(checkpoints) and not averaged:
         raise UserError(f"{checkpoints}: no checkpoint; ode-transformer train makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
-    TrainingRecord(experiment.folder).require(experiment.digest(data))
+    training.require_same_training(experiment.folder, experiment.digest(data))
     write_record(experiment)
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
-    if not kept and (shortfall := experiment.average_shortfall(until)):
+    if not averaged and (shortfall := experiment.average_shortfall(until)):
         print(shortfall)
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for name, request, result, work in _evaluation_jobs(experiment, kept, until):
+        for name, request, result, work in _evaluation_steps(experiment, averaged, until):
             jobs.run(name, request, result, work)
             if name == "average":
                 average = experiment.recipe.average.model_dump() if until is None else None
-                record = {"average": average, "request": request}
-                write_text(_average_record(experiment), json.dumps(record) + "\n")
+                jobs.manifest.record(averaged={"average": average, "request": request})
         scores = _read_scores(experiment)
     for score in scores.values():
         print(score)
@@ -146,64 +122,52 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
         if experiment.folder.exists():
             print(f"{experiment.folder}: left out, the training has not ended, or not with these data and flags")
         return None
-    jobs = Jobs(experiment.folder, data.digest)
-    try:
-        for name, request, result, _ in _evaluation_jobs(experiment, _kept_average(experiment)):
-            if not jobs.is_done(name, request, result):
-                print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
-                return None
-            jobs.skip(name, request)
-        return _read_scores(experiment)
-    except UserError as error:  # such as checkpoints that were deleted before they were averaged
-        print(f"{experiment.folder}: left out, {error}")
+    jobs, averaged = Jobs(experiment.folder, data.digest), _averaged_before(experiment)
+    if not training.has_checkpoints(experiment.checkpoints) and not averaged:
+        print(f"{experiment.folder}: left out, its checkpoints were deleted before they were averaged")
         return None
+    for name, request, result, _ in _evaluation_steps(experiment, averaged):
+        if not jobs.is_done(name, request, result):
+            print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
+            return None
+        jobs.skip(name, request)
+    return _read_scores(experiment)
 
 
-def _evaluation_jobs(
-    experiment: Experiment, kept_average: list[Any] | None, until: int | None = None
-) -> Iterator[tuple[str, Any, Path, Callable[[], None]]]:
-    """Yield the name, request, result and work of each job of the evaluation.
+def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until: int | None = None) -> Iterator[Step]:
+    """Yield the jobs of the evaluation.
 
-    :param kept_average: see ``_kept_average``
+    :param averaged: request of the last average, if it is to be kept
     """
-    recipe, run = experiment.recipe, experiment.run_command
+    recipe, folder, splits = experiment.recipe, experiment.folder, experiment.data.splits()
+    splits = [split for split in recipe.sets if split in splits]
 
-    def portable(command: Command) -> list[str]:
-        """Return a command without the words that depend on the machine or on the folder of the data."""
+    def request_of(command: Command) -> list[str]:
+        """Return a command without the words that depend on the machine, the folder of the data or our version."""
         relative = [str(word).replace(str(experiment.data.folder), "") for word in command]
-        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE))]
+        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE), "checkpoint")]
 
-    if kept_average:
-        yield "average", kept_average, _average_record(experiment), lambda: None
+    if averaged:
+        yield "average", averaged, experiment.log, lambda: None
     else:
-        average, files = experiment.average_command(until), _checkpoint_files(experiment)
-        average_log = experiment.folder / "average.log"
-        yield "average", [portable(average), files], experiment.model_path, partial(run, average, average_log)
-    splits = [split for split in recipe.sets if split in experiment.data.splits()]
+        average = experiment.average_command(until)
+        request = [request_of(average), _checkpoint_files(experiment)]
+        yield "average", request, experiment.model_path, partial(experiment.run, average, folder / "average.log")
     for split in splits:
         decode, log = experiment.decode_command(split), experiment.decode_log(split)
-        yield f"decode {split}", portable(decode), log, partial(run, decode, log)
-    score_commands = {
-        split: [portable(experiment.score_command(scoring, split)) for scoring in recipe.score] for split in splits
-    }
-    request = [__version__, score_commands, recipe.sets]
+        yield f"decode {split}", request_of(decode), log, partial(experiment.run, decode, log)
+    score = {split: [request_of(experiment.score_command(entry, split)) for entry in recipe.score] for split in splits}
+    request = [__version__, score, recipe.sets]
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
 
 
-def _kept_average(experiment: Experiment, of_recipe: bool = True) -> list[Any] | None:
-    """Return the request of the last average, if checkpoints of it have been deleted since, and no others been saved.
-
-    :param of_recipe: only of an average as the recipe asks for now
-    """
-    if not (path := _average_record(experiment)).exists():
+def _averaged_before(experiment: Experiment) -> list[Any] | None:
+    """Return the request of the last average, if checkpoints of it have been deleted since and no others saved."""
+    record = Manifest(experiment.folder).entries().get("averaged")
+    if record is None or record["average"] != experiment.recipe.average.model_dump():
         return None
-    record = read_json(path, dict)
-    request, jobs = record.get("request"), Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
-    is_another = record.get("average") != experiment.recipe.average.model_dump()
-    if (of_recipe and is_another) or not isinstance(request, list) or not jobs.is_done("average", request, path):
-        return None
-    (_, averaged), files = request, _checkpoint_files(experiment)
-    return request if len(files) < len(averaged) and all(file in averaged for file in files) else None
+    (_, averaged), files = record["request"], _checkpoint_files(experiment)
+    return record["request"] if len(files) < len(averaged) and all(file in averaged for file in files) else None
 
 
 def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
@@ -211,16 +175,8 @@ def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
     return [[path.name, path.stat().st_mtime_ns] for path in sorted(experiment.checkpoints.glob("*.pt"))]
 
 
-def _average_record(experiment: Experiment) -> Path:
-    return experiment.folder / "averaged.json"
-
-
 def _read_scores(experiment: Experiment) -> dict[str, Score]:
-    path = experiment.scores_path
-    try:
-        return {title: Score(**entry) for title, entry in read_json(path, dict).items()}
-    except (TypeError, UserError) as error:
-        raise UserError(f"{path}: damaged; remove it and evaluate again") from error
+    return {title: Score(**entry) for title, entry in read_json(experiment.scores_path, dict).items()}
 
 
 def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
@@ -229,19 +185,13 @@ def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
 
 
 def score_split(experiment: Experiment, split: str) -> dict[str, Score]:
-    """Score a decoded set; return the recipe's scores by title.
-
-    :raises UserError: a measure gives another number of scores than the recipe has names for
-    """
+    """Score a decoded set; return the recipe's scores by title."""
     scores: dict[str, Score] = {}
     recipe, log = experiment.recipe, experiment.folder / f"score-{split}.log"
     for number, scoring in enumerate(recipe.score):
         lines: list[str] = []
         commands.run(experiment.score_command(scoring, split), log, lines.append, append=number > 0)
         measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
-        if len(measured) != len(scoring.names):
-            metrics = ", ".join(score.metric for score in measured)
-            raise UserError(f"the recipe's names {', '.join(scoring.names)}: {scoring.metric} gives {metrics}")
         for name, score in zip(scoring.names, measured, strict=True):
             title = recipe.score_title(name, split)
             scores[title] = replace(score, metric=title)
@@ -250,10 +200,10 @@ def score_split(experiment: Experiment, split: str) -> dict[str, Score]:
 
 def write_record(experiment: Experiment) -> None:
     """Write ``experiment.json``: the recipe with its commands and published results."""
-    recipe = experiment.recipe
+    recipe, options = experiment.recipe, experiment.options
     record = {
         **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
-        **{"own_size": experiment.own_size, "variant": experiment.variant, "train_flags": experiment.train_flags},
+        **{"own_size": experiment.own_size, "variant": options.variant, "train_flags": options.train_flags},
         "commands": {
             "train": experiment.train_command(),
             **{f"decode {name}": experiment.decode_command(split) for split, name in recipe.sets.items()},
@@ -268,7 +218,7 @@ def write_record(experiment: Experiment) -> None:
         ],
         "published": [
             {"table": result.table, "system": result.system, "scores": result.scores}
-            for result in published_results(recipe, experiment.variant, experiment.train_flags)
+            for result in published_results(recipe, options.variant, options.train_flags)
         ],
     }
     write_text(experiment.folder / "experiment.json", json.dumps(record, indent=1, default=str) + "\n")

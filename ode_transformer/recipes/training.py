@@ -1,21 +1,24 @@
-"""Trainings that can be stopped at any point and resumed to the same result."""
+"""Trainings that can be stopped at any point and resumed to the same result, and their progress on the terminal."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shutil
+import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from fairseq.checkpoint_utils import checkpoint_paths
-
-from ode_transformer.checkpoints.reading import load_checkpoint, saved_options, saved_updates
+from ode_transformer.analysis.training_log import TRAIN, UPDATES, parse_report
+from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.support import commands
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
-from ode_transformer.support.files import atomic_write, write_text
+from ode_transformer.support.files import atomic_write
+from ode_transformer.support.jobs import Manifest
 
 # Without these flags of fairseq-train a training loses sentences, or differs after it has been resumed.
 RESUMABLE_FLAGS: dict[str, Any] = {
@@ -40,33 +43,15 @@ def run_name(arch: str, flags: Sequence[str]) -> str:
     return name
 
 
-class TrainingRecord:
-    """The record of which training a run's checkpoints belong to: a digest in ``train.begun``.
+def require_same_training(run: Path, digest: str) -> None:
+    """Refuse checkpoints of another training, which may have taken days.
 
-    :param run: existing folder of the run
+    :param run: folder of the run
+    :param digest: of everything that identifies the training
+    :raises UserError: the folder's training has another digest
     """
-
-    def __init__(self, run: Path) -> None:
-        self.run = run
-        self.path = run / "train.begun"
-
-    def matches(self, digest: str) -> bool:
-        """Return whether the training with this digest has been started here."""
-        return self.path.exists() and self.path.read_bytes() == digest.encode()
-
-    def write(self, digest: str) -> None:
-        """Record that the training with this digest is started."""
-        write_text(self.path, digest)
-
-    def require(self, digest: str) -> None:
-        """Refuse checkpoints of another training, which may have taken days.
-
-        :raises UserError: the record is missing or has another digest
-        """
-        if not self.matches(digest):
-            raise UserError(
-                f"{self.run}: of a training with other flags or data, which is kept; move it away to train anew"
-            )
+    if Manifest(run).entries().get("training") != digest:
+        raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
 
 
 def train(
@@ -80,22 +65,20 @@ def train(
 ) -> None:
     """Run fairseq-train, which resumes from the last checkpoint if there is one of the same training.
 
-    :param run: existing folder for ``train.log`` and the record of the training
+    :param run: existing folder for ``train.log`` and the manifest
     :param digest: of everything that identifies the training
     :param progress: called with every line of the log
     :param max_update: last update of the training, if updates end it; fairseq would make one more on resuming
     :param threads: as for ``commands.run``
     :raises UserError: the checkpoints belong to another training
     """
-    record, resume = TrainingRecord(run), has_checkpoints(checkpoints)
+    resume = has_checkpoints(checkpoints)
     if resume:
-        record.require(digest)
-    record.write(digest)
-    updates = repair_last_checkpoint(checkpoints) if checkpoints.exists() else 0
+        require_same_training(run, digest)
+    Manifest(run).record(training=digest)
+    updates = repair_last_checkpoint(checkpoints)
     if max_update is None or updates < max_update:
         commands.run(command, run / "train.log", progress, append=resume, threads=threads)
-    if resume:
-        remove_expired_checkpoints(checkpoints)
 
 
 def has_checkpoints(checkpoints: Path) -> bool:
@@ -106,60 +89,25 @@ def has_checkpoints(checkpoints: Path) -> bool:
 def repair_last_checkpoint(checkpoints: Path) -> int:
     """Replace ``checkpoint_last.pt`` if it is torn or missing by the newest whole checkpoint; return its updates.
 
-    fairseq copies the last checkpoint from another one, and the best one before it, so that a stopped process can
-    leave half of either, or none.
+    fairseq copies the last checkpoint from another one, so that a stopped process can leave half of it, or none. A torn
+    one that nothing can replace is set aside, and training begins anew.
     """
     last = checkpoints / "checkpoint_last.pt"
     if last.exists() and (updates := _updates(last)) is not None:
         return updates
-    updates_behind = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
-    readable = {path: updates for path, updates in updates_behind.items() if updates is not None}
-    if not readable:
-        if last.exists():
-            aside = last.with_suffix(".torn")
-            os.replace(last, aside)
-            print(
-                f"{last}: torn, and no other checkpoint is whole: training begins anew; kept as {aside.name}",
-                flush=True,
-            )
-        return 0
-    newest = max(readable, key=lambda path: readable[path])
-    print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
-    extra = load_checkpoint(newest).get("extra_state") or {}
-    if (loss := extra.get("val_loss")) is not None and loss == extra.get("best"):
-        _copy(newest, checkpoints / "checkpoint_best.pt")
-    _copy(newest, last)
-    return readable[newest]
-
-
-def _copy(checkpoint: Path, path: Path) -> None:
-    if checkpoint != path:
-        with atomic_write(path) as target, open(checkpoint, "rb") as source:
+    others = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
+    readable = {path: updates for path, updates in others.items() if updates is not None}
+    if readable:
+        newest = max(readable, key=lambda path: readable[path])
+        print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
+        with atomic_write(last) as target, open(newest, "rb") as source:
             shutil.copyfileobj(source, target)
-
-
-def remove_expired_checkpoints(checkpoints: Path) -> None:
-    """Remove what fairseq removes after it has written ``checkpoint_last.pt``, if it was stopped between the two.
-
-    The flags that keep a number of checkpoints are those in that file, not those of the present command.
-    """
-    if not (last := checkpoints / "checkpoint_last.pt").exists():  # --no-last-checkpoints
-        return
-    state = load_checkpoint(last)
-    options = saved_options(state, "checkpoint")
-    within_epoch = ((state.get("extra_state") or {}).get("train_iterator") or {}).get("iterations_in_epoch")
-    rules = [("keep_last_epochs", r"checkpoint(\d+)\.pt", False)]
-    if within_epoch and options.get("keep_interval_updates_pattern", -1) == -1:
-        rules.append(("keep_interval_updates", r"checkpoint_\d+_(\d+)\.pt", False))
-    if metric := options.get("best_checkpoint_metric"):
-        pattern = rf"checkpoint\.best_{re.escape(str(metric))}_(\d+\.?\d*)\.pt"
-        rules.append(("keep_best_checkpoints", pattern, not options.get("maximize_best_checkpoint_metric")))
-    for option, pattern, smallest_first in rules:
-        paths = checkpoint_paths(str(checkpoints), pattern)  # the largest number first
-        count = options.get(option)
-        if isinstance(count, int) and count > 0:
-            for path in (paths[::-1] if smallest_first else paths)[count:]:
-                Path(path).unlink()
+        return readable[newest]
+    if last.exists():
+        aside = last.with_suffix(".torn")
+        print(f"{last}: torn, and no other checkpoint is whole: training begins anew; kept as {aside.name}", flush=True)
+        os.replace(last, aside)
+    return 0
 
 
 def _updates(path: Path) -> int | None:
@@ -171,3 +119,91 @@ def _updates(path: Path) -> int | None:
         return saved_updates(load_checkpoint(path))
     except DamagedCheckpoint:
         return None
+
+
+def loss_report(line: str) -> dict[str, float] | None:
+    """Parse a line of fairseq-train's log; None if it reports neither a training loss nor that of the set ``valid``.
+
+    :return: ``num_updates`` with either ``valid_loss`` or ``loss`` and fairseq's other numbers, such as ``wall``
+    """
+    split, numbers = parse_report(line) or ("", {})
+    if split not in {TRAIN, "valid"}:
+        return None
+    try:
+        # null: no update since the last report was followed by layer
+        values = {name: float(value) for name, value in numbers.items() if value is not None}
+    except (TypeError, ValueError):  # another process wrote into the same line
+        return None
+    if not {UPDATES, "loss"} <= values.keys():
+        return None
+    return values if split == TRAIN else {UPDATES: values[UPDATES], "valid_loss": values["loss"]}
+
+
+class TrainingProgress:
+    """The progress of a training: one line that changes on a terminal, else one in each minute or few in all.
+
+    At the end of its ``with`` block it leaves the last numbers on a line of their own.
+
+    :param minutes: limit of the training time; infinite if something else ends the training
+    :param past_minutes: training time of the processes that were stopped before
+    :param last_update: that ends the training at the latest
+    """
+
+    def __init__(
+        self,
+        minutes: float = math.inf,
+        past_minutes: float = 0.0,
+        last_update: int | None = None,
+        output: TextIO | None = None,
+    ) -> None:
+        self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
+        self.last_update = last_update
+        self.values: dict[str, float] = {}
+        self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
+        self.last_line = -math.inf
+
+    def __call__(self, line: str) -> None:
+        """Show what a line of fairseq-train's log reports, if it reports a loss."""
+        report = loss_report(line)
+        if report is None:
+            return
+        self.values |= report
+        if self.output.isatty():
+            self.output.write(f"\r\033[K  {self}")
+        elif "wall" in report and time.monotonic() - self.last_line >= self.interval:
+            self.last_line = time.monotonic()
+            self.output.write(f"  {self}\n")
+        self.output.flush()
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.values:
+            self.output.write("\n" if self.output.isatty() else f"  {self}\n")
+            self.output.flush()
+
+    @property
+    def past(self) -> float:
+        """Minutes of training so far."""
+        return self.past_minutes + self.values.get("wall", 0.0) / 60
+
+    @property
+    def remaining(self) -> float:
+        """Minutes until the limit of time, or until the last update at the present speed; infinite if unknown."""
+        limits = [self.minutes - self.past]
+        if self.last_update is not None and self.values.get("ups"):
+            limits.append((self.last_update - self.values["num_updates"]) / self.values["ups"] / 60)
+        return max(0.0, min(limits))
+
+    def __str__(self) -> str:
+        values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
+        texts = [f"{self.remaining:.1f} minutes left" if math.isfinite(self.remaining) else ""]
+        for name, text in (
+            ("num_updates", "update {:,.0f}" + of_all),
+            ("wps", "{:,.0f} tokens/s"),
+            ("loss", "loss {:.2f}"),
+            ("valid_loss", "validation loss {:.2f}"),
+        ):
+            texts.append(text.format(values[name]) if name in values else "")
+        return "  ".join(filter(None, texts))

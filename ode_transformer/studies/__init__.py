@@ -1,1 +1,22 @@
-"""Many experiments side by side: tables and plots."""
+"""Studies: many experiments, their tables and plots; and the studies of ``configs/studies/`` by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ode_transformer.support.yaml_file import CONFIGS, find_config
+
+STUDIES = CONFIGS / "studies"
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies."""
+    return sorted(path.stem for path in STUDIES.glob("*.yaml"))
+
+
+def find_study(name: str) -> Path:
+    """Return the file of a study, given its name in ``configs/studies/`` or the path of a .yaml file.
+
+    :raises UserError: there is no such study
+    """
+    return find_config(name, STUDIES, study_names(), "study")

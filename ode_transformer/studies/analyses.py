@@ -13,38 +13,16 @@ An analysis is a command of ``ode-transformer analyse`` as it would be typed, wi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.recipes.experiment import Command, Experiment
-from ode_transformer.recipes.file_flags import abbreviated_flag
-from ode_transformer.recipes.recipe import Problem, Recipe
+from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.files import file_name
 
-ANALYSES = ("curves", "error-types", "examples", "linear-probe", "outputs")
-FIELDS = ("runs", "logs", "models", "model", "data", "corpus", "search", "flavour", "metric", "output")
-OUTPUT_OPTIONS = ("--output", "--csv")  # of these commands, which name a file to write
-
 Run = tuple[str, Experiment]  # the system's name, and one of its runs
-
-
-def analysis_problems(analyses: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield the commands and fields that do not exist, and files outside of the study's folder."""
-    for name, text in analyses.items():
-        words = text.split() or [""]
-        if (command := words[0]) not in ANALYSES:
-            yield ("analyses", name), f"{command or 'nothing'}: expected one of {', '.join(ANALYSES)}"
-        for field in sorted(set(re.findall(r"\{(.*?)\}", text)) - set(FIELDS)):
-            yield ("analyses", name), f"{{{field}}}: expected one of {', '.join(FIELDS)}"
-        for option, value in pairwise([*words, ""]):
-            flag, _, joined = option.partition("=")
-            is_output = len(flag) > 2 and abbreviated_flag(flag, OUTPUT_OPTIONS) is not None
-            if is_output and not re.fullmatch(r"\{output\}[\w.-]*", joined or value):
-                yield ("analyses", name), f"{option}: expected {{output}}, to be completed: {{output}}.png"
 
 
 def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: Path) -> Iterator[tuple[str, Command]]:

@@ -40,7 +40,7 @@ from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_toke
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.recipes import training, workflow
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.training_reports import TrainingProgress
+from ode_transformer.recipes.training import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.errors import UserError

@@ -16,19 +16,17 @@ from ode_transformer import __version__
 from ode_transformer.recipes import workflow
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.report_page import write_report
 from ode_transformer.recipes.run_experiment import is_trained
-from ode_transformer.studies import equal_footing, paired_comparison
+from ode_transformer.studies import STUDIES, equal_footing, find_study, paired_comparison
 from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.paired_comparison import PairedTest
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Row, Study, read_study
-from ode_transformer.studies.study_files import STUDIES, find_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
 from ode_transformer.support.errors import LockedError, UserError, one_line
-from ode_transformer.support.files import atomic_write, content_digest, is_locked, write_text
-from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.files import content_digest, is_locked, write_text
+from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 
 POLL_SECONDS = 30  # until a training of another process is looked at again
@@ -189,40 +187,16 @@ def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[Paire
         yield paired_comparison.paired_table(results, tests)
 
 
-class ResultsFolder:
-    """The folder of a study's results, with a record of its file, so that another of its name does not replace them.
+def claim_results(folder: Path, file: Path) -> None:
+    """Record the file of a study in the folder of its results, so that another of its name does not replace them.
 
-    :param path: of the folder
-    :param file: of the study
+    :raises UserError: the folder has the results of another file
     """
-
-    def __init__(self, path: Path, file: Path) -> None:
-        self.path = path
-        is_own = file.resolve().parent != STUDIES.resolve()
-        self._owner = os.fsencode(os.path.relpath(file.resolve(), path.resolve()) if is_own else file.stem)
-        self._record = path / "study.txt"
-
-    def check(self) -> None:
-        """Check that the folder has no results of another file.
-
-        :raises UserError: it has
-        """
-        if self._record.exists() and (found := self._record.read_bytes()) != self._owner:
-            other = one_line(found.decode(errors="replace"))
-            raise UserError(
-                f"{self.path}: has the results of another study, {other}; choose another --output, or another name for "
-                f"the file; if it is the same study, moved, remove {self._record}"
-            )
-
-    def claim(self) -> None:
-        """Record the file, before results are written.
-
-        :raises UserError: the folder has got results of another file meanwhile
-        """
-        self.check()
-        self.path.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self._record) as record:
-            record.write(self._owner)
+    is_own = file.resolve().parent != STUDIES.resolve()
+    owner, manifest = os.path.relpath(file.resolve(), folder.resolve()) if is_own else file.stem, Manifest(folder)
+    if (earlier := manifest.entries().get("study", owner)) != owner:
+        raise UserError(f"{folder}: has the results of another study, {one_line(earlier)}; choose another --output")
+    manifest.record(study=owner)
 
 
 def run_study(
@@ -250,8 +224,8 @@ def run_study(
     if setting_name not in study.settings:
         raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
     folder = options.output / "studies" / f"{file.stem}-{setting_name}"
-    results_folder = ResultsFolder(folder, file)
-    results_folder.check()
+    if not options.dry_run:
+        claim_results(folder, file)
     runs = StudyRuns(study, setting_name, options)
     failures, planned = [], []
     if not table_only:
@@ -260,7 +234,6 @@ def run_study(
         planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])
         failures += train_and_evaluate(runs, planned)
     if not options.dry_run:
-        results_folder.claim()
         results = runs.results()
         tests = list(paired_comparison.paired_tests(results, paired_comparison.sentence_readers(runs)))
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
@@ -275,7 +248,7 @@ def run_study(
         planned = [(row, experiment) for row, experiment, _ in runs.complete_runs]
     analysis_failures = analyse(study, planned, folder, options.dry_run)
     if not options.dry_run and results.runs:
-        write_report(folder, [folder / STUDY_FILE])
+        workflow.write_report(folder, [folder / STUDY_FILE])
     if failures:
         raise UserError(f"{len(failures)} of the runs failed; the first: {failures[0]}")
     if analysis_failures:

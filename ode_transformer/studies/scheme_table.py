@@ -13,8 +13,8 @@ from ode_transformer.analysis.depth.scheme_facts import DEPTH, aliases, name_wit
 from ode_transformer.metrics.significance import difference_text
 from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
+from ode_transformer.studies import find_study
 from ode_transformer.studies.study import read_study
-from ode_transformer.studies.study_files import find_study
 from ode_transformer.support.tables import markdown_table, values_by_system
 from ode_transformer.support.yaml_file import CONFIGS
 

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ode_transformer.recipes.file_flags import FlagName, Flags
-from ode_transformer.recipes.recipe import Count, Problem
-from ode_transformer.studies.analyses import analysis_problems
-from ode_transformer.support.files import file_name
-from ode_transformer.support.yaml_file import YamlSection, key_error, read_yaml
+from ode_transformer.recipes.recipe import Count, Flags
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
 DEPTH_FLAGS = {"translation": ["encoder-layers"], "language_modeling": ["decoder-layers"]}
@@ -29,7 +26,7 @@ class Tuning(YamlSection):
     :param seed: of the trials
     """
 
-    flag: FlagName = "lr"
+    flag: str = "lr"
     values: Annotated[list[int | float], Field(min_length=2)]
     seed: Annotated[int, Field(ge=0)] = 1
 
@@ -65,7 +62,7 @@ class Axis(YamlSection):
     """
 
     name: str
-    flags: Annotated[list[FlagName], Field(min_length=1)]
+    flags: Annotated[list[str], Field(min_length=1)]
     values: Annotated[list[Count], Field(min_length=1)]
     plot: Literal["values", "parameters"] = "values"
 
@@ -113,9 +110,20 @@ class Study(YamlSection):
     settings: Annotated[dict[str, Setting], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     axis: Axis | None = None
-    deepens: list[FlagName] | None = None
+    deepens: list[str] | None = None
     systems: Annotated[list[StudySystem], Field(min_length=2)]
     analyses: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], str] = {}
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Study:
+        names = [system.name for system in self.systems]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two systems are called {repeated[0]}")
+        for system in self.systems:
+            for key, choices in (("against", names), ("only", list(self.settings))):
+                if unknown := set(getattr(system, key) or ()) - set(choices):
+                    raise ValueError(f"{system.name}: {key}: {unknown.pop()}; there are {', '.join(choices)}")
+        return self
 
     @property
     def key_titles(self) -> list[str]:
@@ -191,45 +199,8 @@ class Row:
 
 
 def read_study(path: Path) -> Study:
-    """Read and check a study.
+    """Read a study.
 
     :raises UserError: names the file and the key of the first problem
     """
-    study = read_yaml(path, Study)
-    for check in (_system_problems, _setting_problems, lambda study: analysis_problems(study.analyses)):
-        for key, problem in check(study):
-            raise key_error(path, key, problem)
-    return study
-
-
-def _system_problems(study: Study) -> Iterator[Problem]:
-    names = [system.name for system in study.systems]
-    file_names = [file_name(name) for name in names]
-    axis_flags = study.axis.flags if study.axis else []
-    for number, system in enumerate(study.systems):
-        key = ("systems", number)
-        if names.index(system.name) < number:
-            yield (*key, "name"), f"two systems are called {system.name}"
-        elif study.analyses and file_names.index(file_names[number]) < number:
-            yield (*key, "name"), f"its files would have the name {file_names[number]}, as those of another system"
-        for list_name, choices in (("only", list(study.settings)), ("against", names)):
-            for name in sorted(set(getattr(system, list_name) or ()) - set(choices)):
-                yield (*key, list_name), f"{name} is not there; there are {', '.join(choices)}"
-        for flag in system.flags:
-            if flag in axis_flags:
-                yield (*key, "flags", flag), "the study's axis says this"
-    if study.systems[0].control or study.systems[0].only:
-        yield ("systems", 0), "the baseline is compared with everywhere, and is no control"
-
-
-def _setting_problems(study: Study) -> Iterator[Problem]:
-    for name, setting in study.settings.items():
-        if setting.tuning and any(setting.tuning.flag in system.flags for system in study.systems):
-            yield ("settings", name, "tuning"), f"a system sets {setting.tuning.flag} itself"
-        if setting.tuning and len(set(setting.tuning.values)) < len(setting.tuning.values):
-            yield ("settings", name, "tuning"), "a value stands twice"
-        if setting.values and (study.axis is None or len(setting.values) > len(study.axis.values)):
-            values = f"{len(study.axis.values)} values" if study.axis else "none"
-            yield ("settings", name, "values"), f"each stands for one of the axis, which has {values}"
-    if len(set(study.seeds)) < len(study.seeds):
-        yield ("seeds",), "a seed stands twice"
+    return read_yaml(path, Study)

@@ -12,15 +12,12 @@ from ode_transformer.analysis.training_log import read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import workflow
-from ode_transformer.recipes.architectures import check_architecture
 from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.flag_checks import fairseq_problems
 from ode_transformer.recipes.machine import Machine
-from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.options import RunOptions, find_recipe
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import published_results
-from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.recipe import PublishedResult, Recipe, check_architecture, read_recipe
 from ode_transformer.recipes.run_experiment import existing_scores, is_trained
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import DEPTH_FLAGS, Row, Setting, Study
@@ -53,16 +50,8 @@ class StudyRuns:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the setting.
-
-        :raises UserError: something in the recipe is wrong
-        """
-        recipe = read_recipe(find_recipe(self.setting.recipe), fairseq_problems)
-        if recipe.task not in DEPTH_FLAGS:
-            raise UserError(f"{self.setting.recipe}: a study compares {' or '.join(DEPTH_FLAGS)}, not {recipe.task}")
-        if not recipe.score_titles:
-            raise UserError(f"{self.setting.recipe}: has no score, so that nothing can be compared")
-        return recipe
+        """The recipe of the setting."""
+        return read_recipe(find_recipe(self.setting.recipe))
 
     @cached_property
     def data(self) -> RecipeData:
@@ -79,10 +68,7 @@ class StudyRuns:
         return list(self.study.rows(self.setting_name))
 
     def row_recipe(self, row: Row) -> Recipe:
-        """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline.
-
-        :raises UserError: the system's architecture does not exist, or is not for the task
-        """
+        """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline."""
         return self._recipe_for(row).with_data_of(self._baseline_recipe)
 
     def _recipe_for(self, row: Row) -> Recipe:
@@ -96,10 +82,8 @@ class StudyRuns:
         :param tuned_flags: a value of the setting's grid; by default the chosen one
         :raises UserError: fairseq rejects its flags
         """
-        system_flags = tuple(commands.flags(row.system.flags))
-        experiment = Experiment(
-            self.row_recipe(row), self.data, Machine(0), self.setting.variant, train_flags=system_flags
-        )
+        options = RunOptions(variant=self.setting.variant, train_flags=tuple(commands.flags(row.system.flags)))
+        experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
         try:
             parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
         except UserError as error:
@@ -109,10 +93,6 @@ class StudyRuns:
         tuned_flags = self.chosen_flags(row) if tuned_flags is None else tuned_flags
         names = {*depth_flags, *(axis.flags if axis else ()), *self.setting.flags, *self.setting.sizes, *tuned_flags}
         defaults = {name: _single(parsed.get(name.replace("-", "_"))) for name in names}
-        if row.system.depth > 1 and (unknown := [name for name in depth_flags if defaults[name] is None]):
-            raise UserError(f"{row}: deepens: {', '.join(unknown)}: {experiment.recipe.arch} has no such number")
-        if row.system.depth > 1 and (repeated := row.system.flags.keys() & set(depth_flags)):
-            raise UserError(f"{row}: flags: {', '.join(sorted(repeated))}: the system's depth says this")
         return tuple(commands.flags(row.flags(self.setting, axis, depth_flags, defaults, tuned_flags)))
 
     def trials(self, row: Row) -> dict[float, Experiment]:
@@ -194,7 +174,7 @@ class StudyRuns:
     ) -> StudyRun:
         """Return the results of one complete run."""
         values = {title: score.value for title, score in scores.items()}
-        points = read_log(experiment.folder / "train.log")
+        points = read_log(experiment.log)
         # A language model's loss is that of the text; label smoothing makes another of a translation's.
         validated = [p for p in points if p.split == "valid" and (p.nll_loss is not None or not self.data.parallel)]
         if self.data.parallel and validated and validated[-1].perplexity < 2**MAX_BITS:
@@ -226,7 +206,8 @@ class StudyRuns:
         for row in self.rows:
             recipe, train_flags = self.row_recipe(row), self.train_flags(row)
             results = published_results(recipe, self.setting.variant, train_flags)
-            if not results and self._recipe_for(row) == self.recipe.for_arch(recipe.arch):
+            plain = self.recipe.for_arch(recipe.arch)
+            if not results and self._recipe_for(row).model_dump() == plain.model_dump():
                 # The variant changes nothing for this architecture.
                 results = published_results(recipe, None, train_flags)
             if results:
@@ -236,7 +217,7 @@ class StudyRuns:
 
 def lowest_loss(experiment: Experiment) -> float:
     """Return the lowest validation loss of a training, without label smoothing; infinite if it diverged."""
-    losses = [point.bits for point in read_log(experiment.folder / "train.log") if point.split == "valid"]
+    losses = [point.bits for point in read_log(experiment.log) if point.split == "valid"]
     return min(filter(isfinite, losses), default=inf)
 
 

@@ -4,12 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.support.console import print_heading
-from ode_transformer.support.files import write_text
+
+
+class Manifest:
+    """The record of a folder, ``manifest.jsonl``: entries by name, a line for each change, the last of which counts.
+
+    Lines are only added: processes that share the folder never lose each other's entries, and a line that a kill has
+    torn costs itself alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "manifest.jsonl"
+
+    def entries(self) -> dict[str, Any]:
+        """Return the entries; without a manifest, and below its lines, those that earlier versions kept in files."""
+        entries = _earlier_entries(self.path.parent)
+        if self.path.exists():
+            for line in self.path.read_bytes().splitlines():
+                with suppress(ValueError):  # torn
+                    entries |= json.loads(line)
+        return entries
+
+    def record(self, **entries: Any) -> None:
+        """Add or replace entries."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(f"\n{json.dumps(entries, default=str)}\n".encode())  # a torn line before it ends here
+            os.fsync(file)
+
+
+def _earlier_entries(folder: Path) -> dict[str, Any]:
+    """Return the entries of a folder of an earlier version, which had a file for each of them."""
+    entries: dict[str, Any] = {}
+    for path in sorted(folder.glob("*.done")):
+        entries[f"done {path.stem}"] = path.read_text(errors="replace")
+    for name, entry in (("recipe.txt", "recipe"), ("study.txt", "study"), ("train.begun", "training")):
+        if (folder / name).exists():
+            entries[entry] = os.fsdecode((folder / name).read_bytes().strip())
+    for name, entry in (("raw.json", "raw"), ("averaged.json", "averaged")):
+        if (folder / name).exists():
+            entries[entry] = json.loads((folder / name).read_text())
+    return entries
 
 
 class Jobs:
@@ -18,13 +60,13 @@ class Jobs:
     A job is skipped if it was completed with the same digest and its result still exists; a changed request
     runs it and all jobs after it again.
 
-    :param directory: where the digests of completed jobs are recorded, each in ``NAME.done``
+    :param directory: whose manifest records the digests of completed jobs
     :param digest: of what the chain builds on, such as another chain
     :param report: called with a line for each job that starts or is skipped
     """
 
     def __init__(self, directory: Path, digest: str = "", report: Callable[[str], None] = print_heading) -> None:
-        self.directory = directory
+        self.manifest = Manifest(directory)
         self.digest = digest
         self.report = report
 
@@ -34,8 +76,7 @@ class Jobs:
 
     def is_done(self, name: str, request: Any, result: Path) -> bool:
         """Return whether a job was completed with this request and its result still exists."""
-        record = self.directory / f"{name}.done"
-        return result.exists() and record.exists() and record.read_bytes() == self.digest_of([name, request]).encode()
+        return result.exists() and self.manifest.entries().get(f"done {name}") == self.digest_of([name, request])
 
     def skip(self, name: str, request: Any) -> None:
         """Add a completed job to the chain without running it."""
@@ -49,14 +90,12 @@ class Jobs:
         :param result: file or folder that the work leaves; if it is missing, the job runs again
         :param work: called without arguments to do the job
         """
-        digest = self.digest_of([name, request])
-        record = self.directory / f"{name}.done"
         if self.is_done(name, request, result):
             self.report(f"{name}: already done")
         else:
             self.report(name)
-            record.unlink(missing_ok=True)
+            if f"done {name}" in self.manifest.entries():
+                self.manifest.record(**{f"done {name}": None})
             work()
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_text(record, digest)
-        self.digest = digest
+            self.manifest.record(**{f"done {name}": self.digest_of([name, request])})
+        self.skip(name, request)

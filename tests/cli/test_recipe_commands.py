@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
+from ode_transformer.recipes.options import find_recipe, recipe_names
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from ode_transformer.corpora.gec_corpus import GecCorpus, M2Corpus, apply_edits, hold_out_sentences
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match, sum_counts
+from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError
 
 

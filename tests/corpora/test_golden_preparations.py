@@ -13,8 +13,8 @@ import yaml
 
 from ode_transformer.corpora.cleaning import Keep, TextPreparation
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
+from ode_transformer.recipes.options import find_recipe, recipe_names
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
 GOLDEN = Path(__file__).parent / "golden_preparations"
 STEPS = ("normalise", "printable", "tokenise", "split_dashes", "lowercase")

@@ -15,8 +15,8 @@ from ode_transformer.corpora.summarisation_corpus import (
     source_and_target,
     story_name,
 )
+from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 

@@ -17,7 +17,7 @@ from ode_transformer.glue.glue_command import CONFIG, GlueConfig, plan_runs, tra
 from ode_transformer.glue.tasks import TASKS, Example
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.recipe_files import find_recipe
+from ode_transformer.recipes.options import find_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.yaml_file import read_yaml
 

@@ -4,12 +4,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from commands_for_tests import PAIRS
 from recipes_for_tests import counts_of, write_raw
 
 from ode_transformer.cli import main
 from ode_transformer.corpora.cleaning import prepare_pairs
+from ode_transformer.recipes.options import find_recipe, recipe_names
+from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 
 PREPARATIONS = [(name, other) for name in recipe_names() for other in read_recipe(find_recipe(name)).preparations]
 
@@ -73,6 +75,32 @@ def test_a_variant_has_its_data_in_a_folder_of_its_own(tmp_path: Path, capsys) -
     assert f"--destdir {tmp_path}/wmt14_en_de-fairseq_pieces/data-bin" in capsys.readouterr().out
     assert main(["evaluate", *words, "--gpus", "0", "--arch", "macaron_wmt_en_de", "--dry-run"]) == 0
     assert f" {tmp_path}/wmt14_en_de-macaron/data-bin " in capsys.readouterr().out
-    assert main(["train", *words, "--gpus", "0"]) == 2
-    message = "wmt14_en_de/corpus: not there; ode-transformer prepare makes it, with this --arch and --variant"
-    assert message in capsys.readouterr().err
+
+
+def data(folder: Path, hold_out: bool) -> RecipeData:
+    """WMT'14 En-De in small: 30 merges; pairs of 1 to 60 pieces are kept, unless one side is 1.2 times as long."""
+    recipe = read_recipe(find_recipe("wmt14_en_de")).prepared_as("fairseq_pieces")
+    keep = recipe.corpus.keep.model_copy(update={"ratio": 1.2, "max": 60})
+    corpus = recipe.corpus.model_copy(update={"keep": keep} | ({"hold_out": 9, "valid": []} if hold_out else {}))
+    vocabulary = recipe.vocabulary.model_copy(update={"merges": 30})
+    made = RecipeData(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), folder)
+    made.corpus.mkdir()
+    for split in ("train", "valid", "test"):
+        for side, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
+            (made.corpus / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
+    return made
+
+
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_pieces_choose_from_the_training_text(tmp_path: Path, hold_out: bool) -> None:
+    made = data(tmp_path, hold_out)
+    made._encode_pieces(1)
+    lines = {path.name: path.read_text().splitlines() for path in made.pieces.glob("*.*")}
+    both = zip(lines["test.en"], lines["test.de"], strict=True)
+    lengths = [(len(one.split()), len(other.split())) for one, other in both]
+    kept = sum(max(pair) <= 60 and max(pair) <= 1.2 * min(pair) for pair in lengths)
+    assert 0 < kept < len(PAIRS)
+    counts = {split: len(lines[f"{split}.en"]) for split in ("train", "valid", "test")}
+    assert counts == {"train": kept, "valid": kept if hold_out else len(PAIRS), "test": len(PAIRS)}
+    assert lines["test.en"][0].replace("@@ ", "") == PAIRS[0][0]
+    assert made.text == made.pieces

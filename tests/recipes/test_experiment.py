@@ -17,19 +17,22 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import Average, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
-from ode_transformer.recipes.training import TrainingRecord
+from ode_transformer.recipes.recipe import Average
+from ode_transformer.recipes.training import run_name
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import lock_directory
-from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.jobs import Jobs, Manifest
 
 Words = list[str]
+ONE_GPU = Machine(1, "fp16")
 
 
-def made(name: str, folder: Path = Path("data"), arch: str | None = None, **more: Any) -> Experiment:
-    recipe = read_recipe(find_recipe(name)).for_arch(arch, more.get("variant"))
-    return Experiment(recipe, RecipeData(recipe, folder), **({"machine": Machine(1, "fp16")} | more))
+def made(
+    name: str, folder: Path = Path("data"), machine: Machine = ONE_GPU, seed: int | None = None, **chosen: Any
+) -> Experiment:
+    options = RunOptions(**chosen)
+    recipe = workflow.load_recipe(name, options)
+    return Experiment(recipe, RecipeData(recipe, folder), machine, options, seed)
 
 
 def value(command: list[str | Path], flag: str) -> str:
@@ -41,12 +44,7 @@ def value(command: list[str | Path], flag: str) -> str:
 
 @pytest.mark.parametrize(
     ("machine", "flags"),
-    [
-        (Machine(0), ["--cpu"]),
-        (Machine(1), []),
-        (Machine(8, "fp16"), ["--fp16"]),
-        (Machine(8, "bf16", 2, 1, "host:1"), ["--bf16"]),
-    ],
+    [(Machine(0), ["--cpu"]), (ONE_GPU, ["--fp16"]), (Machine(8, "bf16", 2, 1, "host:1"), ["--bf16"])],
 )
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])
 def test_decoding_takes_one_gpu_however_many_train(name: str, machine: Machine, flags: Words) -> None:
@@ -55,22 +53,33 @@ def test_decoding_takes_one_gpu_however_many_train(name: str, machine: Machine, 
     assert [flag for flag in ("--cpu", "--fp16", "--bf16") if flag in command] == flags
 
 
+def test_each_flag_has_the_value_of_its_last_source() -> None:
+    run = made("iwslt14_de_en", arch="macaron_iwslt_de_en", seed=7, minutes=30.0, train_flags=("--clip-norm", "2"))
+    layers, options = run.train_layers(), run.train_options()
+    assert len({source for source, _ in layers}) == len(layers)
+    for name, setting in options.items():
+        assert setting == [flags[name] for _, flags in layers if name in flags][-1]
+    assert (options["lr"], options["seed"], options["stop-time-hours"]) == (0.0015, 7, 0.5)
+    table = {line.split("|")[1].strip(): line.split("|")[3].strip() for line in run.train_sources().splitlines()}
+    sources = [table[flag] for flag in ("--lr", "--seed", "--max-tokens", "--num-workers", "--clip-norm 2")]
+    expected = ["architectures.macaron*", "--seed", "tokens_per_update", "every run", "the study, or words after --"]
+    assert sources == expected
+
+
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])
 def test_the_fused_forms_resume_a_training_with_fairseqs_own(name: str, tmp_path: Path) -> None:
     run = made(name)
     fairseqs = {flag: COUNTERPARTS[str(run.recipe.train[flag])] for flag in ("optimizer", "criterion")}
-    begun = replace(run, recipe=run.recipe.model_copy(update={"train": run.recipe.train | fairseqs}))
+    begun = replace(run, recipe=run.recipe.model_copy(update={"train": run.recipe.train | fairseqs}).for_arch(None))
     data = Jobs(tmp_path, "prepared")
+    assert begun.train_options()["optimizer"] == fairseqs["optimizer"]
     assert run.digest(data) == begun.digest(data)
-    assert run.digest(data) != replace(run, train_flags=("--lr", "1")).digest(data)
+    assert run.digest(data) != replace(run, options=RunOptions(train_flags=("--lr", "1"))).digest(data)
 
 
 def test_commands_of_a_translation() -> None:
-    run = made("wmt14_en_de")
-    assert [command[0] for command in run.evaluation_commands()] == [
-        *("ode-transformer", "fairseq-generate", "ode-transformer", "ode-transformer")
-    ]
-    average, decode, flavoured, raw = run.evaluation_commands()
+    average, decode, flavoured, raw = made("wmt14_en_de").evaluation_commands()
+    assert decode[0] == "fairseq-generate"
     assert (value(average, "--last"), value(average, "--by")) == ("5", "epoch")
     assert [value(decode, flag) for flag in ("--remove-bpe", "--beam", "--lenpen")] == ["subword_nmt", "4", "0.6"]
     assert {value(score, "--references") for score in (flavoured, raw)} == {"data/corpus/raw.test.de"}
@@ -96,69 +105,38 @@ def test_systems_of_the_depth_wise_lstm_are_scored_with_whole_compounds(recipe: 
     assert run.recipe.generate["lenpen"] == 0
 
 
-def test_commands_of_a_language_model() -> None:
+def test_commands_of_other_tasks() -> None:
     run = made("ptb")
     average, valid, test, score_valid, score_test = run.evaluation_commands()
-    assert str(average[2]).endswith("checkpoints/checkpoint_best.pt")
+    assert any(str(word).endswith("checkpoints/checkpoint_best.pt") for word in average)
     assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
     assert valid[0] == "fairseq-eval-lm"
     assert not {"--remove-bpe", "--source-lang"} & set(valid)
     assert value(score_valid, "--eval-lm-log") == str(run.decode_log("valid"))
     assert value(score_test, "--references") == "data/corpus/test.txt"
-
-
-def test_commands_of_a_correction() -> None:
     assert value(made("gec_conll14").evaluation_commands()[-1], "--gold") == "data/corpus/test.m2"
 
 
-def test_references_of_several_translators() -> None:
+def test_references() -> None:
+    """Of several translators; and in the log, where the validation set is a part of the training text."""
     run = made("nist_zh_en")
     command = run.score_command(run.recipe.score[0], "test")
     start = command.index("--references") + 1
     assert [Path(path).name for path in command[start:-1]] == ["test.en", *(f"tokens{n}.test.en" for n in (1, 2, 3))]
-
-
-def test_a_validation_set_out_of_the_training_text_has_its_references_in_the_log() -> None:
     run = made("iwslt14_de_en")
     assert "--references" not in run.score_command(run.recipe.score[0], "valid")
     assert "--references" in run.score_command(run.recipe.score[0], "test")
 
 
-@pytest.mark.parametrize(
-    ("there", "until", "count"),
-    [(range(1, 13), None, 10), (range(1, 13), 4, 4), (range(1, 4), None, 3)],
-)
-def test_fewer_checkpoints_than_asked_for(tmp_path: Path, there, until, count: int) -> None:
+@pytest.mark.parametrize(("existing", "until", "count"), [(12, None, 10), (12, 4, 4), (3, None, 3)])
+def test_fewer_checkpoints_than_asked_for(tmp_path: Path, existing: int, until: int | None, count: int) -> None:
     run = made("multi30k_en_de", tmp_path)
     run.checkpoints.mkdir(parents=True)
-    for number in there:
+    for number in range(1, existing + 1):
         (run.checkpoints / f"checkpoint{number}.pt").touch()
     assert value(run.average_command(until), "--last") == str(count)
     shortfall = f"{run.checkpoints}: {count} of the 10 epoch checkpoints to be averaged"
     assert run.average_shortfall(until) == (shortfall if count < 10 else "")
-
-
-def test_an_evaluation_says_that_checkpoints_are_missing(tmp_path: Path, monkeypatch, capsys) -> None:
-    run = made("multi30k_en_de", tmp_path)
-    run.checkpoints.mkdir(parents=True)
-    (run.checkpoints / "checkpoint1.pt").touch()
-    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
-    monkeypatch.setattr(RecipeData, "splits", lambda data: list(run.recipe.sets))
-    monkeypatch.setattr(RecipeData, "model_files", [])
-    monkeypatch.setattr(run_experiment, "_evaluation_jobs", lambda *_: ())
-    monkeypatch.setattr(run_experiment, "_read_scores", lambda _: {})
-    TrainingRecord(run.folder).write(run.digest(run.data.prepared_jobs()))
-    run_experiment.evaluate(run)
-    assert capsys.readouterr().out == f"{run.average_shortfall()}\n"
-
-
-def test_an_average_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    run = replace(made("ptb", tmp_path), recipe=workflow.load_recipe("ptb", RunOptions(average=5)))
-    run.checkpoints.mkdir(parents=True)
-    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
-        (run.checkpoints / name).touch()
-    with pytest.raises(UserError, match="--average 5: .*checkpoints has no checkpoint of an epoch"):
-        workflow.evaluate(run, RunOptions(average=5))
 
 
 def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
@@ -169,7 +147,7 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no checkpoint of an epoch; train first, or for longer"):
         run.average_command()
     (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
-    assert str(run.average_command()[2]).endswith("checkpoint_last.pt")
+    assert any(str(word).endswith("checkpoint_last.pt") for word in run.average_command())
     assert run.average_shortfall().endswith(
         "0 of the 10 epoch checkpoints to be averaged; the model is the last one, no average"
     )
@@ -183,39 +161,31 @@ def test_the_last_update_is_that_of_fairseqs_parser(flags: tuple[str, ...], last
     assert made("multi30k_en_de", train_flags=flags).last_update() == last
 
 
-def test_the_recipes_size_and_the_architectures_own_have_a_folder_each() -> None:
+# -- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_runs() -> None:
+    names = {
+        "reformer_fast_iwslt_de_en": {},
+        "macaron_iwslt_de_en": {"arch": "macaron_iwslt_de_en"},
+        "reformer_fast_iwslt_de_en-variant-released": {"variant": "released"},
+        "reformer_fast_iwslt_de_en-seed-3": {"seed": 3},
+        "reformer_fast_iwslt_de_en-max-epoch--3-s-de": {"train_flags": ("--max-epoch", "-3", "-s", "de")},
+    }
+    for name, chosen in names.items():
+        assert made("iwslt14_de_en", **chosen).folder.name == name
+    for same in ({"machine": Machine(8, "fp16")}, {"minutes": 5.0}, {"max_tokens": 1000}):
+        assert made("iwslt14_de_en", **same).folder == made("iwslt14_de_en").folder
+    # The recipe's size and the architecture's own have a folder each.
     runs = [made("quickstart_text", arch=arch) for arch in (None, "ode_transformer_rk2_tiny", "macaron_tiny")]
     assert [run.folder.name for run in runs] == [
         *("ode_transformer_rk2_tiny", "ode_transformer_rk2_tiny-own-size", "macaron_tiny"),
     ]
     assert len({run.table_path for run in runs}) == 3
-
-
-# -- runs ---------------------------------------------------------------------------------------------------------
-
-
-def test_names_of_runs() -> None:
-    names = [
-        made("iwslt14_de_en").folder,
-        made("iwslt14_de_en", arch="macaron_iwslt_de_en").folder,
-        made("iwslt14_de_en", variant="released").folder,
-        made("iwslt14_de_en", seed=3).folder,
-        made("iwslt14_de_en", train_flags=("--dropout", "0.2")).folder,
-        made("iwslt14_de_en", train_flags=("--max-epoch", "-3", "-s", "de")).folder,
-    ]
-    assert [path.name for path in names] == [
-        "reformer_fast_iwslt_de_en",
-        "macaron_iwslt_de_en",
-        "reformer_fast_iwslt_de_en-variant-released",
-        "reformer_fast_iwslt_de_en-seed-3",
-        "reformer_fast_iwslt_de_en-dropout-0.2",
-        "reformer_fast_iwslt_de_en-max-epoch--3-s-de",
-    ]
-
-
-@pytest.mark.parametrize("more", [{"machine": Machine(8, "fp16")}, {"minutes": 5.0}, {"max_tokens": 1000}])
-def test_another_machine_or_more_minutes_are_the_same_run(more: dict[str, Any]) -> None:
-    assert made("iwslt14_de_en", **more).folder == made("iwslt14_de_en").folder
+    flags = [word for number in range(60) for word in ("--dropout", f"0.{number}")]
+    long = {run_name("arch", [*flags, "--seed", str(seed)]) for seed in (1, 2)}
+    assert len(long) == 2
+    assert all(len(name) < 120 for name in long)
 
 
 @pytest.fixture
@@ -234,66 +204,60 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
     monkeypatch.setattr(run_experiment.commands, "run", run)
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
 
-    def start(**more: Any) -> Words:
+    def start(update: dict[str, Any] | None = None, **more: Any) -> Words:
         experiment = made("multi30k_en_de", tmp_path, **more)
+        recipe = experiment.recipe.model_copy(update=update or {})
         assert experiment.checkpoints == checkpoints
         calls.clear()
-        run_experiment.train(experiment)
+        run_experiment.train(replace(experiment, recipe=recipe))
         return calls[0] if calls else []
 
     return start
 
 
-def test_a_finished_training_is_not_begun_again(train) -> None:
+@pytest.mark.parametrize(
+    "more", [{"machine": Machine(8, "fp16")}, {"machine": Machine(0)}, {"minutes": 90.0}, {"max_tokens": 512}]
+)
+def test_a_training_goes_on_anywhere_and_ends_once(train, tmp_path: Path, more: dict[str, Any]) -> None:
     assert train()[-2:] == ["append=False", "train.log"]
     assert train() == []
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"machine": Machine(8, "fp16")},
-        {"machine": Machine(0)},
-        {"machine": Machine(8, "bf16", 2, 0, "host:1")},
-        {"minutes": 90.0},
-        {"max_tokens": 512},
-    ],
-)
-def test_another_machine_or_more_minutes_go_on_from_the_checkpoints(
-    train, tmp_path: Path, more: dict[str, Any]
-) -> None:
-    train()
     if "minutes" not in more:
         assert train(**more) == []  # what has ended stays ended
-        next(tmp_path.rglob("train.done")).unlink()  # as if it had been stopped
+        Manifest(made("multi30k_en_de", tmp_path).folder).record(**{"done train": None})  # as if it had been stopped
     assert train(**more)[-2] == "append=True"
 
 
-def test_another_recipe_is_another_training(train, monkeypatch) -> None:
+def test_another_recipe_or_other_data_are_another_training(train, tmp_path: Path, monkeypatch) -> None:
     train()
-    recipe = read_recipe(find_recipe("multi30k_en_de"))
-    for change in ({"tokens_per_update": 4096}, {"train": recipe.train | {"dropout": 0.2}}):
-        changed = recipe.model_copy(update=change)
-        monkeypatch.setattr("test_experiment.read_recipe", lambda path, changed=changed: changed)
-        with pytest.raises(UserError, match="of a training with other flags or data"):
-            train()
-
-
-def test_other_data_are_another_training(train, tmp_path: Path, monkeypatch) -> None:
-    train()
-    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "other"))
     (record,) = tmp_path.rglob("experiment.json")
     record.write_text("that of the other training")
     with pytest.raises(UserError, match="of a training with other flags or data"):
+        train({"tokens_per_update": 4096})
+    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "other"))
+    with pytest.raises(UserError, match="of a training with other flags or data"):
         train()
     assert record.read_text() == "that of the other training"
+
+
+def test_a_folder_of_an_earlier_version_goes_on(train, tmp_path: Path) -> None:
+    """It has files where there is one manifest now."""
+    train()
+    experiment = made("multi30k_en_de", tmp_path)
+    entries = Manifest(experiment.folder).entries()
+    (experiment.folder / "manifest.jsonl").unlink()
+    (experiment.folder / "train.begun").write_text(entries["training"])
+    assert train()[-2:] == ["append=True", "train.log"]
+    (experiment.folder / "manifest.jsonl").unlink()
+    (experiment.folder / "train.done").write_text(entries["done train"])
+    assert train() == []
+    assert (experiment.folder / "train.begun").exists()
 
 
 def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -> None:
     second = Machine(8, "fp16", 2, 1, "host:1")
     command = train(machine=second)
     assert command[-1] == "train.node1.log"
-    assert not list(tmp_path.rglob("train.begun"))
+    assert not list(tmp_path.rglob("manifest.jsonl"))
     assert train(machine=replace(second, rank=0))[-1] == "train.log"
 
 
@@ -316,31 +280,11 @@ def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pyte
     assert threads == [1, None]
 
 
-@pytest.mark.parametrize(
-    ("flag", "begun", "refused"),
-    [("--restore-file", False, True), ("--restore-file", True, True), ("--finetune-from-model", False, True)]
-    + [("--finetune-from-model", True, False), ("--encoder-embed-path", True, True)],
-)
-def test_what_a_training_starts_from_has_to_be_there(
-    flag: str, begun: bool, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """fairseq would start anew without the first, and reads the second only at the first start."""
-    experiment = made("multi30k_en_de", tmp_path, train_flags=(flag, "none.pt"))
-    if begun:
-        experiment.checkpoints.mkdir(parents=True)
-        (experiment.checkpoints / "checkpoint_last.pt").touch()
-    if refused:
-        with pytest.raises(UserError, match=f"^{flag} none.pt: no such file$"):
-            run_experiment.check_start_files(experiment)
-    else:
-        run_experiment.check_start_files(experiment)
-
-
 def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: None)
     with pytest.raises(UserError, match=r"train\.log: the training has ended without a checkpoint$"):
         train()
-    assert not list(tmp_path.rglob("train.done"))
+    assert "done train" not in Manifest(made("multi30k_en_de", tmp_path).folder).entries()
 
 
 @pytest.fixture
@@ -354,16 +298,13 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment
     (run.data.pieces / "bpecodes").touch()
     ran: list[str] = []
 
-    def save_checkpoints() -> None:
-        run.checkpoints.mkdir(parents=True, exist_ok=True)
-        for name in ("best", "last"):
-            (run.checkpoints / f"checkpoint_{name}.pt").touch()
-
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False, **_: Any) -> None:
         ran.append(str(command[0]))
         (run.model_path if "average" in command else log).touch()
         if command[0] == "fairseq-train":
-            save_checkpoints()
+            run.checkpoints.mkdir(parents=True, exist_ok=True)
+            for name in ("best", "last"):
+                (run.checkpoints / f"checkpoint_{name}.pt").touch()
         if "score" in command:
             score = {"metric": "BLEU", "value": 30.0 + len(ran), "detail": "d", "signature": "s", "sentences": 2}
             progress(json.dumps(score))
@@ -375,7 +316,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment
     return run, ran
 
 
-def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]], monkeypatch) -> None:
+def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]]) -> None:
     run, ran = trained
     scores = run_experiment.evaluate(run)
     assert {title: score.value for title, score in scores.items()} == {"BLEU valid": 34.0, "BLEU test": 35.0}
@@ -383,10 +324,8 @@ def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]], monke
     assert {title: Score(**entry) for title, entry in written.items()} == scores
     assert (run.model_path.parent / "bpecodes").is_file()  # beside the model, for translation
     assert ran == ["ode-transformer", *["fairseq-generate"] * 2, *["ode-transformer"] * 2]
-    assert run_experiment.evaluate(run) == scores
+    assert run_experiment.evaluate(run) == run_experiment.existing_scores(run) == scores
     assert len(ran) == 5  # nothing is done twice
-    monkeypatch.setattr(run_experiment, "is_trained", lambda experiment: True)
-    assert run_experiment.existing_scores(run) == scores
     with (
         lock_directory(run.model_path.parent, "evaluating"),
         pytest.raises(UserError, match="model: another process is evaluating here"),
@@ -394,7 +333,7 @@ def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]], monke
         run_experiment.evaluate(run)
 
 
-def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, monkeypatch, capsys) -> None:
+def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, capsys) -> None:
     run, ran = trained
     scores = run_experiment.evaluate(run)
     commands_of_evaluation = len(ran)

@@ -1,9 +1,9 @@
 """Scores beside the published ones."""
 
 from ode_transformer.metrics.metric import Score
+from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.published import comparison_table, published_table
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe
 from ode_transformer.support import commands
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.options import RunOptions, find_recipe, recipe_names
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
 from ode_transformer.recipes.workflow import recipe_data
 from ode_transformer.support.errors import UserError
 
@@ -104,50 +103,18 @@ def test_a_recipes_own_source_never_has_the_file_of_an_official_one(recipe_of) -
     ("old", "new", "message"),
     [
         ("title: Captions", "titel: Captions", "titel: Extra inputs are not permitted"),
+        ("lr: 0.1,", "lr: [1],", "train.lr"),
         ("last: 5", "last: 5, best: true", "average: say either last: N or best: true"),
-        ("last: 5", "last: 5, by: update", "average: by: update goes with every: N"),
-        ("kind: words", "kind: letters", "vocabulary.*'words', 'subword_nmt', 'sentencepiece'"),
-        ("tokenise: true", "split_dashes: true", "corpus.*text: .*split_dashes needs tokenise: true"),
-        ("  valid: [{source_file: a, target_file: b}]\n", "", "corpus.*: say either valid: .* or hold_out: N"),
-        ("BLEU: 30.0", "chrF: 30.0", "expected.0.scores.chrF: no score has this name; there are BLEU"),
-        (", max-tokens: 500", "", "train: max-tokens is missing"),
-        ("names: [BLEU]", "names: [BLEU, BLEU]", "score: two scores are called BLEU"),
-        ("names: [BLEU]", "options: {tokenise: none}, names: [BLEU]", "score.0.options: not a command of ode-tr"),
-        ("names: [BLEU]", "options: {compound-split: true}, names: [BLEU]", "options: --compound-split divides"),
-        ("metric: bleu", "metric: rouge", "score.0: names: rouge needs 3, one for each score"),
-        ("metric: bleu", "metric: errant", "score.0: how many scores errant has depends on the output"),
-        ("names: [BLEU], metric: bleu", "names: [P, R, F], metric: m2", "score.0: against: m2 is measured against m2"),
-        (
-            "names: [BLEU], metric: bleu",
-            "names: [P, R, F], metric: m2, against: m2",
-            "score.0: against: m2: a corpus of the kind parallel has no file of corrections",
-        ),
-        (
-            "arch: ode_transformer_rk2_tiny\n",
-            "arch: a\npreparation: words\n",
-            "preparation: words: preparations has",
-        ),
-        ("valid: null, ", "", "preparations.pieces.corpus: say either valid: .* or hold_out: N"),
-        ("preparation: pieces", "preparation: words", ".*preparation: words: preparations has pieces"),
-        (
-            "{a: texts/a.en, b",
-            "{aa: a.en, b",
-            "corpus: a: no such source .did you mean aa..; .* 'sources: {a: FILE}'",
-        ),
+        ("metric: bleu", "metric: blue", "score.0: 'blue': known are bleu, chrf"),
+        ("metric: bleu", "metric: rouge", "score.0: rouge has 3 scores, and names 1"),
+        ("kind: words", "kind: letters", "vocabulary: .*'words', 'subword_nmt', 'sentencepiece'"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_key(recipe_of, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_what_is_wrong_is_named_with_file_and_key(recipe_of, tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(UserError, match=message) as raised:
         recipe_of(GOOD.replace(old, new, 1))
     assert str(raised.value).startswith(str(tmp_path / "recipe.yaml"))
-
-
-def test_a_metric_takes_one_reference_or_several(recipe_of) -> None:
-    text = GOOD.replace("  text:", "  references: {first: [{source_file: a, target_file: b}]}\n  text:")
-    assert recipe_of(text).corpus.further_references("first") == 1
-    with pytest.raises(UserError, match="score.0: wer takes one reference, and a test set has several"):
-        recipe_of(text.replace("metric: bleu", "metric: wer"))
 
 
 def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
@@ -156,21 +123,8 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text(GOOD)
     assert find_recipe(str(own)) == own
-
-
-def test_glue_has_a_script_of_its_own() -> None:
-    with pytest.raises(
-        UserError, match=r"glue: the grid of ode-transformer analyse glue.*recipes are bert_pretraining, cnn_dm, gec"
-    ):
-        find_recipe("glue")
-
-
-@pytest.mark.parametrize("name", ["nothing", "none.yaml"])
-def test_a_recipe_that_is_not_there(name: str) -> None:
-    with pytest.raises(
-        UserError, match=f"{name}: no such recipe; there are bert_pretraining, cnn_dm, gec_conll14, .*, or the path"
-    ):
-        find_recipe(name)
+    with pytest.raises(UserError, match="multi31k: no such recipe; there are bert_pretraining, cnn_dm"):
+        find_recipe("multi31k")
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -181,14 +135,6 @@ def test_what_cuts_the_source_in_training_cuts_it_in_decoding(name: str) -> None
         assert recipe.train.get(flag) == recipe.generate.get(flag)
 
 
-@pytest.mark.parametrize("side", ["../x", "", ".hidden", "a/b"])
-def test_a_language_ends_the_names_of_files(side: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text(GOOD.replace("source: en", f"source: '{side}'"))
-    with pytest.raises(UserError, match=r"corpus.parallel.source: String should match pattern"):
-        read_recipe(path)
-
-
 def test_the_results_of_a_recipe_have_a_folder_of_their_own(tmp_path: Path) -> None:
     recipe = read_recipe(find_recipe("multi30k_en_de"))
     options = RunOptions(output=tmp_path / "experiments")
@@ -196,6 +142,3 @@ def test_the_results_of_a_recipe_have_a_folder_of_their_own(tmp_path: Path) -> N
     assert recipe_data(recipe, str(find_recipe("multi30k_en_de")), options).owner == "multi30k_en_de"
     own = recipe_data(recipe, str(tmp_path / "mine" / "a.yaml"), options)
     assert (own.folder, own.owner) == (tmp_path / "experiments" / "a", "../../mine/a.yaml")
-    for name in ("...yaml", ".yaml", "..yaml"):
-        with pytest.raises(UserError, match="rename the recipe: the folder of its results"):
-            recipe_data(recipe, name, options)

@@ -26,12 +26,11 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.numerics import RungeKutta
-from ode_transformer.recipes.architectures import package_architectures
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
+from ode_transformer.recipes.options import RunOptions, find_recipe, recipe_names
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import PublishedResult, Recipe, read_recipe
-from ode_transformer.recipes.recipe_files import find_recipe, recipe_names
+from ode_transformer.recipes.recipe import PublishedResult, Recipe, package_architectures, read_recipe
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()
@@ -65,7 +64,8 @@ def experiment(
     train_flags: Sequence[str] = (),
 ) -> Experiment:
     recipe = recipe_of(name).for_arch(arch, variant)
-    return Experiment(recipe, RecipeData(recipe, Path(name)), machine, variant, train_flags=tuple(train_flags))
+    options = RunOptions(variant=variant, train_flags=tuple(train_flags))
+    return Experiment(recipe, RecipeData(recipe, Path(name)), machine, options)
 
 
 def read(made: Experiment) -> Namespace:

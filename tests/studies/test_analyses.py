@@ -1,6 +1,5 @@
 """Commands that a study runs on its finished runs."""
 
-import re
 import shlex
 from pathlib import Path
 
@@ -60,19 +59,3 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
         f"ode-transformer analyse outputs {models} --data D/data-bin --output S/compare --tokenize none",
         f"ode-transformer analyse error-types {logs} --gold D/corpus/test.m2",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("rm {runs}", "analyses.a: rm: expected one of curves, error-types"),
-        ("curves {run}", "analyses.a: {run}: expected one of runs, logs"),
-        ("", "analyses.a: nothing: expected"),
-        ("curves {runs} --csv victim", "analyses.a: --csv: expected {output}, to be completed: {output}.png"),
-        ("curves {runs} --csv={output}/../victim", "analyses.a: --csv={output}/../victim: expected {output}"),
-        ("examples {logs} --lines 1 --outp ~/.bashrc", "analyses.a: --outp: expected {output}"),
-    ],
-)
-def test_a_wrong_analysis(text: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dry_run(tmp_path, {"a": text}) == 2
-    assert re.search(rf"small.yaml: {re.escape(complaint)}", capsys.readouterr().err)

@@ -8,10 +8,9 @@ import pytest
 
 from ode_transformer.cli.command import main
 from ode_transformer.recipes import workflow
-from ode_transformer.studies import run_study
-from ode_transformer.studies.run_study import ResultsFolder
+from ode_transformer.studies import find_study, run_study
+from ode_transformer.studies.run_study import claim_results
 from ode_transformer.studies.study import Row, Setting, StudySystem, Tuning
-from ode_transformer.studies.study_files import find_study
 from ode_transformer.studies.study_runs import StudyRuns
 from ode_transformer.support.errors import LockedError, UserError
 
@@ -75,22 +74,16 @@ def test_runs_of_another_process_are_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
     own, folder = tmp_path / "mine" / "coefficients.yaml", tmp_path / "results" / "coefficients-g2p"
-    own.parent.mkdir()
-    own.touch()
-    ours, other = ResultsFolder(folder, find_study("coefficients")), ResultsFolder(folder, own)
-    ours.check()
-    other.check()
-    assert not folder.exists()
-    ours.claim()
-    ours.check()
+    claim_results(folder, find_study("coefficients"))
+    claim_results(folder, find_study("coefficients"))
     with pytest.raises(UserError, match="has the results of another study, coefficients; choose another --output"):
-        other.check()
-    with pytest.raises(UserError, match="has the results of another study"):
-        other.claim()
-    (folder / "study.txt").unlink()
-    other.claim()
+        claim_results(folder, own)
+    earlier = tmp_path / "results" / "earlier"
+    earlier.mkdir()
+    (earlier / "study.txt").write_text("../../mine/coefficients.yaml")  # as earlier versions recorded it
+    claim_results(earlier, own)
     with pytest.raises(UserError, match=r"another study, \.\./\.\./mine/coefficients\.yaml; "):
-        ours.check()
+        claim_results(earlier, find_study("coefficients"))
 
 
 @pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
