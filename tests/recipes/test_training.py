@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.recipes import training
 from ode_transformer.recipes.training import TrainingProgress, loss_report
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.support.errors import UserError
 
 

@@ -183,7 +183,11 @@ def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
     [
         (["none"], {}, "none: no such study; there are coefficients, "),
         ([None, "--setting", "nowhere"], {}, "--setting nowhere: the settings of "),
-        ([None, "--systems", "RK2,RK3"], {}, "--systems RK3: no name of a system matches; there are plain | deep | RK2"),
+        (
+            [None, "--systems", "RK2,RK3"],
+            {},
+            "--systems RK3: no name of a system matches; there are plain | deep | RK2",
+        ),
         ([None, "--values", "7"], {}, "--values 7: no such value in the study at paper; there are 6, 12"),
         (
             [None, "--dry-run"],
