@@ -23,8 +23,8 @@ from ode_transformer.glue import finetuning
 from ode_transformer.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.recipes import workflow
-from ode_transformer.recipes.recipe import Flags, FlagValue
 from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.recipe import Flags, FlagValue
 from ode_transformer.recipes.training import train
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags

@@ -16,8 +16,7 @@ from ode_transformer.glue.finetuning import PreparedTask
 from ode_transformer.glue.glue_command import CONFIG, GlueConfig, plan_runs, train_grid
 from ode_transformer.glue.tasks import TASKS, Example
 from ode_transformer.models import fairseq_parser
-from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.options import find_recipe
+from ode_transformer.recipes.options import RunOptions, find_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.yaml_file import read_yaml
 
