@@ -60,7 +60,8 @@ def test_each_system_is_a_training_of_the_recipe() -> None:
         for arch, flags, settings in equal_time.SYSTEMS.values():
             for setting in settings:
                 words = (*flags.split(), *setting.split())
-                experiment = equal_time.plan(equal_time.QuickstartOptions(task, arch=arch, train_flags=words))
+                options = equal_time.RunOptions(arch=arch, train_flags=words)
+                experiment = equal_time.Quickstart(options, task).experiment()
                 assert "--stop-time-hours" in experiment.train_words()
     assert len({len(settings) for *_, settings in equal_time.SYSTEMS.values()}) == 1
 

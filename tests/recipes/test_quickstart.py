@@ -75,7 +75,6 @@ def test_to_train_longer_is_to_train_the_same_model() -> None:
         (["--measure-at", "3", "--minutes", "4"], "not allowed with"),
         (["--scheme", "no-such-scheme"], "no-such-scheme"),
         (["--arch", "no_such_arch"], "--arch no_such_arch: no architecture .* ode_transformer_euler"),
-        (["--target", "en"], "source and target are both en"),
         (["--", "--no-such-flag", "1"], "--no-such-flag"),
     ],
 )

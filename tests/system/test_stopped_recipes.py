@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -29,8 +30,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 def made(folder: Path) -> dict[str, bytes]:
-    """What preparation has made; logs tell the time."""
-    return {name: content for name, content in tree(folder).items() if not name.endswith((".log", ".verified", ".tmp"))}
+    """What preparation has made; logs tell the time, and the manifest what was interrupted."""
+    others = (".log", ".verified", ".tmp", "manifest.jsonl")
+    return {name: content for name, content in tree(folder).items() if not name.endswith(others)}
 
 
 def killed(run: Runner, arrange: Callable[[pytest.MonkeyPatch], object]) -> None:
@@ -107,7 +109,7 @@ def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None
         patch.setattr(SplitWriter, "add", interrupted)
         assert run("prepare") == 130
     assert capsys.readouterr().err == "ode-transformer prepare: interrupted; the same command resumes\n"
-    assert set(made(run.data)) == {"raw.json", "recipe.txt"}
+    assert set(tree(run.data)) == {"manifest.jsonl"}
     assert run("prepare") == 0
 
 
@@ -125,7 +127,7 @@ def test_killed_at_each_change_of_a_name(name: str, before: bool, tmp_path: Path
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda *names: changes.append(Path(names[1]).name) or replace(*names))
         assert run("prepare") == 0
-    assert set(changes) >= {"raw.json", "corpus", "counts.json", "corpus.done", "binarise.done"}
+    assert set(changes) >= {"corpus", "counts.json"}
     assert ("pieces" in changes) == (run.recipe.vocabulary.model_file is not None)
     whole = made(run.data)
     for moment, change in enumerate(changes, start=1):
@@ -169,7 +171,7 @@ def test_only_what_depends_on_a_change_is_made_anew(run: Runner, monkeypatch, ca
     assert prepared() == ["corpus", "pieces", "binarise"]
     changed = {name for name, content in made(run.data).items() if before[name] != content}
     assert {name for name in changed if name.startswith(("corpus", "pieces/"))} == {
-        *("corpus.done", "corpus/test.de", "corpus/raw.test.de", "pieces/test.de"),
+        *("corpus/test.de", "corpus/raw.test.de", "pieces/test.de"),
     }
 
 
@@ -220,3 +222,22 @@ def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
     )
     assert straight.keys() == stopped.keys()
     assert all(torch.equal(straight[name], stopped[name]) for name in straight)
+
+
+def test_data_of_another_vocabulary(run: Runner, capsys) -> None:
+    def refused(action: str) -> str:
+        before = tree(run.output)
+        assert run(action) == 2
+        assert tree(run.output) == before
+        return capsys.readouterr().err
+
+    assert run("prepare") == run("train") == 0
+    run.change("vocabulary", merges=100)
+    for action in ("train", "evaluate"):
+        assert f"{run.data / 'pieces'}: made for a recipe with another pieces than this one" in refused(action)
+    assert run("prepare") == 0
+    folder = run.data / "ode_transformer_rk2_tiny"
+    for action in ("train", "evaluate"):
+        assert f"{folder}: of a training with other flags or data" in refused(action)
+    shutil.rmtree(folder)
+    assert run("train") == run("evaluate") == 0

@@ -117,7 +117,7 @@ def test_each_system_gets_its_learning_rate(study: StudyOf, capsys) -> None:
     study.run.change("train", max_update=6)
     study.write(SYSTEMS[:2], tuning={"flag": "lr", "values": [0.02, 1e-9]})
     assert study("--seeds", "1,2") == 0
-    runs = sorted(path.parent.name for path in study.run.data.glob("*/train.done"))
+    runs = sorted(path.parent.name for path in study.run.data.glob("*/train.log"))
     assert len(runs) == 6
     assert sum("1e-09" in name for name in runs) == 2
     assert {(row["system"], row["seed"]) for row in study.numbers()} == {
