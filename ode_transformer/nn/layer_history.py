@@ -5,17 +5,21 @@
 Post-norm stacks normalise the sum instead: s_i = y_i, and x_n = LN_n(Σ …) for n ≥ 1. ``dlcl`` learns W, which starts at
 the mean; ``dense`` keeps the mean. (The row "DLCL" of ODE Transformer's Table 7, y_0 + Σ W_l F(y_l), sums increments
 and is another scheme.)
+
+All states stand in one tensor, so that a layer takes one product of matrices forward and two backward, at any depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from ode_transformer.numerics import Block, DepthScheme, DepthState, Weight, mean_weights, weighted_sum
+from ode_transformer.numerics import Block, DepthScheme, DepthState, mean_weights
 
 HISTORIES = ("none", "dense", "dlcl")
 
@@ -25,14 +29,15 @@ class HistoryState(DepthState):
     """Depth state with the layer history.
 
     :param inner: state of the scheme that steps the layers
-    :param history: s_0 … s_n after n layers, each [.., dim]
-    :param sums: what s_0 … s_n add to the inputs x_n … x_L of this layer and all later ones, [L + 1 − n, .., dim]; None
-        where each input is computed when it is needed
+    :param states: s_0 … s_L, [L + 1, .., dim], of which s_0 … s_n are written after n layers
+    :param weights: W, [L + 1, L + 1]
+    :param layers: n
     """
 
     inner: DepthState = field(kw_only=True)
-    history: tuple[Tensor, ...] = field(kw_only=True)
-    sums: Tensor | None = field(kw_only=True, default=None)
+    states: Tensor = field(kw_only=True)
+    weights: Tensor = field(kw_only=True)
+    layers: int = field(kw_only=True, default=0)
 
 
 class LayerHistory(DepthScheme):
@@ -51,11 +56,16 @@ class LayerHistory(DepthScheme):
         super().__init__()
         self.scheme = scheme
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(layers))
-        self.weight = nn.Parameter(mean_weights(layers)) if learned else None
+        self.weight: Tensor
+        if learned:
+            self.weight = nn.Parameter(mean_weights(layers))
+        else:
+            self.register_buffer("weight", mean_weights(layers), persistent=False)
         self.normalize_before = normalize_before
 
     def start(self, y0: Tensor) -> HistoryState:
-        return self._combine(self.scheme.start(y0), (y0,))
+        states = y0.new_empty(len(self.weight), *y0.shape)
+        return self._combine(self.scheme.start(y0), y0, states, self.weight, 0)
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
         return self._add_to_history(self.scheme.step(layer, self._inner_state(depth_state)), depth_state)
@@ -72,10 +82,8 @@ class LayerHistory(DepthScheme):
         inner = self.scheme.skip_layer(outputs, layer, self._inner_state(depth_state))
         return self._add_to_history(inner, depth_state)
 
-    def weights(self, depth: int) -> Sequence[Weight]:
+    def weights(self, depth: int) -> Sequence[Tensor]:
         """Return W[depth, 0 … depth]."""
-        if self.weight is None:
-            return (1.0 / (depth + 1),) * (depth + 1)
         return self.weight[depth, : depth + 1].unbind()
 
     def _inner_state(self, depth_state: DepthState) -> DepthState:
@@ -86,30 +94,52 @@ class LayerHistory(DepthScheme):
     def _add_to_history(self, inner: DepthState, previous: DepthState) -> HistoryState:
         """Return the state after a layer: ``inner`` of the scheme, and its y added to the history of ``previous``."""
         assert isinstance(previous, HistoryState)
-        entry = self.norms[len(previous.history) - 1](inner.y) if self.normalize_before else inner.y
-        return self._combine(inner, (*previous.history, entry), previous.sums)
+        s = self.norms[previous.layers](inner.y) if self.normalize_before else inner.y
+        return self._combine(inner, s, previous.states, previous.weights, previous.layers + 1)
 
-    def _combine(
-        self, inner: DepthState, history: tuple[Tensor, ...], earlier_sums: Tensor | None = None
-    ) -> HistoryState:
-        depth, sums = len(history) - 1, None
-        if self.weight is not None and history[0].size(-2) == 1 and not torch.is_grad_enabled():
-            # A step of decoding: one operator for all later layers takes no longer than one for each term of a sum.
-            sums = self._add_to_sums(earlier_sums, history[-1], self.weight[depth:, depth])
-            x = sums[0].to(history[-1].dtype)
+    def _combine(self, inner: DepthState, s: Tensor, states: Tensor, weights: Tensor, depth: int) -> HistoryState:
+        if torch.is_grad_enabled():
+            x, states, weights = _AddState.apply(s, states, weights, depth)
         else:
-            x = weighted_sum(self.weights(depth), history)
+            x = _add_state(s, states, weights, depth)
         if depth > 0 and not self.normalize_before:
             x = self.norms[depth - 1](x)
-        return HistoryState(x, inner.depth, inner=inner, history=history, sums=sums)
+        return HistoryState(x, inner.depth, inner=inner, states=states, weights=weights, layers=depth)
+
+
+def _add_state(s: Tensor, states: Tensor, weights: Tensor, n: int) -> Tensor:
+    """Write s_n into the states, and return x_n = Σ_{i ≤ n} W[n, i] s_i, [.., dim]."""
+    states[n] = s
+    with torch.autocast(states.device.type, enabled=False):  # the product sums half precision in float32
+        x = weights[n : n + 1, : n + 1].to(states.dtype) @ states[: n + 1].view(n + 1, -1)
+    return x.view(s.shape)
+
+
+class _AddState(torch.autograd.Function):
+    """:func:`_add_state` that also returns the states and W.
+
+    Each layer passes the states and W on to the next, so that their gradients come back from the last layer to the
+    first as one tensor each: a layer adds its part in place, and no gradient is summed twice.
+    """
 
     @staticmethod
-    def _add_to_sums(sums: Tensor | None, s: Tensor, weights: Tensor) -> Tensor:
-        """Return the sums of the later layers with W[n … L, n] s_n, in float32 if ``s`` has half precision.
+    def forward(ctx: Any, s: Tensor, states: Tensor, weights: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        # Not saved for the backward pass, which would refuse a tensor whose later rows are written.
+        ctx.states, ctx.weights, ctx.n = states, weights, n
+        return _add_state(s, states, weights, n), states, weights
 
-        :param sums: those of s_0 … s_{n−1} from layer n − 1 on
-        """
-        factors = weights.view(-1, *(1,) * s.dim())  # [L + 1 − n, 1, ..]
-        if sums is None:
-            return factors * s.to(torch.promote_types(s.dtype, torch.float32))
-        return torch.addcmul(sums[1:], factors, s)
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, dx: Tensor | None, dstates: Tensor | None, dweights: Tensor | None) -> Any:
+        used = slice(ctx.n + 1)
+        if dx is not None:
+            dx = dx.reshape(-1)
+            if dstates is None:
+                dstates = torch.zeros_like(ctx.states)
+            dstates.view(len(dstates), -1)[used].addr_(ctx.weights[ctx.n, used].to(dx.dtype), dx)
+            if ctx.needs_input_grad[2]:
+                if dweights is None:
+                    dweights = torch.zeros_like(ctx.weights)
+                dweights[ctx.n, used] = ctx.states[used].view(ctx.n + 1, -1) @ dx
+        return None if dstates is None else dstates[ctx.n], dstates, dweights, None

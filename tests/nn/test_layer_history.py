@@ -3,9 +3,18 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ode_transformer.nn import LayerHistory
-from ode_transformer.numerics import COEFFICIENTS, DepthScheme, DepthState, RungeKutta, get_tableau, runge_kutta_step
+from ode_transformer.numerics import (
+    COEFFICIENTS,
+    Block,
+    DepthScheme,
+    DepthState,
+    RungeKutta,
+    get_tableau,
+    runge_kutta_step,
+)
 
 DIM, LAYERS = 6, 3
 FIELDS = [torch.tanh, torch.sin, lambda y: 0.5 * y.flip(-1)]
@@ -38,14 +47,56 @@ def test_equals_the_equation(learned: bool, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_one_position_without_gradients_takes_one_sum_for_each_layer(normalize_before: bool, monkeypatch) -> None:
+def test_gradients(normalize_before: bool) -> None:
     made = history(True, normalize_before=normalize_before)
-    nn.init.normal_(made.weight)
-    y0 = torch.randn(2, 1, DIM, dtype=torch.float64)
-    expected = made.integrate(FIELDS, y0)
-    monkeypatch.setattr("ode_transformer.nn.layer_history.weighted_sum", None)
-    with torch.no_grad():
-        torch.testing.assert_close(made.integrate(FIELDS, y0), expected)
+    y0 = torch.randn(2, 2, DIM, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(LAYERS + 1, LAYERS + 1, dtype=torch.float64, requires_grad=True)
+
+    def output(y0: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        del made.weight
+        made.weight = weight
+        return made.integrate(FIELDS, y0)
+
+    del made.weight
+    made.weight = weight
+    assert torch.autograd.gradcheck(output, (y0, weight))
+
+
+def test_a_gradient_from_within_the_stack_leaves_later_layers_out() -> None:
+    made = history(True)
+    depth_state = made.start(torch.randn(2, 2, DIM, dtype=torch.float64))
+    outputs = []
+    for f in FIELDS:
+        depth_state = made.step([Block(f)], depth_state)
+        outputs.append(depth_state.y)
+    outputs[-1].sum().backward(retain_graph=True)
+    made.zero_grad()
+    outputs[0].sum().backward(retain_graph=True)
+    assert made.weight.grad[2:].count_nonzero() == 0
+    assert made.weight.grad[1].count_nonzero() == 2
+
+
+class CountOperators(TorchDispatchMode):
+    """Counts the operators that write tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function._schema.name not in ("aten::view", "aten::select", "aten::slice", "aten::detach")
+        return function(*args, **(kwargs or {}))
+
+
+def test_operators_grow_linearly_with_the_layers() -> None:
+    counts = []
+    for layers in (4, 8, 12):
+        made = LayerHistory(RungeKutta(get_tableau("euler"), [nn.Identity()]), layers, DIM, learned=True)
+        made.scheme.coefficients[0].forward = lambda increments: (1.0,)
+        with CountOperators() as counter:
+            made.integrate([torch.tanh] * layers, torch.randn(2, DIM)).sum().backward()
+        counts.append(counter.count)
+    assert counts[2] - counts[1] == counts[1] - counts[0]
 
 
 @pytest.mark.parametrize("learned", [False, True])
