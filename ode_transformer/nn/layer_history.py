@@ -109,7 +109,7 @@ class LayerHistory(DepthScheme):
 
 def _add_state(s: Tensor, states: Tensor, weights: Tensor, n: int) -> Tensor:
     """Write s_n into the states, and return x_n = Σ_{i ≤ n} W[n, i] s_i, [.., dim]."""
-    states[n] = s
+    states.data[n] = s  # unseen by autograd, which would forbid a tensor whose later rows are written
     with torch.autocast(states.device.type, enabled=False):  # the product sums half precision in float32
         x = weights[n : n + 1, : n + 1].to(states.dtype) @ states[: n + 1].view(n + 1, -1)
     return x.view(s.shape)
@@ -125,7 +125,6 @@ class _AddState(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, s: Tensor, states: Tensor, weights: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        # Not saved for the backward pass, which would refuse a tensor whose later rows are written.
         ctx.states, ctx.weights, ctx.n = states, weights, n
         return _add_state(s, states, weights, n), states, weights
 
