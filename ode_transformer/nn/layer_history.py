@@ -129,7 +129,7 @@ class _AddState(torch.autograd.Function):
         return _add_state(s, states, weights, n), states, weights
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, dx: Tensor | None, dstates: Tensor | None, dweights: Tensor | None) -> Any:
         used = slice(ctx.n + 1)
         if dx is not None:
