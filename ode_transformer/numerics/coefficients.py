@@ -152,7 +152,7 @@ class NormalizedGateCoefficients(GateCoefficients):
     """The gate with W·[LN(F_1); …; LN(F_s)] + β; ours, in none of the papers.
 
     Increments grow in training, and W·[F_1; F_2] with them, until the published gate is 0 or 1 at every position and
-    has no gradient. Normalised increments keep their size. docs/results/does_it_help.md says where this gate ends.
+    has no gradient. Normalised increments keep their size. docs/results/gates.md says where this gate ends.
     """
 
     normalizes_increments = True
