@@ -11,11 +11,13 @@ from typing import Any
 
 from ode_transformer.analysis.plots import add_plot_argument, check_outputs
 from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.split_translation import joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.decoding.translate import load_hub
 from ode_transformer.nn.observers import STACKS, observable_stacks
 from ode_transformer.support.arguments import add_systems, positive_int, system_names
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import open_input
+from ode_transformer.support.files import content_digest, open_input, write_text
 
 MAX_TOKENS = 4096  # of a batch
 
@@ -33,6 +35,39 @@ class MeasuredModel:
     model: Any
     samples: list[dict[str, Any]]
     padding_idx: int
+
+
+class Translator:
+    """A translation model with the sentences that it translates.
+
+    :param args: options of :func:`add_data_arguments` and ``add_search_arguments``
+    :param path: checkpoint
+    :raises UserError: a sentence is longer than the model takes
+    """
+
+    def __init__(self, args: argparse.Namespace, path: Path) -> None:
+        languages = args.source_lang, args.target_lang
+        self.hub = load_hub(path, args.data, *languages, batch_size=args.batch_size, cpu=args.cpu)
+        self.model, self.task = self.hub.models[0], self.hub.task
+        self.remove_bpe = joined_pieces(self.task, args.remove_bpe)
+        self.split = Split(self.model, self.task, args.data, args.split, path)
+        self.numbers = self.split.first_numbers(args.sentences)
+        self.chunk_size = 4 * args.batch_size
+        self.search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
+        languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        self.model_digest = content_digest([path, *(args.data / f"dict.{language}.txt" for language in languages)])
+        self.split_digest = content_digest(sorted(args.data.glob(f"{args.split}.*-*.*")))
+        search = [self.search, args.batch_size, self.remove_bpe]
+        self.request = [self.split_digest, languages, len(self.numbers), *search]  # all that decides translations
+
+    def references(self) -> list[str]:
+        """Return the references as plain text."""
+        return reference_lines(self.task, self.split, self.numbers, self.remove_bpe)
+
+    def write_translations(self, path: Path) -> None:
+        """Write the best translation of each sentence."""
+        lines = translate_split(self.hub, self.split, self.numbers, self.remove_bpe, self.chunk_size, **self.search)
+        write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: int | None) -> None:

@@ -26,7 +26,7 @@ SUBCOMMANDS = {
         "how exact a step of a splitting is, measured",
     ),
     "linear-probe": (
-        "ode_transformer.analysis.linear_probe.probe_linear",
+        "ode_transformer.analysis.linear_probe",
         "what a model loses when one of its layers becomes a linear map",
     ),
     "outputs": (

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ode_transformer.analysis import systems
-from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
+from ode_transformer.analysis.layer_replacement import negative_log_likelihood
 from ode_transformer.analysis.plots import LINE_STYLES, MARKERS, new_figure, plain_label, save_figure
 from ode_transformer.nn.observers import LayerId, LayerObserver, observable_stacks, observing
 from ode_transformer.support.files import write_text

@@ -13,7 +13,7 @@ from observers_for_tests import FirstInputs
 from torch import nn
 
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
-from ode_transformer.analysis.linear_probe.layer_replacement import negative_log_likelihood
+from ode_transformer.analysis.layer_replacement import negative_log_likelihood
 from ode_transformer.cli.command import main
 from ode_transformer.nn import observing
 

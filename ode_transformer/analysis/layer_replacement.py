@@ -15,16 +15,18 @@ So a replaced layer keeps no attention, neither to its own side nor, in a decode
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.analysis.linear_probe.linear_fit import LinearFit, LinearSums
+from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.nn.observers import LayerId, LayerObserver, observing
+from ode_transformer.support.console import ProgressMeter
 
 
 @contextmanager
@@ -83,48 +85,37 @@ def negative_log_likelihood(model: Any, sample: Mapping[str, Any], padding_idx: 
     return nn.functional.nll_loss(scores.flatten(0, 1), sample["target"].flatten(), ignore_index=padding_idx)
 
 
-class Distillation:
-    """Trains W and b alone on the likelihood of the training data, starting from the least-squares solution.
+def distil(
+    model: Any,
+    layer: LayerId,
+    start: LinearFit,
+    sample: Callable[[int], dict[str, Any]],
+    updates: int,
+    lr: float,
+    padding_idx: int,
+) -> LinearFit:
+    """Train W and b alone on the likelihood of the training data, from the least-squares solution.
 
     Adam, with a learning rate that falls linearly to 0. The paper says that W and b are trained on the training set
     and everything else is frozen; it leaves open loss, optimizer, learning rate and number of updates.
 
     :param model: in evaluation mode, which it stays in: no dropout; its parameters are frozen
-    :param start: the least-squares solution
+    :param sample: returns fairseq's batch of an update, counted from 0 on
     """
-
-    def __init__(self, model: Any, layer: LayerId, start: LinearFit, updates: int, lr: float) -> None:
-        model.requires_grad_(False)
-        self.model, self.layer, self.updates = model, layer, updates
-        self.linear = linear_layer(start.weight, start.bias, next(model.parameters()))
-        self.optimizer = torch.optim.Adam(self.linear.parameters(), lr=lr)
-        self.lr, self.update = lr, 0
-
-    def step(self, sample: Mapping[str, Any], padding_idx: int) -> float:
-        """Make one update; return the loss before it."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr * (1 - self.update / self.updates)
-        self.optimizer.zero_grad()
-        with replace_layer(self.model, self.layer, self.linear):
-            loss = negative_log_likelihood(self.model, sample, padding_idx)
+    model.requires_grad_(False)
+    linear = linear_layer(start.weight, start.bias, next(model.parameters()))
+    optimizer = torch.optim.Adam(linear.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: 1 - update / updates)
+    meter = ProgressMeter("updates", updates)
+    for update in range(updates):
+        optimizer.zero_grad()
+        with replace_layer(model, layer, linear):
+            loss = negative_log_likelihood(model, sample(update), padding_idx)
         loss.backward()
-        self.optimizer.step()
-        self.update += 1
-        return loss.item()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that :meth:`load_state_dict` needs to resume the training."""
-        return {
-            "update": self.update,
-            "layer": self.linear.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state that :meth:`state_dict` returned."""
-        self.update = state["update"]
-        self.linear.load_state_dict(state["layer"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        optimizer.step()
+        schedule.step()
+        meter.update(update + 1, f", loss {loss.item():.4f} nats per token")
+    return replace(start, weight=linear.weight.detach(), bias=linear.bias.detach())
 
 
 def relative_change(score: float, full: float) -> float | None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ode_transformer.support.errors import UserError
+
 # The arguments have single precision: a direction with relatively less variation than this is rounding noise.
 _PRECISION = torch.finfo(torch.float32).eps
 
@@ -76,11 +78,11 @@ class LinearSums:
     def fit(self) -> LinearFit:
         """Return the linear map with the least squared error.
 
-        :raises ValueError: fewer pairs than the p + 1 unknowns of each output
+        :raises UserError: fewer pairs than the p + 1 unknowns of each output
         """
         unknowns = len(self.x) + 1
         if self.count < unknowns:
-            raise ValueError(f"{self.count} positions do not determine the {unknowns} unknowns of each output")
+            raise UserError(f"{self.count} positions do not determine {unknowns} unknowns: give more training data")
         mean_x, mean_y = self.x / self.count, self.y / self.count
         s_xx = self.xx - self.count * mean_x.outer(mean_x)
         s_yx = self.yx - self.count * mean_y.outer(mean_x)

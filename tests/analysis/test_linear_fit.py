@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ode_transformer.analysis.linear_probe.linear_fit import LinearSums
+from ode_transformer.analysis.linear_fit import LinearSums
+from ode_transformer.support.errors import UserError
 
 
 def pairs(count: int, given: int, made: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -67,5 +68,5 @@ def test_constant_values_are_explained_and_constant_arguments_explain_nothing() 
 
 def test_fewer_pairs_than_unknowns_are_refused() -> None:
     x, y = pairs(10, 10, 2)
-    with pytest.raises(ValueError, match="10 positions do not determine the 11 unknowns of each output"):
+    with pytest.raises(UserError, match="10 positions do not determine 11 unknowns"):
         LinearSums.of_pairs(x, y).fit()
