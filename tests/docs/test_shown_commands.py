@@ -55,7 +55,9 @@ def check_command(words: list[str]) -> None:
     elif program == "python" and arguments[0].endswith(".py"):
         known = (ROOT / arguments[0]).read_text(encoding="utf-8")
         own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        assert [word for word in own if word.startswith("--") and f'"{word}"' not in known] == []
+        # A script may declare its options in a loop over their names.
+        flags = {word: (f'"{word}"', f'"{word[2:].replace("-", "_")}":') for word in own if word.startswith("--")}
+        assert [word for word, forms in flags.items() if not any(form in known for form in forms)] == []
     elif program == "pytest":
         paths = [word.partition("::")[0] for word in arguments if word.startswith("tests")]
         assert [path for path in paths if not (ROOT / path).exists()] == []
