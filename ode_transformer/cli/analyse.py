@@ -30,7 +30,7 @@ SUBCOMMANDS = {
         "what a model loses when one of its layers becomes a linear map",
     ),
     "outputs": (
-        "ode_transformer.analysis.comparison.compare",
+        "ode_transformer.analysis.comparison.outputs",
         "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
     ),
     "examples": (
@@ -38,7 +38,7 @@ SUBCOMMANDS = {
         "what several systems make of chosen sentences, side by side",
     ),
     "error-types": (
-        "ode_transformer.analysis.comparison.error_type_plot",
+        "ode_transformer.analysis.comparison.error_types",
         "corrections of several systems by type of error",
     ),
     "curves": (

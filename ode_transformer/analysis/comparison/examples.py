@@ -25,7 +25,7 @@ from ode_transformer.support.arguments import (
     rising_numbers,
 )
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
@@ -67,33 +67,28 @@ def read_outputs(
 ) -> SystemOutputs:
     """Read the files of the command line; sources and references without a file are taken from a log.
 
-    :raises UserError: there are no references, logs have different ones, or texts differ in their number of lines
+    :raises UserError: there are no references, or systems have different ones
     """
     translations = {name: read_system(path, remove_bpe) for name, path in systems.items()}
 
-    def read_side(path: Path | None, side: str) -> tuple[Path | None, list[str] | None]:
-        """Return the file that has a side of the sentences, and their lines."""
+    def side_lines(path: Path | None, side: str) -> list[str] | None:
         if path is not None:
-            return path, join_references(read_lines(path), remove_bpe, str(path))
-        for name, sentences in translations.items():
+            return join_references(read_lines(path), remove_bpe, str(path))
+        for sentences in translations.values():
             texts = [getattr(sentence, side) for sentence in sentences]
             if None not in texts:
-                return systems[name], texts
-        return None, None
+                return texts
+        return None
 
-    _, source_lines = read_side(source, "source")
-    reference_file, reference_lines = read_side(references, "reference")
+    source_lines, reference_lines = side_lines(source, "source"), side_lines(references, "reference")
     if reference_lines is None:
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
-    count = len(reference_lines)
-    if source is not None and source_lines is not None and len(source_lines) != count:
-        raise UserError(f"{source}: {len(source_lines)} lines, but {count} references")
     for name, sentences in translations.items():
-        if len(sentences) != count:
-            raise UserError(f"{systems[name]}: {len(sentences)} sentences, but {count} references")
-        pairs = zip(sentences, reference_lines, strict=True)
-        if references is None and any(_differ(sentence.reference, line) for sentence, line in pairs):
-            raise UserError(f"{systems[name]}: its references (T-) are not those of {reference_file}")
+        differ = len(sentences) != len(reference_lines) or any(
+            _differ(sentence.reference, line) for sentence, line in zip(sentences, reference_lines, strict=True)
+        )
+        if differ if references is None else len(sentences) != len(reference_lines):
+            raise UserError(f"{systems[name]}: not the {len(reference_lines)} sentences of the references")
     hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
     return SystemOutputs(source_lines, reference_lines, hypotheses)
 
@@ -115,11 +110,13 @@ def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]
 
     Of equal differences the earlier line comes first.
     """
-    first, *_, last = outputs.systems.values()
+    systems = list(outputs.systems.values())
 
     def difference(number: int) -> float:
         reference = outputs.references[number]
-        first_score, last_score = (sentence_score(metric, lines[number], reference) for lines in (first, last))
+        first_score, last_score = (
+            sentence_score(metric, lines[number], reference) for lines in (systems[0], systems[-1])
+        )
         return 0.0 if first_score is None or last_score is None else abs(last_score - first_score)
 
     order = sorted(range(len(outputs.references)), key=lambda number: (-difference(number), number))
@@ -211,14 +208,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the sentences as Markdown; with ``--output`` also write them."""
-    if args.output is not None:
-        check_writable(args.output)
     outputs = read_outputs(named_systems(args), args.source, args.references, args.remove_bpe)
     count = len(outputs.references)
     if args.lines and args.lines[-1] > count:
         raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {count}")
-    if args.most_different and len(outputs.systems) < 2:
-        raise UserError("--most-different compares systems: name several")
     lines = args.lines or most_different(outputs, args.metric, args.most_different)
     text = examples_text(outputs, lines, args.metric)
     if args.output is not None:

@@ -48,21 +48,13 @@ def run(args: argparse.Namespace) -> int:
 
 def type_rows(counted: Mapping[str, TypeCounts]) -> list[list[str | int]]:
     """Return a row for each type, most frequent in the reference first: reference, then correct and wrong edits."""
-    first = next(iter(counted.values())).by_type
-    gold = {kind: first.get(kind, Counts()).gold for counts in counted.values() for kind in counts.by_type}
-    return [
-        [
-            kind,
-            gold[kind],
-            *(
-                number
-                for counts in counted.values()
-                for of_kind in [counts.by_type.get(kind, Counts())]
-                for number in (of_kind.correct, of_kind.proposed - of_kind.correct)
-            ),
-        ]
-        for kind in sorted(gold, key=lambda kind: (-gold[kind], kind))
-    ]
+    by_type = [counts.by_type for counts in counted.values()]
+    gold = {kind: by_type[0].get(kind, Counts()).gold for types in by_type for kind in types}
+    rows: list[list[str | int]] = []
+    for kind in sorted(gold, key=lambda kind: (-gold[kind], kind)):
+        counts = [types.get(kind, Counts()) for types in by_type]
+        rows.append([kind, gold[kind], *(n for c in counts for n in (c.correct, c.proposed - c.correct))])
+    return rows
 
 
 def draw(rows: Sequence[Sequence[str | int]], systems: Sequence[str], path: Path) -> None:

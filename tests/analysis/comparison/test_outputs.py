@@ -1,16 +1,19 @@
-"""``ode-transformer compare`` on real checkpoints of random parameters."""
+"""``ode-transformer analyse outputs`` on real checkpoints of random parameters, and its tables."""
 
 import csv
 import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from checkpoint_for_tests import binarise
 from PIL import Image
 
-from ode_transformer.analysis.comparison import system_results
+from ode_transformer.analysis import systems as trained_systems
+from ode_transformer.analysis.comparison.outputs import TokenAccuracy
+from ode_transformer.analysis.comparison.tables import Buckets, BucketTable
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings
@@ -52,16 +55,6 @@ def command(folder: Path, *arguments: str) -> int:
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
-
-
-def test_pieces_of_the_dictionary_are_joined(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(folder) == 0
-    hypotheses = folder / "out" / "systems" / "one" / "hypotheses.txt"
-    pieces = read_lines(hypotheses)
-    arguments = ["analyse", "outputs", f"one={folder / 'model.pt'}", "--data", str(folder)]
-    arguments += ["--output", str(folder / "out")]
-    assert main([*arguments, "--beam", "2", "--max-len-b", "20"]) == 0
-    assert read_lines(hypotheses) == [line.replace(" ", "").replace("▁", " ").strip() for line in pieces] != pieces
 
 
 def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,8 +116,8 @@ def test_a_system_is_decoded_again_only_if_it_changed(
         searches.append(len(numbers))
         return original(hub, split, numbers, *options, **search)
 
-    original = system_results.translate_split
-    monkeypatch.setattr(system_results, "translate_split", translate_split)
+    original = trained_systems.translate_split
+    monkeypatch.setattr(trained_systems, "translate_split", translate_split)
     assert command(folder) == 0
     assert searches == [5, 5]
     expected = capsys.readouterr().out
@@ -134,11 +127,8 @@ def test_a_system_is_decoded_again_only_if_it_changed(
     assert command(folder, "--lengths", "2", "--maps", "2") == 0  # another presentation of the same results
     assert searches == [5, 5]
     change(folder / "other.pt", folder / "other.pt")
-    assert command(folder) == 0
-    assert capsys.readouterr().err.count("decode: already done") == 3  # both at first, then the unchanged one
+    assert command(folder, "--sentences", "5") == 0
     assert searches == [5, 5, 5]
-    assert command(folder, "--beam", "3", "--sentences", "2") == 0
-    assert searches == [5, 5, 5, 2, 2]
 
 
 def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,9 +140,43 @@ def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "frequency in the training data" not in out
 
 
-@pytest.mark.parametrize(("options", "message"), [(["--maps", "6"], "--maps 6: the sentences are 1 to 5")])
-def test_sentences_that_are_not_there(
-    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command(folder, *options) == 2
-    assert message in capsys.readouterr().err
+def test_sentences_that_are_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(folder, "--maps", "6") == 2
+    assert "--maps 6: the sentences are 1 to 5" in capsys.readouterr().err
+
+
+def test_every_number_is_in_the_bucket_that_names_it() -> None:
+    lengths = Buckets((10, 20, 50))
+    assert lengths.names() == ["1-10", "11-20", "21-50", "51+"]
+    assert lengths.indices([1, 10, 11, 20, 21, 50, 51, 1000]).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    frequencies = Buckets((0, 9, 99), start=0)
+    assert frequencies.names() == ["0", "1-9", "10-99", "100+"]
+    assert frequencies.indices([0, 1, 9, 10, 99, 100]).tolist() == [0, 1, 1, 2, 2, 3]
+    assert Buckets((), start=0).names() == ["0+"]
+
+
+def test_accuracy_by_bucket() -> None:
+    positions, right = np.array([1, 2, 3, 1, 5, 7]), np.array([True, False, True, True, False, False])
+    accuracy = TokenAccuracy(positions, positions, right, np.ones(6))
+    assert accuracy.percent(Buckets((2, 3, 6, 9)), positions) == [pytest.approx(200 / 3), 100, 0, 0, None]
+
+
+def test_a_table_as_markdown_csv_and_plot(tmp_path: Path) -> None:
+    columns = {"a": [1 / 3, None, 2.0], "b": [1.0, 0.5, None]}
+    table = BucketTable("t", ["1-10", "11-20", "21+"], "length", "BLEU", columns, [5, 1, 0], "sentences")
+    assert table.markdown().splitlines() == [
+        "**BLEU**",
+        "",
+        "| length | sentences | a | b |",
+        "|---|---:|---:|---:|",
+        "| 1-10 | 5 | 0.33 | 1.00 |",
+        "| 11-20 | 1 | – | 0.50 |",
+        "| 21+ | 0 | 2.00 | – |",
+    ]
+    head, first, second, _ = csv.reader(table.csv().splitlines())
+    assert head == ["length", "sentences", "a", "b"]
+    assert float(first[2]) == 1 / 3
+    assert second == ["11-20", "1", "", "0.5"]
+    table.draw(tmp_path / "a.svg", "data, 6 sentences")
+    BucketTable("t", ["test"], "test set", "length ratio", {"a": [0.9], "b": [None]}).draw(tmp_path / "b.svg", "")
+    assert all("<svg" in (tmp_path / name).read_text() for name in ("a.svg", "b.svg"))
