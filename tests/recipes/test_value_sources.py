@@ -19,7 +19,8 @@ RECIPES_PAGE = CONFIGS.parent / "docs" / "recipes.md"
 def source_names():
     """Return the names of sources in the page's table."""
     section = RECIPES_PAGE.read_text().partition("## Sources of values\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    names = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
+    return re.findall(r"`([^`]+)`", " ".join(names))
 
 
 def lines_of_keys(node, key=()):
