@@ -18,7 +18,6 @@ lattice.
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,46 +49,20 @@ class SystemEdit:
         return f"{self.start}-{self.end} {' '.join(self.correction) or '(nothing)'}"
 
 
-class TooManySteps(Exception):
-    """A search took more steps than its budget has."""
-
-
-@dataclass
-class StepBudget:
-    """The number of steps that searches may still take, each of about a microsecond.
-
-    The time for a gold edit grows with its span and its corrections: a thousand long ones would take days.
-    """
-
-    steps: int
-
-    def spend(self, steps: int) -> None:
-        """Take steps off the budget.
-
-        :raises TooManySteps: it has fewer
-        """
-        self.steps -= steps
-        if self.steps < 0:
-            raise TooManySteps
-
-
 class EditLattice:
     """All cheapest paths from a source to a hypothesis, for substitutions that cost 1 and for those that cost 2.
 
-    :param budget: of the steps over vertices; unlimited if None
     :ivar edges: the vertices in rising order, each with the vertices from which an edge leads to it
     """
 
-    def __init__(self, source: Tokens, hypothesis: Tokens, budget: StepBudget | None = None) -> None:
+    def __init__(self, source: Tokens, hypothesis: Tokens) -> None:
         self.source, self.hypothesis = tuple(source), tuple(hypothesis)
-        self.budget = budget or StepBudget(sys.maxsize)
         self.end = len(source), len(hypothesis)
         edges: dict[Vertex, set[Vertex]] = {(0, 0): set(), self.end: set()}
         for substitution in (1, 2):
             costs = self._costs(substitution)
             to_visit, visited = [self.end], {self.end}
             while to_visit:
-                self.budget.spend(1)
                 i, j = vertex = to_visit.pop()
                 diagonal = 0 if self.keeps((i - 1, j - 1), vertex) else substitution
                 for previous, price in (((i - 1, j), 1), ((i, j - 1), 1), ((i - 1, j - 1), diagonal)):
@@ -121,7 +94,6 @@ class EditLattice:
         """Return the least number of tokens that a path between two vertices keeps; None if there is no path."""
         fewest = {start: 0}
         for i in range(start[0], end[0] + 1):
-            self.budget.spend(end[1] - start[1] + 1)
             for j in range(start[1], end[1] + 1):
                 vertex = i, j
                 predecessors = self.edges.get(vertex, set()) & fewest.keys()
@@ -133,7 +105,6 @@ class EditLattice:
         """Return the system's edits that agree most with an annotator, from left to right.
 
         :param gold: the annotator's edits in the order of their spans
-        :raises TooManySteps: the budget is spent
         """
         # Costs are whole numbers, in which a correct edit outweighs all edges, and an edge all edits.
         edge = sum(self.end) + 2
@@ -148,7 +119,6 @@ class EditLattice:
                     paths[state] = cost, origin
 
             for previous in predecessors:
-                self.budget.spend(len(best[previous]))
                 keeps, same_position = self.keeps(previous, vertex), previous[0] == vertex[0]
                 for state, (cost, _) in best[previous].items():
                     insertions, unchanged = state[0] if same_position else 0, state[1]
@@ -160,7 +130,6 @@ class EditLattice:
                     elif unchanged < max_unchanged:
                         offer((insertions, unchanged + 1), cost + edge, (previous, state))
             for previous, order in arcs[vertex]:
-                self.budget.spend(len(best[previous]))
                 for state, (cost, _) in best[previous].items():
                     if state[1] == OUTSIDE and (order is None or state[0] <= order):
                         offer((0 if order is None else order + 1, OUTSIDE), cost - match, (previous, state))
@@ -187,7 +156,6 @@ class EditLattice:
             for correction in edit.corrections:
                 if correction == self.source[edit.start : edit.end]:
                     continue
-                self.budget.spend(len(self.hypothesis))
                 for j in range(len(self.hypothesis) - len(correction) + 1):
                     start, end = (edit.start, j), (edit.end, j + len(correction))
                     if start in self.edges and end in self.edges and self.hypothesis[j : end[1]] == correction:

@@ -52,20 +52,15 @@ class TypedEdit:
 def load_errant() -> tuple[Any, str]:
     """Load ERRANT's annotator for English; return it with the versions that its types depend on.
 
-    :raises UserError: ERRANT or spaCy's model is not installed; names the command that installs it
+    :raises UserError: ERRANT or spaCy's model is not installed; names the commands that install them
     """
     try:
         import errant
-    except ImportError as error:
-        raise UserError(
-            f"--metric errant: {error}; pip install errant==3.0.2, then python -m spacy download {MODEL}"
-        ) from error
-    try:
+
         annotator = errant.load("en")
-    except OSError as error:  # raised by spaCy if the model is missing
-        raise UserError(
-            f"--metric errant: spaCy's model {MODEL} is not installed; python -m spacy download {MODEL}"
-        ) from error
+    except (ImportError, OSError) as error:  # spaCy raises the latter if the model is missing
+        commands = f"pip install errant==3.0.2, then python -m spacy download {MODEL}"
+        raise UserError(f"--metric errant: {error}; {commands}") from error
     meta = annotator.nlp.meta
     return annotator, f"errant:{errant.__version__}|spacy:{meta['lang']}_{meta['name']}-{meta['version']}"
 

@@ -9,27 +9,14 @@ with most correct edits, then with the smallest (system edits + β² gold edits)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ode_transformer.metrics.edit_lattice import (
-    MAX_UNCHANGED,
-    EditLattice,
-    StepBudget,
-    SystemEdit,
-    Tokens,
-    TooManySteps,
-)
+from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, check_sentence_count, max_annotators, read_m2
 from ode_transformer.metrics.metric import Lines, Score, Settings
-from ode_transformer.support.console import print_progress
-from ode_transformer.support.errors import UserError
 
 BETA = 0.5
-MAX_CELLS = 250_000  # tokens of the source times tokens of the hypothesis
-# Steps of the search: what each sentence adds to the budget of all, and the most that one may take, some seconds. A
-# paragraph of 360 tokens with 40 edits takes 11,000 for each annotator.
-STEPS_PER_SENTENCE, MAX_STEPS = 100_000, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -87,32 +74,22 @@ class MatchedSentence:
         return "\n".join(f"{name}: {text}" for name, text in lines.items())
 
 
-def max_match(
-    hypotheses: Sequence[str],
-    gold: Sequence[AnnotatedSentence],
-    max_cells: int = MAX_CELLS,
-) -> list[MatchedSentence]:
+def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> list[MatchedSentence]:
     """Match each sentence with the annotator who makes F of all sentences up to it highest.
 
     :param hypotheses: one for each sentence, tokenised like the gold file
-    :param max_cells: if the tokens of a sentence times those of its hypothesis exceed this number, all between their
-        common beginning and end counts as one edit, and a line on standard error names the sentence
-    :raises UserError: the number of hypotheses differs from the number of sentences, or the edits of a sentence are so
-        many or so long that the search for them would not end
+    :raises UserError: the number of hypotheses differs from the number of sentences
     """
     check_sentence_count(hypotheses, gold)
     sentences, counts = [], Counts()
-    budget = StepBudget(MAX_STEPS)
     for line, sentence in zip(hypotheses, gold, strict=True):
-        budget.steps = min(budget.steps + STEPS_PER_SENTENCE, MAX_STEPS)
-        hypothesis = tuple(line.split())
-        try:
-            candidates = list(_by_annotator(sentence, hypothesis, max_cells, budget))
-        except TooManySteps as error:
-            sizes = f"{len(sentence.tokens)} tokens, {sum(map(len, sentence.edits.values()))} edits"
-            raise UserError(
-                f"{sentence.location}: too much to match with the hypothesis ({sizes}); divide the sentence"
-            ) from error
+        lattice = EditLattice(sentence.tokens, line.split())
+        candidates = [
+            MatchedSentence(
+                sentence, lattice.hypothesis, annotator, tuple(lattice.edits(sentence.edits.get(annotator, ())))
+            )
+            for annotator in sorted(sentence.edits) or [0]
+        ]
 
         def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
             total = previous + candidate.counts
@@ -152,34 +129,3 @@ def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
         Score(name, 100 * value, f"{signature}|beta:{BETA}", detail, sentences)
         for (name, detail), value in zip(details.items(), values, strict=True)
     ]
-
-
-def _by_annotator(
-    sentence: AnnotatedSentence, hypothesis: tuple[str, ...], max_cells: int, budget: StepBudget
-) -> Iterator[MatchedSentence]:
-    source = sentence.tokens
-    lattice = None
-    if (len(source) + 1) * (len(hypothesis) + 1) <= max_cells:
-        lattice = EditLattice(source, hypothesis, budget)
-    else:
-        sizes = f"{len(source)} tokens, and {len(hypothesis)} in the hypothesis"
-        print_progress(f"{sentence.location}: {sizes}, are too many to align: their difference counts as one edit")
-    for annotator in sorted(sentence.edits) or [0]:
-        gold = sentence.edits.get(annotator, ())
-        edits = lattice.edits(gold, MAX_UNCHANGED) if lattice else _single_edit(source, hypothesis, gold)
-        yield MatchedSentence(sentence, hypothesis, annotator, tuple(edits))
-
-
-def _single_edit(source: Tokens, hypothesis: Tokens, gold: Sequence[Edit]) -> list[SystemEdit]:
-    """Return the whole difference as one edit."""
-    start, stop = 0, min(len(source), len(hypothesis))
-    while start < stop and source[start] == hypothesis[start]:
-        start += 1
-    same_end = 0
-    while same_end < stop - start and source[-1 - same_end] == hypothesis[-1 - same_end]:
-        same_end += 1
-    end, correction = len(source) - same_end, tuple(hypothesis[start : len(hypothesis) - same_end])
-    if start == end and not correction:
-        return []
-    correct = any((edit.start, edit.end) == (start, end) and correction in edit.corrections for edit in gold)
-    return [SystemEdit(start, end, correction, correct)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ode_transformer.metrics.significance import SentenceStatistics
-from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
 Lines = Sequence[str]
@@ -67,14 +66,15 @@ class Settings:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        if self.flavour:
-            for name, default in (("tokenize", "13a"), ("compound_split", False), ("detokenize", None)):
-                if getattr(self, name) != default:
-                    raise UserError(f"--flavour decides on all of this: it does not go with {flag_name(name)}")
-        if self.compound_split and self.tokenize != "none":
-            raise UserError("--compound-split divides tokens: it goes with --tokenize none")
-        if self.detokenize and self.tokenize == "none":
-            raise UserError("--detokenize makes text that is not tokenised: it does not go with --tokenize none")
+        tokens = self.tokenize == "none"
+        conflicts = {
+            "--flavour with --tokenize, --compound-split or --detokenize": self.flavour is not None
+            and (self.tokenize != "13a" or self.compound_split or self.detokenize is not None),
+            "--compound-split without --tokenize none": self.compound_split and not tokens,
+            "--detokenize with --tokenize none": self.detokenize is not None and tokens,
+        }
+        if chosen := [conflict for conflict, is_chosen in conflicts.items() if is_chosen]:
+            raise UserError(f"{chosen[0]}: these settings exclude each other")
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,9 @@ def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
     :raises UserError: there are more, fewer or none
     """
     references = settings.references
-    if references is None:
-        raise UserError("no references to score against")
+    if not references:
+        raise UserError("nothing to score: there are no references")
     for lines in (references, *settings.more_references):
         if len(hypotheses) != len(lines):
             raise UserError(f"{len(hypotheses)} hypotheses, but {len(lines)} references")
-    if not references:
-        raise UserError("nothing to score: the references are empty")
     return references

@@ -13,14 +13,13 @@ gives the perplexity of a word (``Settings.pieces``), which is comparable betwee
 
 from __future__ import annotations
 
-import math
 import re
 
 from ode_transformer.metrics.metric import Lines, Score, Settings
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
-_NUMBER = r"(\d+(?:\.\d+)?|nan|inf)"
+_NUMBER = r"(\d+(?:\.\d+)?)"
 _RESULT = re.compile(rf"Loss \(base 2\): {_NUMBER}, Perplexity: {_NUMBER}")
 _TOKENS = re.compile(r"Evaluated ([\d,]{1,20}) tokens in ")
 # Settings in the configuration, which fairseq prints first
@@ -31,23 +30,15 @@ _SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_pr
 def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Return the perplexity at the end of the log; hypotheses are ignored.
 
-    :raises UserError: the log is not one complete run, is inconsistent, or belongs to another text than the references
+    :raises UserError: the log is not one complete run, or belongs to another text than the references
     """
     path = settings.eval_lm_log
     assert path is not None
     log = "\n".join(read_lines(path))
     results, counts = _RESULT.findall(log), _TOKENS.findall(log)
-    if not results or not counts:
-        raise UserError(f"{path}: no perplexity found: is it a complete log of fairseq-eval-lm?")
-    if len(results) > 1:
-        raise UserError(f"{path}: {len(results)} perplexities: is it the log of several runs?")
+    if len(results) != 1 or not counts:
+        raise UserError(f"{path}: not the complete log of one fairseq-eval-lm with a finite loss")
     loss, value = map(float, results[0])
-    if not math.isfinite(loss):
-        raise UserError(f"{path}: the loss is {loss}: the model's training diverged")
-    expected_value = 2**loss if loss < 1000 else math.inf  # 2**1024 is an error
-    # fairseq prints the loss with 4 decimals and the perplexity with 2.
-    if not abs(expected_value - value) <= 0.005001 + value * math.log(2) * 0.000051:
-        raise UserError(f"{path}: a loss of {loss} bits is a perplexity of {expected_value:.2f}, not {value}")
     if settings.pieces and settings.references is None:
         raise UserError("--pieces needs --references, the text whose words are counted")
     for name, needed in _NEEDED_FOR_PIECES.items() if settings.pieces else ():
@@ -59,16 +50,14 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     if settings.references is not None:
         expected = sum(len(line.split()) + 1 for line in settings.references)
-        if settings.pieces:
-            if tokens < expected:
-                raise UserError(f"{path}: {tokens:,} tokens, fewer than the {expected:,} words and ends of sentence")
-            loss *= tokens / expected
-            value, tokens = 2**loss if loss < 1000 else math.inf, expected
-        elif tokens != expected:
+        if tokens < expected or (tokens > expected and not settings.pieces):
             raise UserError(
                 f"{path}: {tokens:,} tokens, but --references has {expected:,} words and ends of sentence:"
                 " was it another text, divided into pieces, or were lines left out?"
             )
+        if settings.pieces:
+            loss *= tokens / expected
+            value, tokens = 2**loss, expected
         unit, eos = "word", f"|eos:counted{'|pieces' if settings.pieces else ''}"
     samples = "".join(
         f"|{name.replace('_', '-')}:{setting}"

@@ -8,7 +8,7 @@ replacement they would seem to vary less than they do:
     error² = (s₁² + s₂²) / n, s the standard deviation of a system's n scores on the drawn sentences
     sample = shift + t · error, t drawn from Student's distribution with Welch's degrees of freedom
     interval = the middle 95% of the samples
-    p = (1 + samples · share of those whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
+    p = (1 + samples · fraction of those whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
 
 With one seed for each system this is the usual test over sentences; without any difference between sentences it is
 Welch's test over seeds. A test over the sentences of one training ignores that the next one would differ, and one over

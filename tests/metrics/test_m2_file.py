@@ -48,13 +48,6 @@ def test_what_is_read(tmp_path: Path):
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:11")
 
 
-def test_sentences_come_as_the_lines_do():
-    lines = iter(["S a", "", "S b", "nonsense"])
-    stream = iterate_sentences(lines, "gold.m2")
-    assert next(stream).tokens == ("a",)
-    assert next(lines) == "S b"
-
-
 def test_an_empty_sentence_and_no_line_feed_at_the_end():
     empty, last = sentences("S\n\nS a b")
     assert (empty.tokens, last.tokens) == ((), ("a", "b"))
@@ -96,16 +89,10 @@ def test_of_overlapping_edits_the_later_one_is_left_out():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A 0 1|||x|||y|||-|||-|||0", "gold.m2:1: an edit .* without a sentence"),
-        ("S a\n\nA 0 1|||x|||y|||-|||-|||0", "gold.m2:3: an edit .* without a sentence"),
-        ("S a\nA 0 1|||x|||y|||0", "gold.m2:2: an edit has six fields"),
-        ("S a\nA 0|||x|||y|||-|||-|||0", "gold.m2:2: not whole numbers: span '0'"),
-        ("S a\nA 0 1|||x|||y|||-|||-|||first", "gold.m2:2: not whole numbers: .* annotator 'first'"),
-        ("S a\nS b", "gold.m2:2: no empty line between"),
-        ("S a\nB 0 1", "gold.m2:2: a line starts with"),
-        ("Sa", "gold.m2:1: a line starts with"),
-        (f"S a\nA 0 1|||x|||y|||-|||-|||{'9' * 5000}", "gold.m2:2: not whole numbers: .* annotator '9{40}'$"),
-        ("S a\n" + "A 0 1|||x|||y|||-|||-|||0\n" * 1001, "gold.m2:1002: more than 1,000 edits of one sentence"),
+        ("A 0 1|||x|||y|||-|||-|||0", "gold.m2:1: a line S"),
+        ("S a\nA 0 1|||x|||y|||0", "gold.m2:2: an edit is A start end"),
+        ("S a\nA 0|||x|||y|||-|||-|||0", "gold.m2:2: an edit is A start end"),
+        ("S a\nS b", "gold.m2:2: .* an empty line between sentences"),
     ],
 )
 def test_what_is_refused(text: str, message: str):
@@ -113,30 +100,8 @@ def test_what_is_refused(text: str, message: str):
         sentences(text)
 
 
-@pytest.mark.parametrize(
-    ("span", "shown"), [("0 3", "0 3"), ("1 0", "1 0"), ("-1 1", "-1 1"), (f"0 {'9' * 4000}", f"0 {'9' * 58}")]
-)
-def test_an_edit_outside_its_sentence_is_left_out_with_a_warning(span: str, shown: str, capsys):
+@pytest.mark.parametrize("span", ["0 3", "1 0", "-1 1"])
+def test_an_edit_outside_its_sentence_is_left_out_with_a_warning(span: str, capsys):
     (sentence,) = sentences(f"S a b\nA {span}|||x|||y|||-|||-|||0\nA 1 2|||x|||B|||-|||-|||0")
-    assert correct_tokens(sentence) == ["a", "B"]
     assert sentence.edits == {0: (Edit(1, 2, "x", (("B",),)),)}
-    assert capsys.readouterr().err == f"gold.m2:2: left out: the span {shown} lies outside the sentence of 2 tokens\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"\n\n", "gold.m2: no sentence"),
-        (b"S a\nA 0 1|||x|||\xff|||-|||-|||0", "gold.m2: line 2 is not UTF-8"),
-        ("S a\n".encode("utf-16-le"), "gold.m2: line 1 is full of zero bytes"),
-    ],
-)
-def test_a_file_that_is_no_m2_file(tmp_path: Path, data: bytes, message: str):
-    (tmp_path / "gold.m2").write_bytes(data)
-    with pytest.raises(UserError, match=message):
-        read_m2(tmp_path / "gold.m2")
-
-
-def test_the_mark_of_utf_8_is_no_part_of_the_first_line(tmp_path: Path):
-    (tmp_path / "gold.m2").write_text("S a b\n", encoding="utf-8-sig")
-    assert read_m2(tmp_path / "gold.m2")[0].tokens == ("a", "b")
+    assert capsys.readouterr().err == f"gold.m2:2: left out: the span {span} lies outside the sentence of 2 tokens\n"

@@ -1,6 +1,5 @@
 """Word perplexity from what fairseq-eval-lm prints; tests/system/test_language_model_run.py has a real run."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -44,7 +43,7 @@ def test_perplexity_of_words_divided_into_pieces(tmp_path: Path) -> None:
     assert score.signature.startswith("per:word|eos:counted|pieces|")
     with pytest.raises(UserError, match="--pieces needs --references"):
         perplexity([], Settings(eval_lm_log=path, pieces=True))
-    with pytest.raises(UserError, match="7 tokens, fewer than the 8 words"):
+    with pytest.raises(UserError, match="7 tokens, but --references has 8 words"):
         perplexity([], Settings(TEXT, eval_lm_log=log(tmp_path, "2.0000", "4.00", tokens="7"), pieces=True))
 
 
@@ -58,26 +57,12 @@ def test_pieces_need_a_loss_that_is_their_mean(tmp_path: Path, setting: str) -> 
         perplexity([], Settings(TEXT, eval_lm_log=path, pieces=True))
 
 
-@pytest.mark.parametrize("value", [1.0, 2.718, 119.4649, 128.48499, 98765.4321])
-def test_rounding_is_no_contradiction(tmp_path: Path, value: float) -> None:
-    path = log(tmp_path, f"{math.log2(value):.4f}", f"{value:.2f}")
-    (score,) = perplexity([], Settings(eval_lm_log=path))
-    assert score.value == pytest.approx(value, abs=0.005)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("7.0000", "129.00"), "a loss of 7.0 bits is a perplexity of 128.00, not 129.0"),
-        (("7.0010", "128.00"), "is a perplexity of 128.09, not 128.0"),
-        (("nan", "nan"), "the loss is nan: the model's training diverged"),
-        (("inf", "inf"), "the loss is inf: the model's training diverged"),
-        (("9" * 300, "1.0"), "is a perplexity of inf, not 1.0"),
-        (("9" * 400, "1.0"), "the loss is inf"),
-        (("7.0000", "128.00", "9" * 5000), "no perplexity found"),
+        (("nan", "nan"), "not the complete log of one fairseq-eval-lm with a finite loss"),
         (("7.0000", "128.00", "1,009"), "1,009 tokens, but --references has 8 words and ends of sentence"),
-        (("7.0000", "128.00", "8", "Loss (base 2): 6.0000, Perplexity: 64.00\n"), "2 perplexities: is it the log of"),
-        (("", ""), "no perplexity found"),
+        (("7.0000", "128.00", "8", "Loss (base 2): 6.0000, Perplexity: 64.00\n"), "not the complete log of one"),
     ],
 )
 def test_logs_that_are_refused(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
@@ -85,18 +70,9 @@ def test_logs_that_are_refused(tmp_path: Path, words: tuple[str, ...], message: 
         perplexity([], Settings(TEXT, eval_lm_log=log(tmp_path, *words)))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--metric perplexity needs --eval-lm-log"),
-        (["--eval-lm-log", "{log}", "--hypotheses", "{log}"], "--hypotheses goes with --metric bleu or "),
-        (["--eval-lm-log", "-", "--references", "-"], "- is standard input, which is read once"),
-        (["--eval-lm-log", "{log}", "--references", "{log}"], "8 tokens, but --references has "),
-    ],
-)
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    path = log(tmp_path, "7.0000", "128.00")
-    assert main(["score", "--metric", "perplexity", *(word.format(log=path) for word in arguments)]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(log(tmp_path, "7.0000", "128.00"))
+    assert main(["score", "--metric", "perplexity", "--eval-lm-log", path]) == 0
+    assert capsys.readouterr().out.startswith("perplexity 128.00 (7.0000 bits a token, 8 tokens; per:token|")
+    assert main(["score", "--metric", "perplexity", "--eval-lm-log", path, "--references", path]) == 2
+    assert "8 tokens, but --references has " in capsys.readouterr().err

@@ -60,11 +60,6 @@ def test_tokenised_bleu_without_matching_quadruples_is_zero(hypothesis: str, ref
     assert score(bleu, [hypothesis], [reference], tokenize="none").value == pytest.approx(0, abs=1e-9)
 
 
-def test_smoothing_is_left_to_text_that_is_not_tokenised():
-    assert score(bleu, ["a b c d e"], ["a b c x d e"]).value > 30
-    assert "|smooth:exp|" in score(bleu, ["a b c d e"], ["a b c x d e"]).signature
-
-
 def test_several_references_by_hand():
     """An n-gram counts as often as the reference that has it most often; the length is that of the nearest one."""
     hypotheses = ["the cat the cat sat down", "no"]
@@ -154,8 +149,15 @@ def test_get_ende_bleu_forgives_the_quotation_marks_and_nothing_else():
 
 
 def test_the_example_of_the_documentation():
-    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8").partition("\n## chrF")[0]
-    hypotheses, references = (block.splitlines() for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+    hypotheses = [
+        "&quot; Das Rock @-@ Konzert war ausverkauft &quot; , sagte der Sprecher der Stadt .",
+        "Am Dienstag wurde die neue Ampel auf dem Dorfplatz in Betrieb genommen .",
+    ]
+    references = [
+        "„Das Rock-Konzert war ausverkauft“, sagte ein Sprecher der Stadt.",
+        "Am Dienstag ist die neue Ampel am Dorfplatz in Betrieb genommen worden.",
+    ]
+    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(--[^`]*)` \| ([\d.]+) \| `", page, re.MULTILINE)
     assert len(rows) == 3
     for options, shown in rows:
@@ -164,17 +166,13 @@ def test_the_example_of_the_documentation():
         assert f"{bleu(hypotheses, settings)[0].value:.2f}" == shown
 
 
-def test_detokenising_keeps_case():
-    assert score(bleu, ["the Cat sat down ."], ["The cat sat down."], detokenize="en").value < 50
-
-
 def test_what_excludes_each_other():
     for options in ({"tokenize": "none"}, {"tokenize": "none", "compound_split": True}, {"detokenize": "de"}):
-        with pytest.raises(UserError, match="--flavour .* does not go with --(tokenize|detokenize)$"):
+        with pytest.raises(UserError, match="--flavour with .*: these settings exclude each other"):
             Settings(["a"], flavour="get_ende_bleu", **options)
-    with pytest.raises(UserError, match="--compound-split .* goes with --tokenize none"):
+    with pytest.raises(UserError, match="--compound-split without --tokenize none"):
         Settings(["a"], compound_split=True)
-    with pytest.raises(UserError, match="--detokenize .* does not go with --tokenize none"):
+    with pytest.raises(UserError, match="--detokenize with --tokenize none"):
         Settings(["a"], tokenize="none", detokenize="de")
 
 
