@@ -34,8 +34,7 @@ import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.models.adam import FusedAdamConfig
 from ode_transformer.models.criteria import LabelSmoothedCrossEntropyCriterion as FusedCriterion
-from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.models.operation_count import count_operations
+from ode_transformer.models.model_from_options import build_from_options, count_operations
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 

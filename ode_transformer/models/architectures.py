@@ -11,7 +11,7 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints.reading import harmless_options
-from ode_transformer.models.options import DEPTH_DEFAULTS, set_defaults
+from ode_transformer.models.depth_options import DEPTH_DEFAULTS, set_defaults
 
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
 # learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.

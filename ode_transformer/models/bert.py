@@ -16,15 +16,61 @@ from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_architecture
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from fairseq.models.transformer import TransformerConfig
-from torch import nn
+from torch import Tensor, nn
 
 from ode_transformer.checkpoints.reading import load_pretrained
 from ode_transformer.models.architectures import register_architecture, stack_sizes
-from ode_transformer.models.options import DEPTH_DEFAULTS, add_depth_arguments, check_options, set_defaults
-from ode_transformer.models.segment_encoder import SegmentEncoder
-from ode_transformer.models.supported_tasks import check_task
+from ode_transformer.models.depth_options import (
+    DEPTH_DEFAULTS,
+    add_depth_arguments,
+    check_model_options,
+    check_task,
+    set_defaults,
+)
+from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.nn import LSTM
 from ode_transformer.support.errors import OptionError
+
+SEGMENTS = 2
+
+
+def segments(tokens: Tensor, separator: int) -> Tensor:
+    """Return the segment of each position: the number of separators before it, at most 1.
+
+    ``<s> A </s> B </s>`` is 0 0 0 1 1, and so is RoBERTa's ``<s> A </s> </s> B </s>`` from its second separator on.
+
+    :param tokens: [B, S]
+    :param separator: index of ``</s>``
+    :returns: [B, S]
+    """
+    separators = tokens.eq(separator).long()
+    return (separators.cumsum(dim=1) - separators).clamp(max=SEGMENTS - 1)
+
+
+class SegmentEncoder(ODETransformerEncoder):
+    """Encoder that adds the embedding of its segment to each word's embedding, as BERT does.
+
+    :param cfg: with ``layer_norm_without_affine``, no layer normalisation scales and shifts, as in the released Macaron
+    """
+
+    def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, dictionary, embed_tokens)
+        self.separator = dictionary.eos()
+        self.embed_segments = nn.Embedding(SEGMENTS, embed_tokens.embedding_dim)
+        if cfg.layer_norm_without_affine:
+            for module in self.modules():
+                if isinstance(module, nn.LayerNorm):
+                    module.elementwise_affine = False
+                    module.register_parameter("weight", None)
+                    module.register_parameter("bias", None)
+
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the input of the layers, and the embeddings of words and segments alone, [B, S] -> [B, S, C] each."""
+        if token_embedding is None:
+            token_embedding = self.embed_tokens(src_tokens)
+        segment_embedding = self.embed_segments(segments(src_tokens, self.separator))
+        return super().forward_embedding(src_tokens, token_embedding + segment_embedding)
+
 
 # Options of fairseq's RoBERTa that work on fairseq's own layers, with the value that means "off".
 UNSUPPORTED_BERT_OPTIONS = {
@@ -83,16 +129,16 @@ class ODEBertModel(RobertaModel):
 
         :raises OptionError: options do not go together, or the task is for another kind of model
         """
-        args.ode_trained = getattr(args, "ode_options_saved", False)
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
         check_task(args, task, "masked_lm")
-        check_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS)
+        check_model_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS)
         if args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM:
             raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
-        args.ode_options_saved = True  # as in ODETransformerModel
-        return cls(args, ODEBertEncoder(args, task.source_dictionary))
+        model = cls(args, ODEBertEncoder(args, task.source_dictionary))
+        args.ode_options_saved = True
+        return model
 
 
 class ODEBertEncoder(RobertaEncoder):

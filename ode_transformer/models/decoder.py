@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from fairseq import utils
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
@@ -33,7 +32,6 @@ from ode_transformer.nn import (
     linear_map,
     reorder_all,
 )
-from ode_transformer.support.errors import OptionError
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -44,6 +42,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     same stage.
     """
 
+    stack = "decoder"
     position_scale = 1.0
     word_dropout: WordDropout
 
@@ -55,11 +54,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         no_encoder_attn: bool = False,
         output_projection: nn.Module | None = None,
     ) -> None:
-        cutoff = cfg.adaptive_softmax_cutoff and utils.eval_str_list(cfg.adaptive_softmax_cutoff, type=int)
-        if cutoff and cutoff[-1] > len(dictionary):
-            raise OptionError(f"--adaptive-softmax-cutoff {cutoff[-1]}: the dictionary has {len(dictionary):,} entries")
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
-        self.choose_depth(cfg, "decoder")
+        self.build_depth(cfg)
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
         self.reports_alignment = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
@@ -13,7 +13,6 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.models.compilation import compile_sublayers
 from ode_transformer.nn import (
     AttentionChoice,
     BlockId,
@@ -26,10 +25,14 @@ from ode_transformer.nn import (
     LayerObserver,
     LSTMChoice,
     StackEvents,
+    SubLayer,
     ValueResidual,
     build_scheme,
 )
 from ode_transformer.numerics import DepthState, WeighingScheme
+
+COMPILER = "inductor"
+_VARIANTS = 64  # of a sub-layer's code: its kind, masks, training or evaluation; PyTorch gives up compiling after 8
 
 # Options of the command line that encoder and decoder share: option -> field of DepthChoice, or of LSTMChoice.
 DEPTH_OPTIONS = {
@@ -65,6 +68,17 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
     )
 
 
+def compile_sublayers(layers: nn.Module) -> None:
+    """Let the first forward pass compile each sub-layer; names of parameters stay as they are.
+
+    :param layers: module that contains the layers
+    """
+    torch._dynamo.config.recompile_limit = max(_VARIANTS, torch._dynamo.config.recompile_limit)
+    for module in layers.modules():
+        if isinstance(module, SubLayer):
+            module.compile(backend=COMPILER, dynamic=True)  # lengths of batches differ
+
+
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
     """Return the activation and the inner dropout of feed-forward networks."""
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or 0)
@@ -77,6 +91,8 @@ class DepthStack(nn.Module):
     """
 
     layers: Sequence[Layer]
+    stack: str  # encoder or decoder
+    fixed_options: tuple[str, ...] = ()  # further options that a checkpoint of the stack remembers
 
     # Attributes of fairseq's encoders and decoders.
     cfg: Any
@@ -95,34 +111,32 @@ class DepthStack(nn.Module):
     project_in_dim: nn.Module | None
     project_out_dim: nn.Module | None
 
-    def choose_depth(
-        self, cfg: TransformerConfig, stack: str, dim: int | None = None, fixed: Mapping[str, str] | None = None
-    ) -> None:
-        """Build the scheme of the stack 'encoder' or 'decoder' after its layers.
+    def layer_width(self, cfg: TransformerConfig) -> int:
+        """Return the width of the representation between layers."""
+        return int(getattr(cfg, self.stack).embed_dim)
 
-        :param dim: width of the representation; that of the stack by default
-        :param fixed: further options that a checkpoint of the stack remembers
-        """
-        self.stack = stack
-        self.choice, sizes = depth_choice(cfg, stack).without_unused_options(), getattr(cfg, stack)
+    def build_depth(self, cfg: TransformerConfig) -> None:
+        """Build the scheme of the stack after its layers."""
+        self.choice, sizes = depth_choice(cfg, self.stack).without_unused_options(), getattr(cfg, self.stack)
         kinds = self.layers[0].kinds if len(self.layers) else {}
         self.grouping = self.choice.grouping(kinds)
         activation, inner_dropout = feed_forward_options(cfg)
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
-        self.scheme = build_scheme(self.choice, len(self.layers), kinds, dim or sizes.embed_dim, hidden)
+        self.scheme = build_scheme(self.choice, len(self.layers), kinds, self.layer_width(cfg), hidden)
         self.value_residual: ValueResidual | None = None
         if self.choice.value_residual != "none":
             self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
-        self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_trained
-        if cfg.compile and not cfg.ode_trained:
+        self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_options_saved
+        if cfg.compile and not cfg.ode_options_saved:
             compile_sublayers(self.layers)  # type: ignore[arg-type]
         self.observers: list[LayerObserver] = []
         # Index of a layer -> a function that takes the layer's place, see step_layers.
         self.replacements: dict[int, nn.Module] = {}
-        may_change = cfg.ode_trained or bool(getattr(cfg, "finetune_from_model", None))
+        may_change = cfg.ode_options_saved or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with every tensor of a checkpoint, except for those with "version" in their names.
-        self.trained_version = CheckpointSettings(stack, self.choice, may_change, fixed or {})
+        fixed = {name: getattr(cfg, name) for name in self.fixed_options}
+        self.trained_version = CheckpointSettings(self.stack, self.choice, may_change, fixed)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """Compute what fairseq's class returns; training multiplies in bfloat16 on a CPU if ``--cpu-bf16`` says so.

@@ -23,11 +23,12 @@ from ode_transformer.nn import (
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
     """Encoder that steps the embedded source through its layers by the scheme of the options."""
 
+    stack = "encoder"
     word_dropout: WordDropout
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)
-        self.choose_depth(cfg, "encoder")
+        self.build_depth(cfg)
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> Layer:

@@ -20,9 +20,8 @@ from ode_transformer.models.architectures import (
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.options import add_depth_arguments, add_log_argument, check_options
+from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
 from ode_transformer.models.pretrained import SafeFromPretrained
-from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.support.errors import OptionError
 
 # Options that our language models do not implement, with the value that means "off".
@@ -54,21 +53,20 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
 
         :raises OptionError: options do not go together, or the task is for another kind of model
         """
-        args.ode_trained = getattr(args, "ode_options_saved", False)
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)
         check_task(args, task, "language_modeling")
-        check_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS)
+        check_model_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS)
         if args.dlstm_merge.startswith("concat"):
             raise OptionError(
                 f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one"
             )
-        args.ode_options_saved = True  # as in ODETransformerModel
         dictionary = task.source_dictionary
         embed_tokens = Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         cfg = TransformerConfig.from_namespace(args)
         model = cls(ODETransformerDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True))
+        args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
         return model
 

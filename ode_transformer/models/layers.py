@@ -1,4 +1,4 @@
-"""Builds the layers of encoder and decoder from fairseq's configuration."""
+"""Builds layers from fairseq's configuration: those of encoder and decoder, and those of a source × target grid."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ode_transformer.models.depth_stack import depth_choice, feed_forward_options
-from ode_transformer.nn import FeedForward, Layer, MultiheadAttention, SubLayer, SubLayerKind
+from ode_transformer.nn import (
+    SOURCE_AXIS,
+    TARGET_AXIS,
+    FeedForward,
+    Layer,
+    MultiheadAttention,
+    SeparableAttention,
+    SubLayer,
+    SubLayerKind,
+    joint_width,
+)
 from ode_transformer.numerics import SPLITTINGS, Splitting
 from ode_transformer.support.errors import OptionError
 
 
-def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
-    """Build a network whose inner size is ``share`` of the whole one: two halves have as many parameters as a whole."""
+def _feed_forward(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
+    """Build a network with ``fraction`` of the whole inner size: two halves have as many parameters as a whole."""
     sizes = getattr(cfg, stack)
-    inner = share * sizes.ffn_embed_dim
+    inner = fraction * sizes.ffn_embed_dim
     if not inner.is_integer():
         raise OptionError(
             f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
@@ -26,7 +36,7 @@ def _feed_forward(cfg: TransformerConfig, stack: str, share: float) -> nn.Module
     return FeedForward(sizes.embed_dim, int(inner), *feed_forward_options(cfg))
 
 
-def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
+def _self_attention(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
     sizes = getattr(cfg, stack)
     return MultiheadAttention(
         sizes.embed_dim,
@@ -36,14 +46,14 @@ def _self_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Modu
     )
 
 
-def _cross_attention(cfg: TransformerConfig, stack: str, share: float) -> nn.Module:
+def _cross_attention(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
     sizes = getattr(cfg, stack)
     return MultiheadAttention(
         sizes.embed_dim, sizes.attention_heads, cfg.attention_dropout, encoder_dim=cfg.encoder.embed_dim
     )
 
 
-# Builds the function of a sub-layer: (options, stack, share of a step) -> module.
+# Builds the function of a sub-layer: (options, stack, fraction of a step) -> module.
 BuildFunction = Callable[[TransformerConfig, str, float], nn.Module]
 
 
@@ -52,12 +62,12 @@ class SubLayerPlan(NamedTuple):
 
     :param kind: kind of the sub-layer
     :param build: builds its function
-    :param share: share of a step that it takes
+    :param fraction: fraction of a step that it takes
     """
 
     kind: SubLayerKind
     build: BuildFunction
-    share: float = 1.0
+    fraction: float = 1.0
 
 
 _SELF_ATTENTION = {"self_attn": SubLayerPlan(SubLayerKind.SELF_ATTENTION, _self_attention)}
@@ -78,9 +88,9 @@ def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, SubLaye
     }
     order = [field for field, _ in splitting.parts]
     plans: dict[str, SubLayerPlan] = {}
-    for number, (field, share) in enumerate(splitting.parts):
+    for number, (field, fraction) in enumerate(splitting.parts):
         half = "" if order.count(field) == 1 else "_up" if field in order[:number] else "_down"
-        plans |= {name + half: plan._replace(share=share) for name, plan in fields[field].items()}
+        plans |= {name + half: plan._replace(fraction=fraction) for name, plan in fields[field].items()}
     return plans
 
 
@@ -90,14 +100,14 @@ def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = Fals
     plans = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
 
     def sublayer(name: str) -> SubLayer:
-        kind, build, share = plans[name]
+        kind, build, fraction = plans[name]
         return SubLayer(
             kind,
-            build(cfg, stack, share),
+            build(cfg, stack, fraction),
             sizes.embed_dim,
             cfg.dropout,
             sizes.normalize_before,
-            share,
+            fraction,
             normalized=choice.normalizes_sublayers,
         )
 
@@ -122,3 +132,52 @@ def assemble_layer(
             for name in group
         }
     )
+
+
+# The layers of a source × target grid (Reformer, Figure 2a): target attention, FFN, source attention, FFN. Their
+# sub-layers are those of every other layer, so that depth schemes and relative positions apply to them, too.
+JOINT_KINDS = {
+    "self_attn_target": SubLayerKind.TARGET_ATTENTION,
+    "ffn_target": SubLayerKind.FEED_FORWARD,
+    "self_attn_source": SubLayerKind.SOURCE_ATTENTION,
+    "ffn_source": SubLayerKind.FEED_FORWARD,
+}
+_ATTENDED_AXIS = {SubLayerKind.TARGET_ATTENTION: TARGET_AXIS, SubLayerKind.SOURCE_ATTENTION: SOURCE_AXIS}
+
+# Shared noise (Figure 2b): Dropout1d along the axis that is not attended, Dropout2d along both.
+JOINT_DROPOUTS = ("shared", "independent")
+_SOURCE, _TARGET = 1, 2  # axes of a grid
+_NOISE_AXES = {
+    SubLayerKind.TARGET_ATTENTION: (_SOURCE,),
+    SubLayerKind.SOURCE_ATTENTION: (_TARGET,),
+    SubLayerKind.FEED_FORWARD: (_SOURCE, _TARGET),
+}
+
+
+def build_joint_layer(cfg: TransformerConfig) -> Layer:
+    """Build one joint layer, whose width is that of the grid."""
+    sizes, width = cfg.decoder, joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
+    choice = depth_choice(cfg, "decoder")
+    shared = cfg.joint_dropout == "shared"
+
+    def sublayer(name: str) -> SubLayer:
+        kind = JOINT_KINDS[name]
+        noise = _NOISE_AXES[kind] if shared else ()
+        function: nn.Module
+        if kind is SubLayerKind.FEED_FORWARD:
+            function = FeedForward(width, sizes.ffn_embed_dim, *feed_forward_options(cfg), shared_noise=noise)
+        else:
+            function = SeparableAttention(
+                _ATTENDED_AXIS[kind],
+                width,
+                sizes.attention_heads,
+                cfg.attention_dropout,
+                choice.attention,
+                shared,
+            )
+        pre_norm = sizes.normalize_before
+        return SubLayer(
+            kind, function, width, cfg.dropout, pre_norm, normalized=choice.normalizes_sublayers, shared_noise=noise
+        )
+
+    return assemble_layer(cfg, "decoder", JOINT_KINDS, sublayer)

@@ -1,4 +1,4 @@
-"""ODE Transformer for translation (Li et al. 2021, 2022): model and architectures."""
+"""Translation: the ODE Transformer (Li et al. 2021, 2022), and the architectures of Macaron and depth-wise LSTM."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ode_transformer.models.architectures import (
     TRANSLATION_SIZES,
     complete_transformer_options,
     register_architecture,
+    stack_sizes,
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
+from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
 from ode_transformer.models.encoder import ODETransformerEncoder
-from ode_transformer.models.options import add_depth_arguments, add_log_argument, check_options
 from ode_transformer.models.pretrained import SafeFromPretrained
-from ode_transformer.models.supported_tasks import check_task
-from ode_transformer.nn import STACKS
+from ode_transformer.nn import LSTM, STACKS
 
 
 @register_model("ode_transformer")
@@ -43,12 +43,11 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
 
         :raises OptionError: options do not go together, or the task has no source and target
         """
-        args.ode_trained = getattr(args, "ode_options_saved", False)
         complete_transformer_options(args)
         check_task(args, task, "translation")
         cls.check(args)
-        args.ode_options_saved = True  # saved with the options: a checkpoint's are recognised by it
         model: ODETransformerModel = super().build_model(args, task)
+        args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
         return model
 
@@ -58,7 +57,7 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
 
         :raises OptionError: names the flag and what is allowed
         """
-        check_options(args, cls.stacks)
+        check_model_options(args, cls.stacks)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
@@ -74,3 +73,61 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
 for _scheme, _options in SCHEME_OPTIONS.items():
     for _suffix, _size in TRANSLATION_SIZES.items():
         register_architecture(f"ode_transformer_{_scheme}{_suffix}", _options, _size)
+
+# Macaron Net (Lu et al. 2019): layers are a Strang–Marchuk splitting. The inner size given is that of a Transformer
+# layer; each of a Macaron layer's two feed-forward networks has half of it.
+MACARON_OPTIONS: dict[str, Any] = {
+    "layer_splitting": "strang",
+    "max_relative_positions": 0,
+    "encoder_layer_history": "none",
+    "decoder_layer_history": "none",
+}
+MACARON_SIZES = {suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "_wmt_en_de", "_wmt_en_de_big")} | {
+    "_iwslt_de_en": stack_sizes(
+        512, 2048, 4, encoder=6, decoder=6
+    ),  # 4.1: the inner size is four times the width in all settings
+    "_iwslt_de_en_released": TRANSLATION_SIZES["_iwslt_de_en"],
+}
+
+for _suffix, _size in MACARON_SIZES.items():
+    register_architecture(f"macaron{_suffix}", MACARON_OPTIONS, _size)
+
+# Depth-wise LSTM (Xu et al. 2020): attention layers connected by an LSTM over depth. In the paper's sizes the hidden
+# computation is as wide as a Transformer's feed-forward network and its input is twice as wide, so that a model of base
+# size has 36% more parameters outside the embeddings than its baseline. dlstm_matched* have as many as the baseline.
+DLSTM_OPTIONS: dict[str, Any] = {
+    "encoder_ode_scheme": LSTM,
+    "decoder_ode_scheme": LSTM,
+    "activation_fn": "gelu",
+    # The LSTM normalises its input; gradients stay even without further normalisation (docs/depth_wise_lstm.md).
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "max_relative_positions": 0,
+    "encoder_layer_history": "none",
+    "decoder_layer_history": "none",
+}
+DLSTM_SIZES = {
+    suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
+}
+
+
+def matched_inner_dim(size: dict[str, Any]) -> int:
+    """Return the inner size f', a multiple of 8, that gives the layers as many parameters as a Transformer's.
+
+    With M and N layers, of 4(d² + d) parameters in an attention and 2d in a normalisation:
+
+        Transformer       M attentions + 2N attentions + (M + N)(2df + f + d) + (2M + 3N) normalisations
+        depth-wise LSTM   M attentions + 2N attentions + (M + N)(3df' + 3f' + d) + 2(6d² + 9d)
+    """
+    d, f = size["encoder_embed_dim"], size["encoder_ffn_embed_dim"]
+    encoder, decoder = size["encoder_layers"], size["decoder_layers"]
+    layers = encoder + decoder
+    available = layers * (2 * d * f + f) + (2 * encoder + 3 * decoder) * 2 * d - 2 * (6 * d * d + 9 * d)
+    return 8 * round(available / (layers * (3 * d + 3)) / 8)
+
+
+for _suffix, _size in DLSTM_SIZES.items():
+    register_architecture(f"dlstm{_suffix}", DLSTM_OPTIONS, _size)
+    _inner_dim = matched_inner_dim(_size)
+    _matched_size = _size | {"encoder_ffn_embed_dim": _inner_dim, "decoder_ffn_embed_dim": _inner_dim}
+    register_architecture(f"dlstm_matched{_suffix}", DLSTM_OPTIONS, _matched_size)

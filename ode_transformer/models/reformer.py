@@ -14,9 +14,9 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from ode_transformer.models.architectures import register_architecture, stack_sizes
-from ode_transformer.models.joint_layers import JOINT_DROPOUTS
+from ode_transformer.models.depth_options import check_model_options, set_defaults
+from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import check_options, set_defaults
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import (
     COMBINATIONS,
@@ -25,10 +25,9 @@ from ode_transformer.nn import (
     LastAttentionWeights,
     LayerId,
     SubLayerKind,
-    joint_width,
     observing,
 )
-from ode_transformer.support.arguments import cell_count, flag_name
+from ode_transformer.support.arguments import cell_count
 from ode_transformer.support.errors import OptionError
 
 # Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower
@@ -92,18 +91,8 @@ class ReformerModel(ODETransformerModel):
 
         :raises OptionError: names the flag and what is allowed
         """
-        for name, choices in (
-            ("joint_input", JOINT_INPUTS),
-            ("joint_combination", COMBINATIONS),
-            ("joint_reduction", REDUCTIONS),
-            ("joint_dropout", JOINT_DROPOUTS),
-        ):
-            if getattr(args, name) not in choices:
-                raise OptionError(f"{flag_name(name)} {getattr(args, name)}: known are {', '.join(choices)}")
         if args.layer_splitting != "lie-trotter":
             raise OptionError(f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter")
-        if args.encoder_layers < 0:
-            raise OptionError(f"--encoder-layers {args.encoder_layers}: 0 for no PreNet, or a number of layers")
         prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
         if not args.encoder_layers and prenet_options != ("euler", "none", 0):
             raise OptionError(
@@ -112,15 +101,7 @@ class ReformerModel(ODETransformerModel):
             )
         if args.value_residual != "none":
             raise OptionError("--value-residual adds values along one text, and a Reformer's layers attend in a grid")
-        check_options(args, STACKS if args.encoder_layers else ("decoder",))
-        try:
-            width = joint_width(args.encoder_embed_dim, args.decoder_embed_dim, args.joint_combination)
-        except ValueError as error:
-            raise OptionError(f"--joint-combination {args.joint_combination}: {error}") from error
-        if width % args.decoder_attention_heads:
-            raise OptionError(
-                f"--decoder-attention-heads: {args.decoder_attention_heads} do not divide the grid's width {width}"
-            )
+        check_model_options(args, STACKS if args.encoder_layers else ("decoder",))
 
     @torch.no_grad()
     def attention_maps(

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.encoder import ODETransformerEncoder
-from ode_transformer.models.joint_layers import build_joint_layer
+from ode_transformer.models.layers import build_joint_layer
 from ode_transformer.nn import (
     AttentionContext,
     Cache,
@@ -150,6 +150,8 @@ class ReformerDecoder(ODETransformerDecoder):
     reads caches [B, S, H, T, C/H]; attention over the source and the reduction read only the new line of cells.
     """
 
+    fixed_options = ("joint_input",)
+
     def __init__(
         self,
         cfg: TransformerConfig,
@@ -160,7 +162,7 @@ class ReformerDecoder(ODETransformerDecoder):
     ) -> None:
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.position_scale = position_scale(cfg, embed_tokens.embedding_dim)
-        width = joint_width(cfg.encoder.embed_dim, self.embed_dim, cfg.joint_combination)
+        width = self.layer_width(cfg)
         pre_norm = cfg.decoder.normalize_before
         self.reduction = Reduction(width, cfg.joint_reduction, pre_norm)
         if width != self.embed_dim:
@@ -168,10 +170,9 @@ class ReformerDecoder(ODETransformerDecoder):
             self.project_out_dim = Linear(width, self.output_embed_dim, bias=False)
             nn.init.xavier_uniform_(self.project_out_dim.weight)
 
-    def choose_depth(self, cfg: TransformerConfig, stack: str, *_: Any) -> None:
-        """Build the scheme with the width of the grid."""
-        width = joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-        super().choose_depth(cfg, stack, width, {"joint_input": cfg.joint_input})
+    def layer_width(self, cfg: TransformerConfig) -> int:
+        """Return the width of the grid."""
+        return joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
         return build_joint_layer(cfg)

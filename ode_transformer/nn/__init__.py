@@ -8,6 +8,7 @@ from ode_transformer.nn.checkpoint_settings import (
     settings_change,
 )
 from ode_transformer.nn.compatibility import refusal, refused_stack
+from ode_transformer.nn.decoding_step import FIXED_STEP, FixedCache, FixedStep, StepMasks
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
 from ode_transformer.nn.depth_wise_lstm import (
     FIRST_CELLS,
@@ -20,7 +21,7 @@ from ode_transformer.nn.depth_wise_lstm import (
     HiddenSizes,
     LSTMChoice,
 )
-from ode_transformer.nn.fixed_step import FIXED_STEP, FixedCache, FixedStep
+from ode_transformer.nn.dropout import WordDropout
 from ode_transformer.nn.joint_representation import (
     COMBINATIONS,
     REDUCTIONS,
@@ -60,7 +61,5 @@ from ode_transformer.nn.observers import (
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
-from ode_transformer.nn.step_masks import StepMasks
 from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
 from ode_transformer.nn.value_residual import VALUE_RESIDUALS, FirstLayerValues, ValueResidual
-from ode_transformer.nn.word_dropout import WordDropout

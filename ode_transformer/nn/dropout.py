@@ -21,7 +21,7 @@ _LEVELS = 2**16  # values of the bits that decide about one element
 class Dropout(nn.Module):
     """Zeroes random elements and rescales the others: in training, and while decoding with ``--retain-dropout``.
 
-    :param probability: share of the elements that are zeroed
+    :param probability: fraction of the elements that are zeroed
     :param shared: axes along which all elements share one draw
     """
 
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
 
     @property
     def active(self) -> float:
-        """Share of the elements that a call zeroes now."""
+        """Fraction of the elements that a call zeroes now."""
         return self.probability if self.training or self.retained else 0.0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,3 +86,24 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (survivors,) = ctx.saved_tensors
         return gradients[0] * survivors * ctx.scale, None
+
+
+class WordDropout(nn.Module):
+    """Zeroes the embeddings of random positions, without rescaling the others.
+
+    As in the released ODE Transformer code, it acts before positions are added, on any symbol of source and target.
+    That code stores the fraction that it keeps; here, as everywhere in PyTorch, it is the fraction that is zeroed.
+
+    :param probability: fraction of the positions that are zeroed, 0 <= probability < 1
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        """Zero positions in training, [B, T, C] -> [B, T, C]."""
+        if not self.training or self.probability == 0.0:
+            return embedding
+        keep = torch.rand(embedding.shape[:-1], device=embedding.device) >= self.probability  # [B, T]
+        return embedding * keep.unsqueeze(-1).to(embedding.dtype)

@@ -69,7 +69,7 @@ class SubLayer(nn.Module):
     :param dim: width
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
-    :param share: share of a step that the sub-layer takes, a factor of the increment
+    :param step_fraction: fraction of a step that the sub-layer takes, a factor of the increment
     :param normalized: False for no layer normalisation at all
     :param shared_noise: axes along which dropout shares its noise
     """
@@ -81,7 +81,7 @@ class SubLayer(nn.Module):
         dim: int,
         dropout: float = 0.0,
         normalize_before: bool = True,
-        share: float = 1.0,
+        step_fraction: float = 1.0,
         normalized: bool = True,
         shared_noise: Sequence[int] = (),
     ) -> None:
@@ -91,11 +91,11 @@ class SubLayer(nn.Module):
         self.function = function
         self.dropout = Dropout(dropout, shared_noise)
         self.normalize_before = normalize_before
-        self.share = share
+        self.step_fraction = step_fraction
 
     def forward(self, x: Tensor, **arguments: Any) -> Tensor:
         increment = self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **arguments))
-        return increment if self.share == 1.0 else self.share * increment
+        return increment if self.step_fraction == 1.0 else self.step_fraction * increment
 
     def output(self, x: Tensor, **arguments: Any) -> Tensor:
         """Return the output of the sub-layer with its residual, [.., dim]."""

@@ -26,7 +26,7 @@ class Splitting:
 
     :param name: value of ``--layer-splitting``
     :param order: global order with exact flows
-    :param parts: the field of each flow, ``diffusion`` or ``convection``, and its share of the step
+    :param parts: the field of each flow, ``diffusion`` or ``convection``, and its fraction of the step
     :param source: publication of the scheme
     """
 
@@ -57,8 +57,8 @@ def split_step(flows: Mapping[str, Flow], splitting: Splitting, y: Tensor, step_
     :param y: start of the step, any shape
     :param step_size: h
     """
-    for name, share in splitting.parts:
-        y = flows[name](y, share * step_size)
+    for name, fraction in splitting.parts:
+        y = flows[name](y, fraction * step_size)
     return y
 
 

@@ -19,7 +19,7 @@ from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.models.operation_count import count_forward_operations
+from ode_transformer.models.model_from_options import count_forward_operations
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import observable_stacks
 from ode_transformer.numerics import get_tableau

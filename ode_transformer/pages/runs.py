@@ -26,7 +26,7 @@ from typing import Any
 from ode_transformer.analysis.curves import LoggedRun
 from ode_transformer.analysis.training_log import Point, log_path, read_log
 from ode_transformer.metrics.metric import Score
-from ode_transformer.models.operation_count import SENTENCE_LENGTH
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.json_file import read_json

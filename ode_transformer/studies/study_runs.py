@@ -136,8 +136,7 @@ class StudyRuns:
         """Return the numbers of parameters and operations of an experiment's model."""
         from fairseq.data import Dictionary
 
-        from ode_transformer.models.model_from_options import build_from_options
-        from ode_transformer.models.operation_count import count_forward_operations
+        from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
 
         args = fairseq_parser.parse("fairseq-train", experiment.train_words())
         names = [f"dict.{language}.txt" for language in self.data.languages] if self.data.parallel else ["dict.txt"]

@@ -9,7 +9,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 
 from ode_transformer.glue.glue_command import CONFIG, GlueConfig
 from ode_transformer.glue.tasks import TASKS
-from ode_transformer.models.symmetric_sentence_prediction import RandomOrderPairs, SymmetricSentencePredictionTask
+from ode_transformer.models.tasks import RandomOrderPairs, SymmetricSentencePredictionTask
 from ode_transformer.support.yaml_file import read_yaml
 
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
@@ -78,15 +78,11 @@ def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: s
     assert batch["net_input"]["src_tokens"].shape[0] == batch["nsentences"] == 2
 
 
-def test_other_splits_keep_their_order_and_single_texts_are_refused(tmp_path: Path) -> None:
+def test_other_splits_keep_their_order(tmp_path: Path) -> None:
     task, dataset = load(write_data(tmp_path, 2), "valid")
     assert all(
         text.split()[-1].startswith("b") or text.split()[-2].startswith("b") for text in texts(task, dataset).values()
     )
-    single = tmp_path / "single"
-    single.mkdir()
-    with pytest.raises(ValueError, match="has no input1, and so no pairs"):
-        load(write_data(single, 1), "train")
 
 
 def test_the_tasks_of_the_released_search() -> None:

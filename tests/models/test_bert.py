@@ -10,15 +10,12 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.sentence_ranking import SentenceRankingTask
-from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bert import complete_bert_options
+from ode_transformer.models.bert import segments
+from ode_transformer.models.depth_options import check_task
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.segment_encoder import segments
-from ode_transformer.models.supported_tasks import check_task
 from ode_transformer.nn import LSTM, depth_schemes
 from ode_transformer.numerics import RECURRENCES
 
@@ -60,16 +57,6 @@ def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None
     assert count_parameters(encoder) == count + beside
     head = 768 * 768 + 768 + FINAL_NORM + 32_768  # the projection is the embeddings'
     assert count_parameters(model) == count + beside + head
-
-
-@pytest.mark.parametrize("kind", ["ode_bert", "macaron_bert"])
-def test_sizes(kind: str) -> None:
-    for size, expected in (("base", (12, 12, 3072)), ("tiny", (4, 4, 256))):
-        args = Namespace(arch=f"{kind}_{size}")
-        layers = build_from_options(args, 30).encoder.sentence_encoder.layers
-        inner = sum(sub.function.fc1.out_features for name, sub in layers[0].items() if name.startswith("ffn"))
-        assert (len(layers), layers[0]["self_attn"].function.heads, inner) == expected
-        assert args.activation_fn == "gelu"
 
 
 def test_segments() -> None:
@@ -135,13 +122,6 @@ def test_weights_start_as_berts_and_those_of_a_scheme_as_it_says() -> None:
     assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
 
 
-def test_scaled_embeddings_go_with_sinusoids() -> None:
-    for learned in (False, True):
-        args = Namespace(encoder_learned_pos=learned)
-        complete_bert_options(args)
-        assert args.no_scale_embedding == learned
-
-
 def test_a_head_for_each_task() -> None:
     model = build()
     model.register_classification_head("pair", num_classes=3)
@@ -162,38 +142,18 @@ def task_of(kind: type) -> Any:
     ("options", "message"),
     [
         ({"encoder_ode_scheme": "euler", "ode_coefficients": "gate"}, "scheme 'euler' has one"),
-        ({"post_norm": True}, "post-norm"),
-        ({"dropout": 1.0}, "--dropout 1.0"),
         (
-            {
-                "layer_norm_without_affine": True,
-                "encoder_ode_scheme": "dlstm",
-                "layer_splitting": "lie-trotter",
-                "arch": "ode_bert_base",
-            },
+            {"arch": "ode_bert_base", "layer_norm_without_affine": True, "encoder_ode_scheme": "dlstm"},
             "--layer-norm-without-affine: --enc",
         ),
-        ({"encoder_layerdrop": 0.1}, "LayerDrop"),
         ({"encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
         ({"mha_reg_scale_factor": 0.1}, "--mha-reg-scale-factor is not supported by --arch macaron_bert_base"),
-        ({"quant_noise_pq": 0.1}, "--quant-noise-pq is not supported"),
     ],
 )
 def test_options_that_make_no_model(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         build(**options)
     assert "\n" not in str(caught.value)
-
-
-def test_a_task_of_another_kind() -> None:
-    from ode_transformer.models import ODEBertModel
-
-    args = Namespace(arch="macaron_bert_tiny", task="translation")
-    with pytest.raises(ValueError, match=r"--task translation does not go with --arch macaron_bert_tiny, .* masked_lm"):
-        ODEBertModel.build_model(args, task_of(TranslationTask))
-    args = Namespace(arch="macaron", task="masked_lm")
-    with pytest.raises(ValueError, match=r"--task masked_lm does not go with --arch macaron, .* --task translation"):
-        ODETransformerModel.build_model(args, task_of(MaskedLMTask))
 
 
 @pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])

@@ -119,22 +119,6 @@ def test_label_smoothing_leaves_the_loss_per_token(prefix: str) -> None:
     assert norms_of(found, "encoder") == pytest.approx([float(g.norm()) for g in gradients])
 
 
-def test_language_models_log_their_one_stack() -> None:
-    model = small_model(
-        arch="ode_transformer_lm_rk2", max_relative_positions=8, tokens_per_sample=16, log_depth_interval=1
-    )
-    one = sample([6, 3])
-    one["net_input"] = {"src_tokens": one["net_input"]["prev_output_tokens"]}
-    values = logged(model, [one])
-    inputs = FirstInputs("decoder")
-    with observing(model, inputs):
-        loss, *_ = CrossEntropyCriterion(TASK, sentence_avg=False)(model, one)
-    expected = [float(g.norm()) for g in torch.autograd.grad(loss / one["ntokens"], inputs.tensors)]
-    assert norms_of(values, "decoder") == pytest.approx(expected)
-    (first, *_) = stage_weights(model, [one["net_input"]])
-    assert [values[f"depth/decoder/1/weight_{stage}"] for stage in (1, 2)] == pytest.approx(first.mean)
-
-
 def test_every_nth_update_alone() -> None:
     model, one = kind("rk2 gate, dlcl", log_depth_interval=3), [sample([6, 3])]
     assert [bool(logged(model, one, update)) for update in range(7)] == [False, False, True] * 2 + [False]
@@ -151,14 +135,3 @@ def test_what_is_no_number_is_not_logged(scale: float) -> None:
     """A batch that only keeps processes in step counts 0 times; a loss scale that is too large gives no gradients."""
     values = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [sample([6, 3])], scale=scale)
     assert norms_of(values, "encoder") == []
-
-
-def test_nothing_by_default() -> None:
-    model = kind("rk2 gate, dlcl")
-    assert model.encoder.observers == model.decoder.observers == []
-    assert logged(model, [sample([6, 3])]) == {}
-
-
-def test_an_adaptive_softmax_is_refused() -> None:
-    with pytest.raises(ValueError, match="--log-depth-interval does not go with --adaptive-softmax-cutoff"):
-        small_model(log_depth_interval=1, adaptive_softmax_cutoff="10,20")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from models_for_tests import outline
 
-from ode_transformer.models.dlstm import DLSTM_SIZES, matched_inner_dim
+from ode_transformer.models.ode_transformer import DLSTM_SIZES, matched_inner_dim
 
 EXPECTED = {  # d, f, heads, layers of each stack: the paper's settings are those of Vaswani et al. 2017
     "": (512, 2048, 8, 6),
@@ -63,14 +63,3 @@ def test_a_matched_model_has_its_baselines_size(suffix: str) -> None:
     baseline = count(outline(f"dlstm{suffix}", 40, **residual)) - 4 * d  # without the closing normalisations
     assert abs(count(matched) - baseline) <= 4 * (3 * d + 3) * 2 * layers
     assert count(matched) < count(lstm)
-
-
-def test_at_base_size_the_default_is_36_percent_larger() -> None:
-    transformer = outline("macaron", 40, layer_splitting="lie-trotter")
-    assert round(100 * count(outline("dlstm", 40)) / (count(transformer) - 2048)) == 136
-
-
-def test_the_attentions_read_normalised_input_on_request() -> None:
-    plain = count(outline("dlstm", 40))
-    normalised = outline("dlstm", 40, encoder_normalize_before=True, decoder_normalize_before=True)
-    assert count(normalised) == plain + 18 * 2 * 512 + 2 * 2 * 512  # each attention, and after each stack

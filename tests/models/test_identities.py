@@ -109,16 +109,6 @@ def test_recurrences_with_weights_of_one_are_euler(scheme: str, scope: str) -> N
     torch.testing.assert_close(encode(recurrence, source), encode(euler, source))
 
 
-def test_released_polynet_is_polynet_of_each_sub_layer() -> None:
-    source = batch([6, 4, 2])
-    one, other, merged = (
-        small_model(encoder_ode_scheme=scheme, ode_function_scope=scope, **OPTIONS).encoder
-        for scheme, scope in (("polynet", "san/ffn"), ("polynet-released", "san+ffn"), ("polynet", "san+ffn"))
-    )
-    assert torch.equal(encode(one, source), encode(other, source))
-    assert not torch.allclose(encode(one, source), encode(merged, source))
-
-
 def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
     shared = small_model(encoder_ode_scheme="rk4", **OPTIONS).encoder
     separate = small_model(encoder_ode_scheme="rk4", ode_stage_parameters="separate", **OPTIONS).encoder
@@ -148,15 +138,6 @@ def test_steps_of_full_order_approach_one_flow() -> None:
     exact = encode(encoder("rk4", 64), source)
     errors = [(encode(encoder(*parts), source) - exact).norm() for parts in (("euler", 1), ("euler", 8), ("rk4", 8))]
     assert errors[0] > 3 * errors[1] > 300 * errors[2]
-
-
-def test_two_euler_steps_over_twice_the_length_apply_the_layer_twice() -> None:
-    source = batch([6, 4, 2])
-    long, repeated = (
-        small_model(**choice, **OPTIONS).encoder
-        for choice in ({"ode_steps": 2, "ode_step_size": 2.0}, {"encoder_ode_scheme": "repeat"})
-    )
-    torch.testing.assert_close(encode(long, source), encode(repeated, source))
 
 
 @torch.no_grad()

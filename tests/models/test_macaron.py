@@ -1,9 +1,9 @@
 """Macaron architectures: sizes, and parameters that match those of the Transformer."""
 
 import pytest
-from models_for_tests import SMALL, build_model, count_parameters, outline
+from models_for_tests import count_parameters, outline
 
-from ode_transformer.models.macaron import MACARON_SIZES
+from ode_transformer.models.ode_transformer import MACARON_SIZES
 
 # d, f of a whole layer, heads, layers, inner size of each half: the papers' settings
 EXPECTED = {
@@ -14,7 +14,6 @@ EXPECTED = {
     "_wmt_en_de": (512, 2048, 8, 6, 1024),
     "_wmt_en_de_big": (1024, 4096, 16, 6, 2048),
 }
-PLAIN = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 
 
 @pytest.mark.parametrize("suffix", MACARON_SIZES)
@@ -28,7 +27,7 @@ def test_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
         assert len(stack.layers) == layers
         for layer in stack.layers:
             assert list(layer) == names
-            assert [layer[name].share for name in names] == [0.5, *[1.0] * (len(names) - 2), 0.5]
+            assert [layer[name].step_fraction for name in names] == [0.5, *[1.0] * (len(names) - 2), 0.5]
             assert [layer[name].function.fc1.out_features for name in ("ffn_down", "ffn_up")] == [half] * 2
             assert layer["self_attn"].function.heads == heads
             assert layer["self_attn"].function.relative_keys is None
@@ -41,14 +40,3 @@ def test_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
     assert count_parameters(outline("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
         transformer
     )
-
-
-def test_an_odd_inner_size_cannot_be_halved() -> None:
-    with pytest.raises(ValueError, match="--decoder-ffn-embed-dim 25 is divided between .* has to be even"):
-        build_model("macaron", **(SMALL | {"decoder_ffn_embed_dim": 25}))
-
-
-def test_as_many_gates_as_stepped_blocks() -> None:
-    for scope, blocks in (("san+ffn", 1), ("san/ffn", 3), ("san", 1), ("ffn", 2)):
-        model = build_model("macaron_tiny", encoder_ode_scheme="rk2", ode_coefficients="gate", ode_function_scope=scope)
-        assert len(model.encoder.scheme.coefficients) == 4 * blocks

@@ -1,7 +1,6 @@
 """What the command line can say: architectures, refused combinations, and no option that is silently ignored."""
 
-import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -13,12 +12,11 @@ from fairseq.models.transformer.transformer_config import (
     QuantNoiseConfig,
     TransformerConfig,
 )
-from models_for_tests import SMALL, build_model, count_parameters, outline, small_model
+from models_for_tests import SMALL, build_model, small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
+from ode_transformer.models.depth_options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS
 from ode_transformer.models.depth_stack import depth_choice
-from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS
 from ode_transformer.nn import DepthChoice
 
 WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
@@ -86,77 +84,24 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"encoder_normalize_before": False}, "--encoder-ode-scheme euler: post-norm"),
         ({"decoder_normalize_before": False}, "--decoder-ode-scheme euler: post-norm"),
         ({"encoder_layerdrop": 0.2}, "--encoder-ode-scheme euler: LayerDrop"),
-        ({"decoder_layerdrop": 0.2}, "--decoder-ode-scheme euler: LayerDrop"),
         ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
-        ({"ode_stage_parameters": "separate"}, "--encoder-ode-scheme euler: separate stage parameters need"),
-        ({"ode_share_coefficients": True}, "--encoder-ode-scheme euler: .* nothing to share"),
         (
             {"arch": "ode_transformer_pcformer_tiny", "ode_coefficients": "tableau"},
             "nothing to share: pass --no-ode-share-coefficients",
         ),
         ({"post_norm": True, "encoder_normalize_before": True}, "--post-norm and --encoder-normalize-before"),
-        ({"post_norm": True, "decoder_normalize_before": True}, "--post-norm and --decoder-normalize-before"),
-        ({"dropout": 1.0}, r"--dropout 1.0: a probability lies in \[0, 1\)"),
-        (
-            {"encoder_ode_scheme": "midpoint", "ode_coefficients": "gate"},
-            "--encoder-ode-scheme midpoint: coefficients 'gate' start from weights between 0 and 1",
-        ),
-        (
-            {"encoder_ode_scheme": "leapfrog"},
-            "--encoder-ode-scheme leapfrog: the scheme reads earlier layers .*pass --encoder-layer-history none",
-        ),
-        (
-            {"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"},
-            "--decoder-ode-scheme multistep: .* --decoder-layer-history none for a decoder",
-        ),
-        ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm"),
+        ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm: the layers"),
+        ({"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"}, "--decoder-layer-history none for a"),
         ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins attentions of decoder"),
-        (
-            {"value_residual": "learned", "encoder_layers": 1, "decoder_layers": 1},
-            "--value-residual learned: a stack of",
-        ),
-        ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "--ode-middle-layers 3: the encoder has 2 layers"),
+        ({"value_residual": "mean", "encoder_layers": 1, "decoder_layers": 1}, "--value-residual mean: a stack of one"),
         ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
-        ({"dlstm_hidden": "linear"}, "--encoder-ode-scheme euler: the parts of a depth-wise LSTM"),
+        ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "3 middle layers of a stack of 2"),
         ({"encoder_ode_scheme": "no-such-scheme"}, "unknown scheme 'no-such-scheme'"),
-        ({"encoder_attention_heads": 3}, "--encoder-attention-heads: 3 attention heads do not divide the width 16"),
-        ({"decoder_attention_heads": 0}, "--decoder-attention-heads: 0 attention heads do not divide"),
+        ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),
         ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
-        ({"decoder_layers": 10**9}, "--decoder-layers 1000000000: allowed are whole numbers from 0 to 10,000"),
-        ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: allowed are whole numbers from 1 to 65,536"),
-        ({"encoder_embed_dim": -4}, "--encoder-embed-dim -4: allowed are whole numbers from 1 to 65,536"),
-        ({"decoder_output_dim": 0}, "--decoder-output-dim 0: allowed are whole numbers from 1 to"),
-        ({"encoder_ffn_embed_dim": 0}, "--encoder-ffn-embed-dim 0: allowed are whole numbers from 1 to"),
-        ({"decoder_ffn_embed_dim": -1}, "--decoder-ffn-embed-dim -1: allowed are whole numbers from 1 to"),
-        ({"max_source_positions": 2}, "--max-source-positions 2: allowed are whole numbers from 3 to"),
-        ({"max_target_positions": -1}, "--max-target-positions -1: allowed are whole numbers from 3 to"),
-        ({"max_relative_positions": 10**10}, "--max-relative-positions 10000000000: allowed are whole numbers from 0"),
-        ({"ode_step_size": 0.0}, "--ode-step-size 0.0: allowed is a positive number"),
-        ({"ode_step_size": float("nan")}, "--ode-step-size nan: allowed is a positive number"),
-        ({"ode_step_size": "2"}, "--ode-step-size 2: allowed is a positive number"),
-        ({"ode_steps": 10**9}, "--ode-steps 1000000000: allowed are whole numbers from 1 to 1,000"),
-        (
-            {"decoder_input_dim": 8},
-            "--decoder-input-dim 8: beside an encoder it has to be that of --decoder-embed-dim, 16",
-        ),
-        (
-            {"encoder_embed_dim": 12},
-            "--share-all-embeddings: --encoder-embed-dim 12 and --decoder-embed-dim 16 differ",
-        ),
-        (
-            {"decoder_output_dim": 8},
-            "--share-all-embeddings: --decoder-embed-dim 16 and --decoder-output-dim 8 differ",
-        ),
-        ({"adaptive_softmax_cutoff": "8,100000"}, "--adaptive-softmax-cutoff 100000: the dictionary has .* entries"),
-        ({"adaptive_softmax_cutoff": "8", "adaptive_softmax_factor": 0.0}, "--adaptive-softmax-factor 0.0: allowed is"),
-        ({"adaptive_softmax_dropout": 2.0}, r"--adaptive-softmax-dropout 2.0: a probability lies in \[0, 1\)"),
-        *(
-            ({"adaptive_softmax_cutoff": cutoff}, "--adaptive-softmax-cutoff .*ascending")
-            for cutoff in ("20,10", [0, 5], [-5], "", "5,", "print()", [20, 20])
-        ),
+        ({"log_depth_interval": 1, "adaptive_softmax_cutoff": "10,20"}, "--log-depth-interval does not go with"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
@@ -172,33 +117,6 @@ def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
     for scheme in ("repeat", "polynet"):  # which have no weights to choose
         gated = small_model(encoder_ode_scheme="rk2", decoder_ode_scheme=scheme, ode_coefficients="gate")
         assert not [name for name, _ in gated.decoder.named_parameters() if "coefficients" in name]
-
-
-@pytest.mark.parametrize(
-    ("scheme", "encoder", "decoder"),  # what is trained beyond Euler's: L blocks are 6 layers, 12 or 18 sub-layers
-    [
-        ("leapfrog", 0, 0),
-        ("multistep", 6, 6),
-        ("dlcl-increments", 6 * 6, 6 * 6),  # of which 6 · 7 / 2 are used
-        ("polynet", 0, 0),
-        ("multistep-released", (12 - 1) * 512, (18 - 1) * 512),
-        ("polynet-released", 0, 0),
-    ],
-)
-def test_parameters_of_recurrences(scheme: str, encoder: int, decoder: int) -> None:
-    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
-
-    def count(**schemes: str) -> dict[str, int]:
-        model = outline("ode_transformer_euler", **plain, **schemes)
-        return {stack: count_parameters(getattr(model, stack)) for stack in ("encoder", "decoder")}
-
-    euler, made = count(), count(encoder_ode_scheme=scheme, decoder_ode_scheme=scheme)
-    assert {stack: made[stack] - euler[stack] for stack in euler} == {"encoder": encoder, "decoder": decoder}
-
-
-def test_an_encoder_that_remembers_leaves_the_decoder_its_history() -> None:
-    model = small_model(encoder_ode_scheme="leapfrog", encoder_layer_history="none")
-    assert (model.encoder.choice.history, model.decoder.choice.history) == ("none", "dlcl")
 
 
 # Fields of fairseq's configuration whose effect is fairseq's own (embedding, output, base classes) or carried out here.
@@ -223,29 +141,6 @@ def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
     for prefix, config in nested.items():
         known |= {f"{prefix}_{entry.name}" for entry in fields(config) if entry.name[0] != "_"}
     assert known == HONOURED | WITHOUT_EFFECT | set(UNSUPPORTED_OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--encoder-ode-scheme", "no-such-scheme"], "invalid choice: 'no-such-scheme'"),
-        (["--ode-coefficients", "magic"], "invalid choice: 'magic'"),
-        (["--max-relative-positions", "-1"], "-1 is not a whole number from 0 on; 0 switches relative positions off"),
-        (["--max-relative-positions", "x"], "x is not a whole number"),
-        (["--word-dropout-prob", "x"], r"x is not a probability in \[0, 1\)"),
-        (["--word-dropout-prob", "1.0"], r"1.0 is not a probability in \[0, 1\)"),
-        (["--word-dropout-prob", "nan"], r"nan is not a probability in \[0, 1\)"),
-    ],
-)
-def test_the_parser_names_flag_and_fault(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = ArgumentParser()
-    ODETransformerModel.add_args(parser)
-    with pytest.raises(SystemExit) as raised:
-        parser.parse_args(words)
-    assert raised.value.code == 2
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert words[0] in last
-    assert re.search(message, last)
 
 
 def test_widths_of_the_stacks_may_differ() -> None:

@@ -18,10 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
 from ode_transformer.models.architectures import complete_transformer_options
-from ode_transformer.models.joint_layers import JOINT_DROPOUTS
+from ode_transformer.models.depth_options import check_model_options
 from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
+from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.options import check_options
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
 from ode_transformer.nn import (
@@ -46,7 +46,7 @@ from ode_transformer.nn import (
     observing,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS, Splitting
+from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
 
 CORRECTED = [name for name, entry in RECURRENCES.items() if entry.predictor is not None]
 OTHER_RECURRENCES = [name for name in RECURRENCES if name not in CORRECTED]
@@ -148,7 +148,7 @@ PARTS = [
 PARTS += [{"arch": "reformer"} | parts for parts in pairwise(JOINT_AXES, partial(allowed, ReformerModel.check))]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in (*OTHER_RECURRENCES, "iiet")]
-check_language_model = partial(check_options, stacks=ODELanguageModel.stacks, unsupported=UNSUPPORTED_LM_OPTIONS)
+check_language_model = partial(check_model_options, stacks=ODELanguageModel.stacks, unsupported=UNSUPPORTED_LM_OPTIONS)
 PARTS += [
     {"arch": LANGUAGE_MODEL} | parts
     for parts in (
@@ -255,15 +255,6 @@ def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: li
     check_search(shared_model(parts), batch(lengths), draw, steps=4)
 
 
-def test_stages_have_caches_of_their_own(example) -> None:
-    model, (source, previous) = small_model(decoder_ode_scheme="rk4"), example
-    state: dict = {}
-    model.decoder(previous[:, :1], encoder_out=model.encoder(source, None), incremental_state=state)
-    (caches,) = (value for key, value in state.items() if key.endswith("caches"))
-    own = {f"{layer}.self_attn.{stage}" for layer in range(2) for stage in range(4)}
-    assert set(caches) == own | {"0.encoder_attn.0", "1.encoder_attn.0"}
-
-
 @every_choice
 def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, example) -> None:
     source, previous = example
@@ -325,32 +316,6 @@ def test_each_dropout_reaches_its_place() -> None:
     assert model.encoder.dropout_module.p == model.decoder.dropout_module.p == 0.1
 
 
-@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
-def test_each_dropout_acts_in_training_and_where_it_is_retained(kind: str, example) -> None:
-    model, (source, previous) = small_model(**{kind: 0.5}), example
-    assert torch.equal(run(model, source, previous), run(model, source, previous))
-    assert not torch.equal(run(model.train(), source, previous), run(model, source, previous))
-    model.eval()
-    model.make_generation_fast_(retain_dropout=True)
-    assert not torch.equal(run(model, source, previous), run(model, source, previous))
-
-
-def test_dropout_acts_on_the_embedded_target(example) -> None:
-    model, (source, previous) = small_model(), example
-    model.decoder.dropout_module.p = 0.5
-    encoder_out = model.encoder(source, None)
-    model.train()
-    first, second = (model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2))
-    assert not torch.equal(first, second)
-
-
-def test_a_model_loads_its_own_state(example) -> None:
-    model, (source, previous) = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate"), example
-    other = small_model(seed=1, encoder_ode_scheme="rk2", ode_coefficients="gate")
-    other.load_state_dict(model.state_dict(), strict=True)
-    torch.testing.assert_close(run(other, source, previous), run(model, source, previous))
-
-
 def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> None:
     """Arithmetic with a checkpoint's tensors, as for a mean, leaves it readable."""
     model, other = small_model(encoder_ode_scheme="rk4"), small_model(encoder_ode_scheme="rk2")
@@ -380,17 +345,6 @@ def test_parameters_belong_to_options_that_do_not_show_in_them() -> None:
         with pytest.raises(ValueError, match=f"trained with .*{values[0]}.* {values[1]}"):
             other.load_state_dict(trained.state_dict())
         trained.load_state_dict(trained.state_dict())
-
-
-@pytest.mark.parametrize("acting", ["diffusion", "convection"])
-def test_a_splitting_may_halve_either_field(acting: str, example, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = "convection" if acting == "diffusion" else "diffusion"
-    entry = Splitting("halved", 2, ((acting, 0.5), (other, 1.0), (acting, 0.5)), "test")
-    monkeypatch.setitem(SPLITTINGS, "halved", entry)
-    model = small_model(layer_splitting="halved", ode_function_scope="san")
-    assert len(model.decoder.layers[0]) == (5 if acting == "diffusion" else 4)
-    generator = torch.Generator().manual_seed(5)
-    check_search(model, example[0], beam_rows(generator), steps=6)
 
 
 def test_the_last_stage_reports_its_attention(example) -> None:

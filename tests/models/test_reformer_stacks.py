@@ -3,10 +3,10 @@
 import pytest
 import torch
 from measuring import memory_of
-from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
+from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
-from ode_transformer.models.joint_layers import JOINT_KINDS
+from ode_transformer.models.layers import JOINT_KINDS
 from ode_transformer.nn.dropout import Dropout
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 cells
@@ -46,16 +46,6 @@ def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: p
             x = (4 * e_source + p_source)[:, :, None] + (4 * e_target + p_target)[:, None]
     real = source.ne(PAD)[:, :, None] & previous.ne(PAD)[:, None]
     torch.testing.assert_close(seen[0][real], x[real])
-
-
-@pytest.mark.parametrize("how", ["paper", "released"])
-def test_there_may_be_no_positions(how: str) -> None:
-    options = {"no_token_positional_embeddings": True, "max_relative_positions": 0}
-    model, (source, previous) = reformer(joint_input=how, **options), example()
-    order = torch.tensor([[1, 0, 2, 3, 4, 5]])  # of a source, which then is a set
-    with torch.no_grad():
-        got, expected = (model(tokens, None, previous[:1])[0] for tokens in (source[:1].gather(1, order), source[:1]))
-    torch.testing.assert_close(got, expected)
 
 
 def gradients(model, source: Tensor, previous: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -125,12 +115,6 @@ def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> 
         model.train()(source, None, previous)
 
 
-@pytest.mark.parametrize("scheme", ["euler", "rk2"])
-def test_steps_by_parts_equal_the_full_pass_after_reordering(scheme: str) -> None:
-    model, generator = reformer(max_joint_cells=7, decoder_ode_scheme=scheme), torch.Generator().manual_seed(5)
-    check_search(model, batch(LENGTHS), beam_rows(generator), steps=4)  # one row at a time
-
-
 def test_a_step_computes_one_target_position_for_every_source_position() -> None:
     model, (source, previous) = reformer(), example()
     sizes: list[tuple[int, ...]] = []
@@ -181,34 +165,3 @@ def test_each_noise_is_shared_along_the_axes_of_figure_2() -> None:
     prenet = [module for module in reformer().encoder.modules() if isinstance(module, Dropout)]
     assert prenet
     assert all(module.shared == () for module in prenet)
-
-
-@pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "activation_dropout"])
-@pytest.mark.parametrize("how", ["shared", "independent"])
-def test_each_dropout_acts_in_training(kind: str, how: str) -> None:
-    model, (source, previous) = reformer(joint_dropout=how, encoder_layers=0, **{kind: 0.5}), example()
-    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0.0  # leaves that of the joint layers
-    model.train()
-    first, second = (model(source, None, previous)[0] for _ in range(2))
-    assert not torch.equal(first, second)
-    assert torch.equal(*(model.eval()(source, None, previous)[0] for _ in range(2)))
-
-
-def test_relative_positions_are_on_both_axes_and_on_the_prenet() -> None:
-    model = reformer(max_relative_positions=3, relative_values=True)
-    attentions = [model.encoder.layers[0]["self_attn"]]
-    attentions += [model.decoder.layers[0][f"self_attn_{axis}"] for axis in ("target", "source")]
-    for attention in attentions:
-        assert attention.function.relative_keys.weight.shape == (7, 8)
-        assert attention.function.relative_values.weight.shape == (7, 8)
-
-
-def test_two_applications_of_the_layers_are_one_step_with_coefficients_one() -> None:
-    """Depth schemes take a joint layer as they take any other: RK2 with γ = 1 is the layer applied twice."""
-    source, previous = example()
-    ones = reformer(decoder_ode_scheme="rk2", ode_coefficients="ones")
-    twice = reformer(decoder_ode_scheme="repeat")
-    twice.load_state_dict({k: v for k, v in ones.state_dict().items() if "trained_version" not in k}, strict=False)
-    with torch.no_grad():
-        made, expected = (model(source, None, previous)[0] for model in (ones, twice))
-    torch.testing.assert_close(made, expected)

@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ode_transformer.nn import AttentionChoice, EncoderCache, KeyValueCache, MultiheadAttention, attention_mask
 
@@ -64,31 +62,6 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
-    clip=st.integers(0, 5),
-    causal=st.booleans(),
-    seed=st.integers(0, 99),
-)
-def test_padding_and_order_of_the_batch_do_not_matter(lengths: list[int], clip: int, causal: bool, seed: int) -> None:
-    torch.manual_seed(seed)
-    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip)).double()
-    longest = max(lengths)
-    x = torch.randn(len(lengths), longest, DIM, dtype=torch.float64)
-    out = attention(x, attention_mask(longest, longest, x.device, padding(lengths), causal, AttentionChoice(clip)))
-    for row, length in enumerate(lengths):
-        alone = attention(
-            x[row : row + 1, :length], attention_mask(length, length, x.device, None, causal, AttentionChoice(clip))
-        )
-        torch.testing.assert_close(out[row, :length], alone[0])
-    order = torch.randperm(len(lengths))
-    reordered = attention(
-        x[order], attention_mask(longest, longest, x.device, padding(lengths)[order], causal, AttentionChoice(clip))
-    )
-    torch.testing.assert_close(reordered, out[order])
-
-
 def test_gradcheck_with_relative_values() -> None:
     torch.manual_seed(1)
     attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(CLIP, True)).double()
@@ -96,34 +69,6 @@ def test_gradcheck_with_relative_values() -> None:
     mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     tables = attention.relative_keys.weight, attention.relative_values.weight
     assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
-
-
-def test_gradients_of_both_paths_agree_and_pass_gradcheck() -> None:
-    torch.manual_seed(1)
-    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(CLIP)).double()
-    x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
-    mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
-    assert torch.autograd.gradcheck(lambda x: attention(x, mask), (x,))
-    table = attention.relative_keys.weight
-    for report in (None, [].append):
-        out = attention(x, mask, report_weights=report).square().sum()
-        gradients = torch.autograd.grad(out, (x, table))
-        if report is None:
-            expected = gradients
-    for got, want in zip(gradients, expected, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-@pytest.mark.parametrize(("clip", "values"), [(0, False), (CLIP, False), (CLIP, True)])
-def test_step_by_step_equals_the_full_pass(clip: int, values: bool) -> None:
-    torch.manual_seed(2)
-    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip, values)).double()
-    x = torch.randn(2, 6, DIM, dtype=torch.float64)
-    full = attention(x, attention_mask(6, 6, x.device, None, True, AttentionChoice(clip)))
-    cache = KeyValueCache()
-    for i in range(6):
-        mask = attention_mask(1, i + 1, x.device, None, True, AttentionChoice(clip))
-        torch.testing.assert_close(attention(x[:, i : i + 1], mask, cache=cache), full[:, i : i + 1])
 
 
 def test_the_encoder_output_is_projected_once() -> None:

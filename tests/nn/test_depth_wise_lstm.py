@@ -18,8 +18,7 @@ from ode_transformer.nn import (
     SubLayerKind,
     build_scheme,
 )
-from ode_transformer.nn.depth_wise_lstm import LSTM
-from ode_transformer.numerics import RECURRENCES, Block, Recurrence, register_recurrence
+from ode_transformer.numerics import Block
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
@@ -152,60 +151,6 @@ def test_gradients(choice: LSTMChoice) -> None:
     assert all(parameter.grad is not None for parameter in scheme.parameters())
 
 
-def size(choice: LSTMChoice, stack: str = "decoder") -> int:
-    return sum(parameter.numel() for parameter in make(choice, stack)[0].parameters())
-
-
-@pytest.mark.parametrize("hidden", HIDDEN)
-def test_sharing_leaves_out_parameters_and_nothing_else(hidden: str) -> None:
-    gates = 3 * (2 * DIM * DIM + DIM + 2 * DIM)
-    network = {"ffn": 3 * DIM * INNER + 3 * INNER + DIM, "linear": 2 * DIM * DIM + 3 * DIM}[hidden]
-    assert size(LSTMChoice(hidden, share="all")) == gates + network
-    assert size(LSTMChoice(hidden, share="gates")) == gates + LAYERS * network
-    assert size(LSTMChoice(hidden, share="none")) == LAYERS * (gates + network)
-    assert size(LSTMChoice(hidden, "concat")) == size(LSTMChoice(hidden)) + LAYERS * (2 * DIM * DIM + DIM)
-    assert size(LSTMChoice(hidden, "concat"), "encoder") == size(LSTMChoice(hidden), "encoder")  # nothing to merge
-    assert size(LSTMChoice(hidden, first_cell="learned")) == size(LSTMChoice(hidden)) + DIM
-
-
-@pytest.mark.parametrize("share", ["all", "gates"])
-def test_shared_parameters_are_copies_that_stay_equal(share: str) -> None:
-    """What layers share computes, and receives in gradients, what equal copies do together."""
-    shared, attentions = make(LSTMChoice(share=share), "decoder")
-    own, _ = make(LSTMChoice(share="none"), "decoder")
-    pairs = [(own.gates, shared.gates), (own.hidden, shared.hidden)]
-    for copies, originals in pairs:
-        for depth, copy in enumerate(copies):
-            copy.load_state_dict(originals[depth if len(originals) > 1 else 0].state_dict())
-    y0 = torch.randn(5, DIM, dtype=torch.float64)
-    results = [through(scheme, attentions, y0) for scheme in (shared, own)]
-    torch.testing.assert_close(*results)
-    for result in results:
-        result.square().sum().backward()
-    for copies, originals in pairs:
-        for index, original in enumerate(originals):
-            group = copies if len(originals) == 1 else [copies[index]]
-            for name, parameter in original.named_parameters():
-                torch.testing.assert_close(parameter.grad, sum(copy.get_parameter(name).grad for copy in group))
-
-
-def test_nothing_runs_over_positions() -> None:
-    scheme, attentions = make(LSTMChoice(), "decoder")
-    y0 = torch.randn(2, 5, DIM, dtype=torch.float64)
-    order = torch.tensor([4, 2, 0, 3, 1])
-    torch.testing.assert_close(through(scheme, attentions, y0[:, order]), through(scheme, attentions, y0)[:, order])
-
-
-def test_a_closed_input_gate_and_an_open_forget_gate_keep_the_cell() -> None:
-    scheme, attentions = make(LSTMChoice(first_cell="learned"), "encoder")
-    with torch.no_grad():
-        for gates in scheme.gates:
-            gates.weight.zero_()
-            gates.bias.copy_(torch.tensor([-80.0, 80.0, 0.0])[:, None].expand(3, DIM))  # i = 0, f = 1, g = 1/2
-    y = through(scheme, attentions, torch.randn(2, DIM, dtype=torch.float64))
-    torch.testing.assert_close(y, scheme.first_cell.expand(2, DIM) / 2)
-
-
 def test_a_layer_is_a_function_of_output_and_cell() -> None:
     """Its own values in its place change nothing, in the layers above neither."""
     choice = LSTMChoice(share="none")
@@ -249,22 +194,3 @@ def test_dropout_acts_on_the_inner_layer_and_on_h() -> None:
         varying = [hidden(torch.ones(1, 2 * DIM, dtype=torch.float64)) for _ in range(2)]
         assert not torch.equal(*varying)
         assert torch.equal(*(scheme.eval().hidden[0](torch.ones(1, 2 * DIM, dtype=torch.float64)) for _ in range(2)))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_stays_near(dtype: torch.dtype) -> None:
-    scheme, attentions = make(LSTMChoice(), "decoder")
-    y0 = torch.randn(4, DIM, dtype=torch.float64)
-    exact = through(scheme, attentions, y0)
-    scheme.to(dtype)
-    half = through(scheme, [[a.to(dtype) for a in layer] for layer in attentions], y0.to(dtype).requires_grad_())
-    assert half.dtype == dtype
-    torch.testing.assert_close(half.double(), exact, rtol=0.05, atol=0.05)
-    half.sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in scheme.parameters())
-
-
-def test_its_name_cannot_be_registered_as_a_scheme() -> None:
-    with pytest.raises(ValueError, match=f"the scheme name '{LSTM}' is already in use"):
-        register_recurrence(Recurrence(LSTM, 1, RECURRENCES["leapfrog"].build, "a test"))
-    assert LSTM not in RECURRENCES

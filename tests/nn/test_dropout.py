@@ -28,15 +28,6 @@ def test_the_mean_is_kept(shared: tuple[int, ...]) -> None:
     assert abs(made.mean().item() - 1) < 0.02  # 64,000 draws of deviation 0.65
 
 
-def test_nothing_happens_outside_of_training() -> None:
-    x = torch.randn(2, 3, 4, 5)
-    assert torch.equal(Dropout(P, (1,)).eval()(x), x)
-    assert torch.equal(Dropout(0.0, (1,))(x), x)
-    retained = Dropout(P, (1,)).eval()
-    retained.make_generation_fast_(retain_dropout=True)
-    assert not torch.equal(retained(x), x)
-
-
 def test_gradients_pass_by_the_noise() -> None:
     x = torch.randn(2, 3, 4, 5, dtype=torch.float64, requires_grad=True)
     made = Dropout(P, (1, 2))(x)

@@ -64,12 +64,6 @@ def test_reduction_by_loops(kind: str, normalize_before: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["softmax", "max"])
-def test_one_source_position_is_returned_as_it_is_normalised(kind: str) -> None:
-    made, x = reduction(kind), tensor(B, 1, T, C)
-    torch.testing.assert_close(made(x), made.layer_norm(x)[:, 0])
-
-
-@pytest.mark.parametrize("kind", ["softmax", "max"])
 def test_shares_of_the_source_sum_to_one_and_padding_has_none(kind: str) -> None:
     made, x, weights = reduction(kind), tensor(B, S, T, C), []
     padding = torch.tensor([[False] * S, [False, False, True, True]])
@@ -78,13 +72,6 @@ def test_shares_of_the_source_sum_to_one_and_padding_has_none(kind: str) -> None
     torch.testing.assert_close(weights[0].sum(-1), torch.ones(B, T, dtype=torch.float64))
     assert (weights[0][1, :, 2:] == 0).all()
     assert (weights[0][0] > 0).all() or kind == "max"
-
-
-def test_what_is_constant_along_the_source_is_a_mean_of_itself() -> None:
-    """The weights of each feature sum to one."""
-    made = reduction()
-    x = tensor(B, 1, T, C).expand(B, S, T, C)
-    torch.testing.assert_close(made(x), made.layer_norm(x)[:, 0])
 
 
 @pytest.mark.parametrize("normalize_before", [True, False])
@@ -106,7 +93,3 @@ def test_parts_cover_a_batch_and_none_is_too_large(lengths: list[tuple[int, int]
         rows = lengths[part]
         area = len(rows) * max(s for s, _ in rows) * max(t for _, t in rows)
         assert len(rows) == 1 or area <= cells
-
-
-def test_parts_are_not_smaller_than_they_have_to_be() -> None:
-    assert parts_of_batch([3, 3, 3, 3, 9], [4, 4, 2, 2, 9], 24) == [slice(0, 2), slice(2, 4), slice(4, 5)]

@@ -99,36 +99,11 @@ def test_operators_grow_linearly_with_the_layers() -> None:
     assert counts[2] - counts[1] == counts[1] - counts[0]
 
 
-@pytest.mark.parametrize("learned", [False, True])
-def test_post_norm_normalises_the_sums_instead(learned: bool) -> None:
-    made = history(learned, normalize_before=False)
-    if learned:
-        nn.init.normal_(made.weight)
-    y0 = torch.randn(2, 4, DIM, dtype=torch.float64)
-    seen, x = [y0], made.weights(0)[0] * y0
-    for n, field in enumerate(FIELDS, start=1):
-        seen.append(x + field(x))
-        x = made.norms[n - 1](sum(w * s for w, s in zip(made.weights(n), seen, strict=True)))
-    torch.testing.assert_close(made.integrate(FIELDS, y0), x)
-
-
 def test_starts_as_the_mean_and_dense_keeps_it() -> None:
     for learned in (True, False):
         for depth in range(LAYERS + 1):
             assert [float(w) for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
     assert "weight" not in history(False).state_dict()
-
-
-def test_parameter_counts() -> None:
-    norms = 2 * DIM * LAYERS
-    assert sum(p.numel() for p in history(True).parameters()) == (LAYERS + 1) ** 2 + norms
-    assert sum(p.numel() for p in history(False).parameters()) == norms
-
-
-def test_only_the_lower_triangle_is_trained() -> None:
-    made = history(True)
-    made.integrate(FIELDS, torch.randn(2, 4, DIM, dtype=torch.float64)).square().sum().backward()
-    assert torch.equal(made.weight.grad != 0, torch.ones(LAYERS + 1, LAYERS + 1).tril().bool())
 
 
 @dataclass(frozen=True)
@@ -176,10 +151,3 @@ def test_what_is_kept_for_the_backward_pass_does_not_grow_with_precision(dtype: 
         assert held.requires_grad
     units = sum(kept.values()) / (y0.numel() * y0.element_size())
     assert units < 4 * LAYERS + 2
-
-
-def test_half_precision_of_a_deep_stack_does_not_overflow() -> None:
-    made = history(True).half()
-    y0 = torch.full((1, 2, DIM), 40000.0, dtype=torch.float16)
-    with torch.no_grad():
-        assert made.integrate([torch.zeros_like] * LAYERS, y0).isfinite().all()

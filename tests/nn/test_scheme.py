@@ -217,15 +217,6 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
     return x
 
 
-@pytest.mark.parametrize(("scope", "blocks"), [("san+ffn", 1), ("san/ffn", 2), ("san", 1), ("ffn", 1)])
-def test_each_stepped_block_has_a_set_unless_all_share_one(scope: str, blocks: int) -> None:
-    def size(share: bool) -> int:
-        scheme = build_scheme(DepthChoice("rk2", "gate", share, scope=scope), 5, KINDS, DIM)
-        return sum(p.numel() for p in scheme.parameters())
-
-    assert size(False) == 5 * blocks * size(True) == 5 * blocks * (2 * DIM + 1)
-
-
 @pytest.mark.parametrize("scheme", ["pcformer2", "pcformer4"])
 def test_a_layer_predicted_and_corrected_with_normalised_stages_and_averaged_weights(scheme: str) -> None:
     """Li et al. 2024 with all their options, each layer two sub-layers with parameters of their own for each stage."""

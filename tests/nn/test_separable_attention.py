@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ode_transformer.nn import AttentionChoice, MultiheadAttention, SeparableAttention, attention_mask
+from ode_transformer.nn import AttentionChoice, SeparableAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 S, T = 4, 5
@@ -64,53 +64,6 @@ def test_it_is_attention_over_each_line(axis: str, clip: int, values: bool) -> N
         torch.testing.assert_close(padded, naive(attention, x, lambda row, i, j: not padding[row, j], clip))
 
 
-def test_one_attention_along_each_axis_lets_every_cell_reach_every_other() -> None:
-    x = grid(1, S, T).requires_grad_()
-    y = x
-    for axis, length in (("target", T), ("source", S)):
-        y = separable(axis)(y, attention_mask(length, length, x.device))
-    for s in range(S):
-        for t in range(T):
-            (gradient,) = torch.autograd.grad(y[0, s, t].sum(), x, retain_graph=True)
-            assert (gradient.abs().sum(-1) > 0).all()
-
-
-@pytest.mark.parametrize("axis", AXES)
-def test_one_attention_reaches_its_line_only(axis: str) -> None:
-    x = grid(1, S, T).requires_grad_()
-    length = T if axis == "target" else S
-    y = separable(axis)(x, attention_mask(length, length, x.device))
-    (gradient,) = torch.autograd.grad(y[0, 1, 2].sum(), x)
-    reached = gradient[0].abs().sum(-1) > 0
-    line = torch.zeros(S, T, dtype=torch.bool)
-    line[1 if axis == "target" else slice(None), 2 if axis == "source" else slice(None)] = True
-    assert torch.equal(reached, line)
-
-
-def test_it_makes_far_fewer_scores_than_attention_over_all_cells() -> None:
-    """S²T + ST² in place of S²T², for each head."""
-    length = 40
-    x, weights = torch.randn(1, length, length, 4), []
-    mask = attention_mask(length, length, x.device)
-    with torch.no_grad():
-        for axis in AXES:
-            SeparableAttention(axis, 4, 1)(x, mask, report_weights=weights.append)
-        separate = sum(w.numel() for w in weights)
-        MultiheadAttention(4, 1)(x.flatten(1, 2), mask, report_weights=weights.append)
-    assert (separate, weights[-1].numel()) == (128_000, 2_560_000)
-
-
-@pytest.mark.parametrize("axis", AXES)
-def test_reported_weights_are_those_of_the_fast_path(axis: str) -> None:
-    attention, x = separable(axis), grid(2, S, T)
-    length, lines = (T, S) if axis == "target" else (S, T)
-    mask = attention_mask(length, length, x.device, causal=True)
-    weights: list[torch.Tensor] = []
-    torch.testing.assert_close(attention(x, mask, report_weights=weights.append), attention(x, mask))
-    assert weights[0].shape == (2, lines, HEADS, length, length)
-    torch.testing.assert_close(weights[0].sum(-1), torch.ones_like(weights[0][..., 0]))
-
-
 @pytest.mark.parametrize("axis", AXES)
 def test_dropped_weights_are_the_same_in_all_lines(axis: str) -> None:
     attention = separable(axis, dropout=0.5, shared_noise=True).train()
@@ -122,11 +75,6 @@ def test_dropped_weights_are_the_same_in_all_lines(axis: str) -> None:
     assert not torch.allclose(made, attention.eval()(x, mask))
     apart = separable(axis, dropout=0.5).train()(x, mask)
     assert not torch.allclose(apart, apart.narrow(1 if axis == "target" else 2, 0, 1).expand_as(apart))
-
-
-def test_an_unknown_axis_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown axis 'depth'; known are target, source"):
-        SeparableAttention("depth", DIM, HEADS)
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -46,14 +46,3 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
 
 def projections(attention: MultiheadAttention) -> tuple[nn.Linear, ...]:
     return attention.q_proj, attention.k_proj, attention.v_proj
-
-
-def test_weights_are_trained_from_one_half_for_all_layers_but_the_first() -> None:
-    assert torch.equal(ValueResidual(4, learned=True).weight, torch.full((3, 2), 0.5))
-    assert ValueResidual(4, learned=False).weight is ValueResidual(1, learned=True).weight is None
-
-
-def test_without_the_first_layer_there_is_nothing_to_add() -> None:
-    context = FirstLayerValues(ValueResidual(2, False)).context(1, {KIND: AttentionContext(AttentionMask())})
-    with pytest.raises(ValueError, match="needs the first layer, which is replaced"):
-        context[KIND].change_values(torch.zeros(1))

@@ -7,7 +7,6 @@ import torch
 
 from ode_transformer.numerics import (
     COEFFICIENTS,
-    GATE_SUMS,
     GATES,
     TABLEAUS,
     RungeKutta,
@@ -37,48 +36,11 @@ def test_gate_of_two_stages_is_the_papers() -> None:
     torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), gate), y + g * f1 + (1 - g) * f2)
 
 
-@pytest.mark.parametrize(("gate_sum", "total"), [("one", 1), ("stages", 2)])
-def test_normalised_gate_reads_increments_of_one_size(gate_sum: str, total: int) -> None:
-    """γ = total · (g, 1 − g), g = sigmoid(W·[LN(F_1); LN(F_2)] + β), by hand."""
-    gate = make("normalised-gate", gate_sum=gate_sum)
-    torch.nn.init.normal_(gate.projection.weight)
-    increments = [10.0**power * torch.randn(2, 3, DIM, dtype=torch.float64) for power in (1, 3)]
-
-    def normalised(x: torch.Tensor) -> torch.Tensor:
-        centred = x - x.mean(dim=-1, keepdim=True)
-        return centred / (centred.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
-
-    g = torch.sigmoid(gate.projection(torch.cat([normalised(x) for x in increments], dim=-1)))
-    torch.testing.assert_close(torch.cat(list(gate(increments)), dim=-1), total * torch.cat([g, 1 - g], dim=-1))
-    larger = torch.cat(list(gate([100 * x for x in increments])), dim=-1)
-    torch.testing.assert_close(larger, total * torch.cat([g, 1 - g], dim=-1), rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize("name", GATES)
 def test_a_gate_whose_weights_sum_to_the_stages_starts_as_ones(name: str) -> None:
     y = torch.randn(3, DIM, dtype=torch.float64)
     step = runge_kutta_step(f, y, get_tableau("rk2"), make(name, gate_sum="stages"))
     torch.testing.assert_close(step, runge_kutta_step(f, y, get_tableau("rk2"), make("ones")), rtol=0, atol=1e-6)
-
-
-def test_only_gates_have_a_sum() -> None:
-    with pytest.raises(ValueError, match="no gate whose weights could sum to 'stages'"):
-        make("sigmoid", gate_sum="stages")
-    with pytest.raises(ValueError, match="unknown sum .* 'two'; known are one, stages"):
-        make("gate", gate_sum="two")
-
-
-@pytest.mark.parametrize(("name", "link"), [("sigmoid", torch.sigmoid), ("tanh", torch.tanh)])
-def test_sigmoid_and_tanh_act_on_a_logit_for_each_stage(name: str, link) -> None:
-    """2022, Table 10: each stage's weight is a function of all increments."""
-    made = make(name)
-    torch.nn.init.normal_(made.projection.weight)
-    y = torch.randn(2, 3, DIM, dtype=torch.float64)
-    f1 = f(y)
-    f2 = f(y + f1)
-    weight = link(made.projection(torch.cat([f1, f2], dim=-1)))  # [2, 3, 2]
-    expected = y + weight[..., :1] * f1 + weight[..., 1:] * f2
-    torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), made), expected)
 
 
 PROJECTED = [*GATES, "sigmoid", "tanh"]
@@ -94,55 +56,12 @@ def test_what_is_read_from_the_increments_starts_as_the_scheme(scheme: str, name
     torch.testing.assert_close(step, runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("gate_sum", GATE_SUMS)
-@pytest.mark.parametrize("name", GATES)
-@pytest.mark.parametrize("scheme", POSITIVE)
-def test_the_sum_of_a_gates_weights(scheme: str, name: str, gate_sum: str) -> None:
-    gate = make(name, scheme, gate_sum)
-    torch.nn.init.normal_(gate.projection.weight, std=3)
-    stages = get_tableau(scheme).stages
-    weights = gate([torch.randn(2, 3, DIM, dtype=torch.float64) for _ in range(stages)])
-    total = {"one": 1.0, "stages": float(stages)}[gate_sum]
-    torch.testing.assert_close(sum(weights), torch.full((2, 3, 1), total, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("name", PROJECTED)
-@pytest.mark.parametrize(
-    ("scheme", "reason"),
-    [("euler", "at least two stages"), ("midpoint", "between 0 and 1"), ("repeat", "no weights to choose")],
-)
-def test_they_are_refused_where_they_have_no_start(scheme: str, reason: str, name: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        make(name, scheme)
-
-
 def test_parameter_counts() -> None:
     counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
     each = 2 * (2 * DIM + 1)
     gates = dict.fromkeys(GATES, 2 * DIM + 1)
     averages = {"ema": 1, "ema-vector": DIM}
     assert counts == {"tableau": 0, "ones": 0, "scalar": 2, **averages, **gates, "sigmoid": each, "tanh": each}
-
-
-def test_ones_with_rk2_is_the_layer_applied_twice() -> None:
-    """z = y + F(y) = Layer(y), y + F(y) + F(y + F(y)) = Layer(Layer(y)), forward and backward."""
-    y = torch.randn(3, DIM, dtype=torch.float64, requires_grad=True)
-    once = runge_kutta_step(f, y, get_tableau("rk2"), make("ones"))
-    z = y + f(y)
-    twice = z + f(z)
-    torch.testing.assert_close(once, twice)
-    grads = [torch.autograd.grad(out.square().sum(), y)[0] for out in (once, twice)]
-    torch.testing.assert_close(*grads)
-
-
-def test_scalars_start_as_ones_and_are_trained() -> None:
-    y = torch.randn(3, DIM, dtype=torch.float64)
-    scalar = make("scalar")
-    out = runge_kutta_step(f, y, get_tableau("rk2"), scalar)
-    torch.testing.assert_close(out, runge_kutta_step(f, y, get_tableau("rk2"), make("ones")))
-    out.sum().backward()
-    f1 = f(y)
-    torch.testing.assert_close(scalar.weight.grad, torch.stack([f1.sum(), f(y + f1).sum()]))
 
 
 @pytest.mark.parametrize("scheme", [t.name for t in TABLEAUS if t.stages > 1 and t.order])
@@ -206,21 +125,6 @@ def test_weights_are_computed_in_float32_under_autocast(dtype: torch.dtype, name
     expected = gate(increments)
     with torch.autocast("cpu", dtype=dtype):
         torch.testing.assert_close(gate(increments), expected)
-
-
-def test_shared_and_separate_sets() -> None:
-    tableau = get_tableau("rk2")
-    y = torch.randn(2, DIM, dtype=torch.float64)
-    sets = [make("scalar") for _ in range(3)]
-    for factor, coefficients in enumerate(sets, start=1):
-        torch.nn.init.constant_(coefficients.weight, factor)
-    separate = RungeKutta(tableau, sets).integrate([f] * 3, y)
-    by_hand = y
-    for coefficients in sets:
-        by_hand = runge_kutta_step(f, by_hand, tableau, coefficients)
-    torch.testing.assert_close(separate, by_hand)
-    shared = RungeKutta(tableau, sets[:1]).integrate([f] * 3, y)
-    assert not torch.allclose(shared, separate)
 
 
 def test_steps_divide_the_unit_interval() -> None:

@@ -11,9 +11,6 @@ from ode_transformer.numerics import (
     RECURRENCES,
     Block,
     RecurrenceScheme,
-    RungeKutta,
-    build_coefficients,
-    get_tableau,
 )
 from ode_transformer.numerics.depth import BlockHistory
 
@@ -204,14 +201,6 @@ def test_polynet_solves_the_field_plus_its_value_at_zero() -> None:
     assert math.log2(error(128) / error(256)) == pytest.approx(1, abs=0.1)
 
 
-@pytest.mark.parametrize("name", ["multistep", "dlcl-increments"])
-def test_starts_as_euler(name: str) -> None:
-    tableau, y0 = get_tableau("euler"), torch.randn(2, DIM, dtype=torch.float64)
-    euler = RungeKutta(tableau, [build_coefficients("tableau", tableau, DIM)]).integrate(FIELDS, y0)
-    started = RECURRENCES[name].build(len(FIELDS), DIM).double()
-    torch.testing.assert_close(started.integrate(FIELDS, y0), euler)
-
-
 def test_the_number_of_weights() -> None:
     def counts(name: str, blocks: int) -> list[int]:
         return [p.numel() for p in RECURRENCES[name].build(blocks, DIM).parameters()]
@@ -238,27 +227,3 @@ def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) 
     y = scheme.next_y(FIELDS[2], *alone, 2)
     for mine, other in zip(found, torch.autograd.grad(y.square().sum(), alone), strict=True):
         torch.testing.assert_close(mine, other)
-
-
-@pytest.mark.parametrize(
-    ("name", "weight", "y0", "increments", "expected"),
-    [
-        ("leapfrog", None, -40000, [0, 40000], 40000),
-        ("multistep", 2.0, -40000, [0, 40000], 0),
-        ("dlcl-increments", 2.0, -40000, [0, 40000], 40000),
-        ("polynet", None, 40000, [40000, -40000], 40000),
-    ],
-)
-def test_sums_in_half_precision_do_not_overflow_on_the_way(
-    name: str, weight: float | None, y0: float, increments: list[float], expected: float
-) -> None:
-    scheme = RECURRENCES[name].build(2, DIM).half()
-    for parameter in scheme.parameters():
-        nn.init.constant_(parameter, weight)
-    given = iter(increments)
-    blocks = len(increments) // RECURRENCES[name].stages
-    with torch.no_grad():
-        out = scheme.integrate(
-            [lambda y: torch.full_like(y, next(given))] * blocks, torch.full((1, DIM), y0, dtype=torch.float16)
-        )
-    assert torch.equal(out, torch.full((1, DIM), expected, dtype=torch.float16))

@@ -53,16 +53,3 @@ def test_the_end_of_the_steps_is_told() -> None:
     assert found.bound == math.inf
     assert solve_to_tolerance(lambda y: -400 * y, Y0, 1e-6, max_steps=2**15).bound <= 1e-6
     assert solve_to_tolerance(lambda y: y**2, torch.full((1,), 30.0).double(), 1e-6, max_steps=64).bound == math.inf
-
-
-def test_the_distance_is_the_callers() -> None:
-    found = solve_to_tolerance(logistic, Y0.abs(), 1e-4, distance=lambda a, b: 1e6 * float((a - b).norm()))
-    assert found.bound <= 1e-4
-    assert found.steps > solve_to_tolerance(logistic, Y0.abs(), 1e-4).steps
-
-
-def test_nothing_moves_without_a_field_and_no_gradient_is_kept() -> None:
-    found = solve_to_tolerance(torch.zeros_like, Y0.clone().requires_grad_(), 1e-9)
-    assert torch.equal(found.y, Y0)
-    assert (found.steps, found.bound) == (16, 0.0)
-    assert not found.y.requires_grad

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.numerics import TABLEAUS, add_weighted, get_tableau, runge_kutta_step, stage_increments
+from ode_transformer.numerics import TABLEAUS, add_weighted, get_tableau, runge_kutta_step
 
 
 def f(y: torch.Tensor) -> torch.Tensor:
@@ -47,18 +47,6 @@ def rk3_released(y: torch.Tensor, h: float) -> torch.Tensor:
 def test_step_equals_the_formula(name, formula, step_size) -> None:
     y = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(runge_kutta_step(f, y, get_tableau(name), step_size=step_size), formula(y, step_size))
-
-
-@pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)
-def test_the_field_is_called_once_for_each_stage(tableau) -> None:
-    calls = []
-
-    def counted(y: torch.Tensor) -> torch.Tensor:
-        calls.append(y)
-        return f(y)
-
-    stage_increments(counted, torch.ones(2), tableau)
-    assert len(calls) == tableau.stages
 
 
 @pytest.mark.parametrize("tableau", TABLEAUS, ids=lambda t: t.name)

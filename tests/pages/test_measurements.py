@@ -5,7 +5,7 @@ from models_for_tests import batch, build_model, perturb, small_model, teacher_f
 
 from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.one_sentence import word_weights
-from ode_transformer.models.operation_count import count_forward_operations
+from ode_transformer.models.model_from_options import count_forward_operations
 
 
 @pytest.mark.parametrize(("arch", "blocks"), [("ode_transformer_rk2", 4), ("reformer_base", 0)])

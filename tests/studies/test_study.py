@@ -12,8 +12,7 @@ from models_for_tests import count_parameters
 from ode_transformer.cli import main
 from ode_transformer.cli.study import split_patterns
 from ode_transformer.models import fairseq_parser
-from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.models.operation_count import count_forward_operations
+from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.studies import find_study, study_names
 from ode_transformer.studies.run_study import selected_rows

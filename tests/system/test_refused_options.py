@@ -26,9 +26,7 @@ REFUSED = {
         ("--encoder-ode-scheme leapfrog", "pass --encoder-layer-history none"),
     ),
     "post-norm": (("--post-norm",), ("post-norm", "layer-output")),
-    "heads": (("--encoder-attention-heads", "3"), ("3 attention heads do not divide the width 32",)),
     "no step": (("--ode-steps", "0"), ("--ode-steps", "0", "whole number from 1 on")),
-    "dropout of one": (("--dropout", "1.0"), ("--dropout 1.0", "[0, 1)")),
     "values without distance": (
         ("--relative-values", "--max-relative-positions", "0"),
         ("relative positions on the values", "above 0"),
@@ -37,7 +35,6 @@ REFUSED = {
     "bias that is no number": (("--dlstm-forget-bias", "nan"), ("--dlstm-forget-bias", "nan is not a number")),
     "unknown part": (("--dlstm-merge", "mul"), ("--dlstm-merge", "mul", "add", "concat")),
     "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
-    "no width": (("--encoder-ffn-embed-dim", "0"), ("error: --encoder-ffn-embed-dim 0", "from 1 to 1,048,576")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
 

@@ -1,16 +1,21 @@
-"""Command-line options of our models: their flags, their defaults, and which values and combinations are refused."""
+"""Command-line options of our models: their flags, their defaults, and which combinations and tasks are refused."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
+from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from omegaconf import OmegaConf
 
 from ode_transformer.models.depth_stack import DEPTH_OPTIONS, LSTM_OPTIONS, depth_choice
@@ -55,6 +60,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "compile": False,
     "cpu_bf16": False,
     "log_depth_interval": 0,
+    "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
 }
 
 # Options of fairseq's Transformer that our encoders and decoders do not implement, with the value that means "off".
@@ -77,30 +83,17 @@ UNSUPPORTED_OPTIONS: dict[str, Any] = {
     "tie_adaptive_proj": False,
 }
 
-_WIDTHS = (1, 65_536)
-_POSITIONS = (3, 1_000_000)  # two words and the end symbol; the table of sinusoids has one row for each
-# Lowest and highest value of whole numbers, of fairseq's options as well: fairseq itself checks none of them.
-_RANGES = {
-    "encoder_layers": (0, 10_000),
-    "decoder_layers": (0, 10_000),
-    "encoder_embed_dim": _WIDTHS,
-    "decoder_embed_dim": _WIDTHS,
-    "decoder_input_dim": _WIDTHS,
-    "decoder_output_dim": _WIDTHS,
-    "encoder_ffn_embed_dim": (1, 1_048_576),
-    "decoder_ffn_embed_dim": (1, 1_048_576),
-    "max_source_positions": _POSITIONS,
-    "max_target_positions": _POSITIONS,
-    "max_positions": _POSITIONS,
-    "max_relative_positions": (0, 65_536),
-    "ode_steps": (1, 1_000),
-    "ode_iterations": (0, 1_000),
-    "ode_middle_layers": (0, 10_000),
+# Kinds of tasks; every other task has a source and a target, as translation has.
+_TASK_CLASSES = {
+    "masked_lm": (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask),
+    "language_modeling": (LanguageModelingTask, MultilingualLanguageModelingTask),
 }
-_PROBABILITIES = (
-    *("dropout", "attention_dropout", "activation_dropout", "relu_dropout", "word_dropout_prob"),
-    *("encoder_layerdrop", "decoder_layerdrop", "adaptive_softmax_dropout", "pooler_dropout"),
-)
+# What a model for each kind is, and which task it needs.
+_MODEL_DESCRIPTIONS = {
+    "translation": "has an encoder and a decoder: --task translation",
+    "masked_lm": "reads one text: --task masked_lm, or sentence_prediction to fine-tune it",
+    "language_modeling": "continues a text: --task language_modeling",
+}
 
 
 def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
@@ -166,7 +159,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ),
         ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
         ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
-        ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "share of word embeddings that is zeroed"),
+        ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "fraction of word embeddings that is zeroed"),
         ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
         ("--cpu-bf16", {"action": "store_true"}, "train with products of matrices in bfloat16 on a CPU; needs --cpu"),
     ):
@@ -199,17 +192,18 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
         setattr(args, name, getattr(args, name, value))
 
 
-def check_options(
+def check_model_options(
     args: argparse.Namespace, stacks: tuple[str, ...] = STACKS, unsupported: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse values out of range and options that do not go together.
+    """Refuse options that do not go together.
 
     :param stacks: those that the model has
     :param unsupported: further options that the model does not implement, with the value that means "off"
     :raises OptionError: names the flag, its value, and what is allowed
     """
     _check_processes(args)
-    for name, off in (UNSUPPORTED_OPTIONS | dict(unsupported or {})).items():
+    off_values: dict[str, Any] = UNSUPPORTED_OPTIONS | dict(unsupported or {})
+    for name, off in off_values.items():
         if getattr(args, name, off) not in (off, None):
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
     for stack in stacks:
@@ -217,25 +211,18 @@ def check_options(
             raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
         if args.post_norm and getattr(args, f"{stack}_ode_scheme") == LSTM:
             raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
-        layers = getattr(args, f"{stack}_layers")
-        if layers < 1:
-            raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
-    _check_ranges(args)
-    if args.cpu_bf16 and not getattr(args, "cpu", False) and not getattr(args, "ode_trained", False):
+        if getattr(args, f"{stack}_layers") == 0:
+            raise OptionError(f"--{stack}-layers 0: a stack has at least one layer")
+    if args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved:
         raise OptionError("--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16")
-    for stack in stacks:
-        dim, heads = getattr(args, f"{stack}_embed_dim"), getattr(args, f"{stack}_attention_heads")
-        if heads < 1 or dim % heads:
-            raise OptionError(f"--{stack}-attention-heads: {heads} attention heads do not divide the width {dim}")
-    joins_attentions = args.dlstm_merge.startswith("concat")
-    if joins_attentions and "decoder" not in stacks:
-        raise OptionError(f"--dlstm-merge {args.dlstm_merge} joins two attentions; a layer of this model has one")
-    if joins_attentions and args.decoder_ode_scheme != LSTM:
+    if args.dlstm_merge.startswith("concat") and ("decoder" not in stacks or args.decoder_ode_scheme != LSTM):
         raise OptionError(
             f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
         )
-    _check_adaptive_softmax(args)
-    _check_embeddings(args, stacks)
+    if getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval:
+        raise OptionError(
+            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
+        )
     cfg = TransformerConfig.from_namespace(args)
     refused = refused_stack({stack: depth_choice(cfg, stack) for stack in stacks})
     if refused is not None:
@@ -243,20 +230,12 @@ def check_options(
         raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
     if args.value_residual != "none" and all(getattr(args, f"{stack}_layers") < 2 for stack in stacks):
         raise OptionError(f"--value-residual {args.value_residual}: a stack of one layer has no later layer to add to")
-    for stack in stacks:
-        middle, layers = (
-            depth_choice(cfg, stack).without_unused_options().middle_layers,
-            getattr(args, f"{stack}_layers"),
-        )
-        if middle > layers:
-            raise OptionError(f"--ode-middle-layers {middle}: the {stack} has {layers} layers")
 
 
 def _check_processes(args: argparse.Namespace) -> None:
     """Refuse a training that torchrun has started several times, and that fairseq would run as often by itself."""
     processes = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
-    trained = getattr(args, "ode_trained", False)  # a checkpoint may be loaded by any number of processes
-    if processes > 1 and not trained and not torch.distributed.is_initialized():
+    if processes > 1 and not args.ode_options_saved and not torch.distributed.is_initialized():
         raise OptionError(
             f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
             f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
@@ -264,55 +243,16 @@ def _check_processes(args: argparse.Namespace) -> None:
         )
 
 
-def _check_ranges(args: argparse.Namespace) -> None:
-    for name, (lowest, highest) in _RANGES.items():
-        value = getattr(args, name, None)
-        if value is not None and not (type(value) is int and lowest <= value <= highest):
-            raise OptionError(f"{flag_name(name)} {value}: allowed are whole numbers from {lowest} to {highest:,}")
-    for name in _PROBABILITIES:
-        if not 0.0 <= float(getattr(args, name, None) or 0.0) < 1.0:
-            raise OptionError(f"{flag_name(name)} {getattr(args, name)}: a probability lies in [0, 1)")
-    step_size = getattr(args, "ode_step_size", 1.0)
-    if type(step_size) not in (int, float) or not 0 < step_size < math.inf:
-        raise OptionError(f"--ode-step-size {step_size}: allowed is a positive number")
+def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
+    """Refuse a task for which fairseq would build the model and then fail inside it.
 
-
-def _check_embeddings(args: argparse.Namespace, stacks: tuple[str, ...]) -> None:
-    """Refuse embeddings that cannot be shared because their widths differ, and a width that is not used."""
-    if "decoder" not in stacks:
+    :param task: a task of fairseq; any other object is accepted
+    :param kind: of the tasks that the model supports: translation, masked_lm or language_modeling
+    :raises OptionError: names the tasks that go with the architecture
+    """
+    if not isinstance(task, FairseqTask):
         return
-    table = "decoder_embed_dim" if "encoder" in stacks else "decoder_input_dim"  # the width of the embeddings
-    if args.decoder_input_dim != getattr(args, table) and not getattr(args, "ode_trained", False):
-        raise OptionError(
-            f"--decoder-input-dim {args.decoder_input_dim}: beside an encoder it has to be that of "
-            f"--decoder-embed-dim, {args.decoder_embed_dim}"
-        )
-    shares = [("share_all_embeddings", "encoder_embed_dim", table)] if "encoder" in stacks else []
-    shares += [
-        (flag, table, "decoder_output_dim") for flag in ("share_all_embeddings", "share_decoder_input_output_embed")
-    ]
-    for flag, one, other in shares:
-        if getattr(args, flag, False) and getattr(args, one) != getattr(args, other):
-            raise OptionError(
-                f"{flag_name(flag)}: {flag_name(one)} {getattr(args, one)} and {flag_name(other)} "
-                f"{getattr(args, other)} differ"
-            )
-
-
-def _check_adaptive_softmax(args: argparse.Namespace) -> None:
-    cutoff = getattr(args, "adaptive_softmax_cutoff", None)
-    if cutoff is None:
-        return
-    # fairseq evaluates the text as Python, so that anything but numbers must not reach it.
-    text = cutoff if isinstance(cutoff, str) else ",".join(map(str, cutoff))
-    numbers = [int(number) for number in text.split(",")] if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text) else []
-    if not numbers or numbers[0] < 1 or numbers != sorted(set(numbers)):
-        raise OptionError(
-            f"--adaptive-softmax-cutoff {text}: allowed are whole numbers from 1 on, ascending, divided by commas"
-        )
-    if not 0 < float(getattr(args, "adaptive_softmax_factor", 1.0)) < math.inf:
-        raise OptionError(f"--adaptive-softmax-factor {args.adaptive_softmax_factor}: allowed is a positive number")
-    if getattr(args, "log_depth_interval", 0):
-        raise OptionError(
-            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
-        )
+    task_kind = next((name for name, classes in _TASK_CLASSES.items() if isinstance(task, classes)), "translation")
+    if task_kind != kind:
+        name = getattr(args, "task", type(task).__name__)
+        raise OptionError(f"--task {name} does not go with --arch {args.arch}, which {_MODEL_DESCRIPTIONS[kind]}")

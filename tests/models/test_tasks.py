@@ -32,12 +32,6 @@ def lengths_kept(folder: Path, *flags: object, trained: bool = False, split: str
     return sorted(int(number) for sample in batches.next_epoch_itr() for number in sample["id"])
 
 
-def test_skipping_without_a_limit_is_said_to_do_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    flags = ("--max-joint-cells", 0, "--joint-cells-overflow", "skip")
-    assert lengths_kept(folder, *flags) == [0, 1, 2, 3]
-    assert "--joint-cells-overflow skip: this model has no limit of cells" in caplog.text
-
-
 def test_pairs_that_do_not_fit_stop_the_training_before_it_starts(folder: Path) -> None:
     reason = (
         r"2 of 4 sentence pairs have more cells than --max-joint-cells 23, the largest \(number 1\) 6 × 5: raise it, or"
@@ -69,9 +63,3 @@ def test_all_pairs_fit_by_default_without_a_limit_in_validation_and_after_traini
     folder: Path, flags: tuple[object, ...], options: dict
 ) -> None:
     assert lengths_kept(folder, *flags, **options) == [0, 1, 2, 3]
-
-
-def test_another_word_than_stop_or_skip_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        lengths_kept(folder, "--joint-cells-overflow", "shrink")
-    assert "--joint-cells-overflow: invalid choice: 'shrink'" in capsys.readouterr().err
