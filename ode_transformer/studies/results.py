@@ -34,7 +34,7 @@ class StudyRun:
     """The results of one training of a study.
 
     :param parameters: of the model
-    :param operations: of a forward pass, see ``models.operation_count.count_forward_operations``
+    :param operations: of a forward pass, see ``models.model_from_options.count_forward_operations``
     :param updates: of the training
     :param minutes: of the training
     :param scores: by title
