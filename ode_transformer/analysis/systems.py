@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ode_transformer.analysis.plots import add_plot_argument, check_outputs
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.split_translation import joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.decoding.translate import load_hub
-from ode_transformer.nn.observers import STACKS, observable_stacks
+from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
 from ode_transformer.support.arguments import add_systems, positive_int, system_names
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, open_input, write_text
@@ -128,6 +130,13 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
         split = Split(model, task, args.data, args.split, path)
         samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
         yield MeasuredModel(name, path, model, samples, task.source_dictionary.pad())
+
+
+def observe(model: Any, observer: LayerObserver, samples: Iterable[Mapping[str, Any]]) -> None:
+    """Run fairseq's batches through a model with an observer, without gradients."""
+    with torch.no_grad(), observing(model, observer):
+        for sample in samples:
+            model(**sample["net_input"])
 
 
 def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from ode_transformer.analysis.depth import block_flows, depth_paths
-from ode_transformer.analysis.depth.activation_norms import activation_norms
 from ode_transformer.analysis.depth.block_flows import BlockErrors, block_errors
 from ode_transformer.analysis.depth.coefficients import StageWeights, stage_weights
 from ode_transformer.analysis.depth.depth_paths import DepthPath
-from ode_transformer.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, WordWeights, attention, word_weights
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
@@ -107,7 +106,7 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
 def measure_depth(result: Measurements, model: Any, task: Any, split: Split, count: int, chosen: Sequence[int]) -> None:
     """Add the measurements of layers, means over the first ``count`` sentences."""
     samples = [split.sample(numbers) for numbers in split.batches(count, MAX_TOKENS)]
-    result.stage_weights = stage_weights(model, [sample["net_input"] for sample in samples])
+    result.stage_weights = stage_weights(model, samples)
     result.gradient_norms = gradient_norms(model, samples, task.source_dictionary.pad())
     result.activation_norms = activation_norms(model, samples)
     reasons = block_flows.refusals(model)

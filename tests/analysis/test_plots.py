@@ -6,7 +6,6 @@ import pytest
 
 from ode_transformer.analysis.plots import check_outputs, new_figure, save_figure
 from ode_transformer.cli.command import main
-from ode_transformer.support.errors import UserError
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
@@ -22,10 +21,3 @@ def test_other_formats_are_refused(tmp_path: Path, name: str, capsys: pytest.Cap
     out, error = capsys.readouterr()
     assert out == ""
     assert f"--output {tmp_path / name}: a plot is a file with the end .png, .pdf, .svg" in error
-
-
-def test_both_files_are_checked(tmp_path: Path) -> None:
-    for plot, table in ((tmp_path / "absent" / "a.png", None), (tmp_path / "a.png", tmp_path / "absent" / "a.csv")):
-        with pytest.raises(UserError, match="absent/a.*: not a file in an existing directory"):
-            check_outputs(plot, table)
-    assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
     one = sample([6, 3])
     values = logged(kind(name, log_depth_interval=1), [one])
     model, found = kind(name, **({"cells": 0} if "reformer" in name else {})), {}
-    for row in stage_weights(model, [one["net_input"]]):
+    for row in stage_weights(model, [one]):
         if row.block.endswith("earlier layers"):
             continue
         stack, _, number, *part = row.block.split()

@@ -27,7 +27,7 @@ def test_weights_by_word_of_several_steps_are_their_mean() -> None:
     texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
     found = {entry.block: entry.weights for entry in word_weights(model, {"net_input": texts}, only_varying=False)}
     assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
-    for row in stage_weights(model, [texts]):
+    for row in stage_weights(model, [{"net_input": texts}]):
         assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ode_transformer.analysis.systems import observe
 from ode_transformer.nn.depth_choice import DepthChoice
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
 from ode_transformer.numerics import (
     ButcherTableau,
     Recurrence,
@@ -112,43 +112,35 @@ def relative_errors(errors: Tensor, distances: Tensor) -> Tensor:
     return errors / distances.clamp_min(torch.finfo(distances.dtype).tiny)
 
 
-def refusal(stack: Any) -> str | None:
-    """Return the reason why the blocks of a stack have no flow; None if they have one."""
-    if stack.choice.is_lstm:
-        return "a depth-wise LSTM steps no F"
-    if isinstance(stack.choice.rule, Recurrence):
-        return f"scheme '{stack.choice.scheme}' is an equation in several layers, no step of y' = F(y)"
-    if stack.choice.function != "increment":
-        return f"--ode-function {stack.choice.function} steps the output of a layer, which is no rate of change"
-    if stack.choice.copies > 1:
-        return "with separate stage parameters each stage has another F"
-    return None
-
-
 def refusals(model: Any) -> dict[str, str | None]:
-    """Return :func:`refusal` of each stack of a model."""
-    return {name: refusal(stack) for name, stack in observable_stacks(model).items()}
+    """Return for each stack of a model the reason why its blocks have no flow; None if they have one."""
+    return {name: _refusal(stack.choice) for name, stack in observable_stacks(model).items()}
+
+
+def _refusal(choice: DepthChoice) -> str | None:
+    if choice.is_lstm:
+        return "a depth-wise LSTM steps no F"
+    if isinstance(choice.rule, Recurrence):
+        return f"scheme '{choice.scheme}' is an equation in several layers, no step of y' = F(y)"
+    if choice.function != "increment":
+        return f"--ode-function {choice.function} steps the output of a layer, which is no rate of change"
+    return "with separate stage parameters each stage has another F" if choice.copies > 1 else None
 
 
 def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
-    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice."""
-    return {
-        block: stack.choice
-        for stack in observable_stacks(model).values()
-        if refusal(stack) is None
-        for block in stack.stepped_blocks
-    }
+    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice.
 
-
-def check_flows(model: Any, path: Path) -> None:
-    """Check that a model has a stack whose blocks have flows.
-
-    :param path: the model's checkpoint, for the message
-    :raises UserError: it has none
+    :raises UserError: there are none
     """
     reasons = refusals(model)
     if None not in reasons.values():
-        raise UserError(f"{path}: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
+        raise UserError("nothing to measure: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
+    return {
+        block: stack.choice
+        for name, stack in observable_stacks(model).items()
+        if reasons[name] is None
+        for block in stack.stepped_blocks
+    }
 
 
 class _FlowErrorsObserver(LayerObserver):
@@ -191,7 +183,6 @@ class _FlowErrorsObserver(LayerObserver):
         self.errors[block].add(errors, lengths(solution.y - y), solution.steps, solution.bound)
 
 
-@torch.no_grad()
 def block_errors(
     model: Any,
     samples: Sequence[Mapping[str, Any]],
@@ -208,10 +199,9 @@ def block_errors(
     :param steps: numbers of steps, each measured by itself
     :param tolerance: mean relative error of the solution at most
     :param max_steps: steps that the solution may take
+    :raises UserError: no block has a flow
     """
     blocks = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
     observer = _FlowErrorsObserver(blocks, tableaus, steps, tolerance, max_steps)
-    with observing(model, observer):
-        for sample in samples:
-            model(**sample["net_input"])
+    observe(model, observer, samples)
     return list(observer.errors.values())

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.systems import add_data_arguments, measured_models
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
+from ode_transformer.analysis.systems import add_data_arguments, measured_models, observe
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
 from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
 from ode_transformer.support.arguments import add_systems
 
@@ -67,16 +67,14 @@ class StageWeightsObserver(LayerObserver):
 
 
 @torch.no_grad()
-def stage_weights(model: Any, batches: Sequence[dict[str, Any]]) -> list[StageWeights]:
-    """Run the batches through the model and average the weights of all stacks that have any.
+def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageWeights]:
+    """Run batches through the model and average the weights of all stacks that have any.
 
     :param model: a model of this package in evaluation mode
-    :param batches: keyword arguments of ``model.forward``
+    :param samples: fairseq's batches
     """
     observer = StageWeightsObserver()
-    with observing(model, observer):
-        for batch in batches:
-            model(**batch)
+    observe(model, observer, samples)
     result = []
     for stack in observable_stacks(model).values():
         has_gate = stack.choice.coefficients in GATES
@@ -124,6 +122,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print mean ± standard deviation of each weight, block by block."""
     for system in measured_models(args):
-        weights = table(stage_weights(system.model, [sample["net_input"] for sample in system.samples]))
+        weights = table(stage_weights(system.model, system.samples))
         print(weights if len(args.systems) == 1 else f"{system.name}:\n{weights}", flush=True)
     return 0

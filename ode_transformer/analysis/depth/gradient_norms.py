@@ -7,6 +7,8 @@ reads, x_l at every position (see ``DepthScheme.layer_inputs``):
 
 Vanishing and exploding gradients show as a slope over l on a logarithmic axis. The norm does not depend on how a
 layer's parameters are divided or shared, so that models of different kinds can be compared.
+
+Activation norms, for the report, are mean lengths of what a layer returns, ‖y_l‖₂, over positions without padding.
 """
 
 from __future__ import annotations
@@ -64,13 +66,35 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
     return {stack: [norms[number] for number in sorted(norms)] for stack, norms in sums.items()}
 
 
-def write_csv(runs: Mapping[str, Norms], path: Path) -> None:
-    """Write one line for each layer of each model."""
-    rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
-    for name, norms in runs.items():
-        for stack in norms:
-            rows += [[name, stack, number, norm] for number, norm in enumerate(norms[stack], 1)]
-    write_text(path, csv_text(rows))
+class _OutputsObserver(LayerObserver):
+    """Sums the norms of each layer's outputs over positions, and counts these."""
+
+    def __init__(self) -> None:
+        self.sums: dict[LayerId, float] = {}
+        self.positions: dict[LayerId, int] = {}
+
+    def see_layer(
+        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
+    ) -> None:
+        norms = torch.stack([output.float().square().sum(dim=-1) for output in outputs]).sum(dim=0).sqrt()
+        real = torch.ones_like(norms, dtype=torch.bool) if padding is None else padding.logical_not()
+        self.sums[layer] = self.sums.get(layer, 0.0) + float(norms[real].sum())
+        self.positions[layer] = self.positions.get(layer, 0) + int(real.sum())
+
+
+def activation_norms(model: Any, samples: Sequence[Mapping[str, Any]]) -> Norms:
+    """Return the mean norm of each layer's outputs, stack by stack.
+
+    :param model: a model of this package in evaluation mode
+    :param samples: fairseq's batches
+    """
+    observer = _OutputsObserver()
+    systems.observe(model, observer, samples)
+    means = {layer: observer.sums[layer] / observer.positions[layer] for layer in observer.sums}
+    return {
+        stack: [mean for layer, mean in sorted(means.items()) if layer.stack == stack]
+        for stack in observable_stacks(model)
+    }
 
 
 def draw_by_layer(axes: Axes, runs: Mapping[str, Sequence[float]]) -> None:
@@ -112,7 +136,13 @@ def run(args: argparse.Namespace) -> int:
         for stack in norms:
             print(f"{name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms[stack])}")
     if args.csv is not None:
-        write_csv(runs, args.csv)
+        rows = [
+            [name, stack, number, norm]
+            for name, norms in runs.items()
+            for stack in norms
+            for number, norm in enumerate(norms[stack], 1)
+        ]
+        write_text(args.csv, csv_text([["model", "stack", "layer", "gradient_norm"], *rows]))
     if args.output is not None:
         plot(runs, args.output)
     return 0

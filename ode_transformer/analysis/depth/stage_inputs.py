@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ode_transformer.analysis import systems
-from ode_transformer.analysis.depth.block_flows import blocks_with_flows, check_flows, recording
-from ode_transformer.nn.observers import BlockId, LayerObserver, observing
+from ode_transformer.analysis.depth.block_flows import blocks_with_flows, recording
+from ode_transformer.nn.observers import BlockId, LayerObserver
 from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
 
-@dataclass(frozen=True)
-class StageInput:
+class StageInput(NamedTuple):
     """Means over the positions of a block for one stage i of its step, the first where a layer takes several.
 
     :param block: such as ``decoder layer 1``
@@ -75,20 +72,16 @@ class _StageInputsObserver(LayerObserver):
         self.positions[block] = self.positions.get(block, 0) + len(start)
 
 
-@torch.no_grad()
 def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
     """Measure the stages of all blocks that have an F, in the order of their depth.
 
-    :param model: in evaluation mode; ``block_flows.check_flows`` accepts it
+    :param model: in evaluation mode
     :param samples: fairseq's batches
+    :raises UserError: no block has an F
     """
-    choices = blocks_with_flows(model)
-    observer = _StageInputsObserver(
-        {b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices.items()}
-    )
-    with observing(model, observer):
-        for sample in samples:
-            model(**sample["net_input"])
+    choices = blocks_with_flows(model).items()
+    observer = _StageInputsObserver({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
+    systems.observe(model, observer, samples)
     return [
         StageInput(str(block), stage, *row)
         for block, sums in observer.sums.items()
@@ -106,14 +99,6 @@ def table(stages: Sequence[StageInput]) -> list[str]:
     return lines
 
 
-def write_csv(runs: Mapping[str, Sequence[StageInput]], path: Path) -> None:
-    """Write one line for each model, block and stage."""
-    rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
-    for name, stages in runs.items():
-        rows += [[name, s.block, s.stage, s.moved, s.increment, s.cosine] for s in stages]
-    write_text(path, csv_text(rows))
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse stage-inputs``."""
     systems.add_arguments(parser, sentences=64, plot=False)
@@ -121,11 +106,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what the stages of each checkpoint read and add, block by block."""
-    runs = {}
+    rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
     for system in systems.measured_models(args):
-        check_flows(system.model, system.path)
-        runs[system.name] = stage_inputs(system.model, system.samples)
-        print("\n".join([f"{system.name}:", *table(runs[system.name])]), flush=True)
+        stages = stage_inputs(system.model, system.samples)
+        print("\n".join([f"{system.name}:", *table(stages)]), flush=True)
+        rows += [[system.name, *stage] for stage in stages]
     if args.csv is not None:
-        write_csv(runs, args.csv)
+        write_text(args.csv, csv_text(rows))
     return 0

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.analysis import systems
-from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, check_flows
+from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
 from ode_transformer.numerics.reference import LEAST_STEPS
 from ode_transformer.support.arguments import positive_float, positive_int
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -30,16 +29,11 @@ _DISTINGUISHABLE = 10
 
 def schemes(text: str) -> dict[str, ButcherTableau]:
     """Parse names of tableaus that solve y' = f(y), divided by commas."""
-    tableaus = {}
+    solvers = [name for tableau in TABLEAUS if tableau.order > 0 for name in (tableau.name, *tableau.aliases)]
     for name in text.split(","):
-        try:
-            tableaus[name] = get_tableau(name)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-        if tableaus[name].order < 1:
-            solvers = ", ".join(tableau.name for tableau in TABLEAUS if tableau.order > 0)
-            raise argparse.ArgumentTypeError(f"{name} does not solve y' = f(y); these do: {solvers}")
-    return tableaus
+        if name not in solvers:
+            raise argparse.ArgumentTypeError(f"{name}: these solve y' = f(y): {', '.join(solvers)}")
+    return {name: get_tableau(name) for name in text.split(",")}
 
 
 def step_counts(text: str) -> list[int]:
@@ -88,19 +82,6 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
     return lines
 
 
-def write_csv(runs: Mapping[str, Sequence[BlockErrors]], path: Path) -> None:
-    """Write one line for each model, block, scheme and number of steps."""
-    sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
-    rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
-    for name, blocks in runs.items():
-        for block in blocks:
-            distance = block.distance / block.positions
-            for method in block.sums:
-                row = [name, block.block, block.positions, *method, *block.mean(method), distance]
-                rows.append([*row, block.steps, block.reference_bound])
-    write_text(path, csv_text(rows))
-
-
 def draw_errors(
     axes: Axes, stack: str, runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count: int
 ) -> None:
@@ -124,36 +105,19 @@ def draw_errors(
     axes.grid(alpha=0.3)
 
 
-def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], counts: Sequence[int], path: Path) -> None:
-    """Plot the relative error of each block, with a panel for each stack.
+def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count: int, path: Path) -> None:
+    """Plot the relative error of each block after ``count`` steps, with a panel for each stack.
 
-    Several step counts add a second row of panels: means over blocks against the number of steps. A colour stands for a
-    model, a line style for a scheme, a cross for a model's own step.
+    A colour stands for a model, a line style for a scheme, a cross for a model's own step.
     """
     stacks = systems.stacks_among([block.stack for block in blocks] for blocks in runs.values())
-    rows = 2 if len(counts) > 1 else 1
-    figure = new_figure(6 * len(stacks), 4 * rows)
-    panels = figure.subplots(rows, len(stacks), sharey="row", squeeze=False)
-    for column, stack in enumerate(stacks):
-        draw_errors(panels[0, column], stack, runs, names, counts[0])
-        panels[0, column].set_title(stack)
-        for colour, (run, run_blocks) in enumerate(runs.items() if rows > 1 else ()):
-            if blocks := [block for block in run_blocks if block.stack == stack]:
-                for scheme, style in zip(names, _styles(len(names)), strict=True):
-                    means = [sum(b.mean(Method(scheme, n))[0] for b in blocks) / len(blocks) for n in counts]
-                    label = plain_label(f"{run}: {scheme}")
-                    panels[1, column].loglog(
-                        counts, means, color=f"C{colour}", linestyle=style, marker=".", label=label
-                    )
-    for row, by in zip(panels, (f"{counts[0]} step" + "s" * (counts[0] > 1), "mean over blocks"), strict=False):
-        row[0].set_ylabel(f"relative error, {by}")
-    if rows > 1:
-        for axes in panels[1]:
-            axes.grid(alpha=0.3)
-            axes.set_xlabel("steps")
-            axes.set_xticks(counts, [str(count) for count in counts], minor=False)
-            axes.minorticks_off()
-    panels[0, -1].legend(fontsize="x-small")
+    figure = new_figure(6 * len(stacks), 4)
+    panels = figure.subplots(1, len(stacks), sharey=True, squeeze=False)[0]
+    for axes, stack in zip(panels, stacks, strict=True):
+        draw_errors(axes, stack, runs, names, count)
+        axes.set_title(stack)
+    panels[0].set_ylabel(f"relative error, {count} step" + "s" * (count > 1))
+    panels[-1].legend(fontsize="x-small")
     save_figure(figure, path)
 
 
@@ -189,19 +153,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
-    if args.max_steps < LEAST_STEPS:
-        raise UserError(f"--max-steps {args.max_steps}: a bound of the error needs at least {LEAST_STEPS} steps")
-    names = tuple(args.schemes)
+    names, accuracy = tuple(args.schemes), (args.tolerance, args.max_steps)
+    sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
+    rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
     runs = {}
-    accuracy = args.tolerance, args.max_steps
     for system in systems.measured_models(args):
-        check_flows(system.model, system.path)
         blocks = block_errors(system.model.double(), system.samples, args.schemes, args.steps, *accuracy)
         for block in blocks:
             print(f"{system.name}, " + "\n".join(table(block, names, args.steps)), flush=True)
+            reference = [block.distance / block.positions, block.steps, block.reference_bound]
+            for method in block.sums:
+                rows.append([system.name, block.block, block.positions, *method, *block.mean(method), *reference])
         runs[system.name] = blocks
     if args.csv is not None:
-        write_csv(runs, args.csv)
+        write_text(args.csv, csv_text(rows))
     if args.output is not None:
-        plot(runs, names, args.steps, args.output)
+        plot(runs, names, args.steps[0], args.output)
     return 0

@@ -4,9 +4,9 @@ import pytest
 import torch
 from models_for_tests import batch, small_model, teacher_forced
 
-from ode_transformer.analysis.depth.activation_norms import activation_norms
 from ode_transformer.analysis.depth.block_flows import TRAINED
 from ode_transformer.analysis.depth.depth_paths import depth_paths, principal_plane
+from ode_transformer.analysis.depth.gradient_norms import activation_norms
 from ode_transformer.analysis.one_sentence import attention_by_head
 from ode_transformer.numerics import get_tableau
 

@@ -9,13 +9,11 @@ import pytest
 import torch
 from checkpoint_for_tests import binarise
 from models_for_tests import PAD, batch, small_model, teacher_forced
-from observers_for_tests import FirstInputs
 from torch import nn
 
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.analysis.layer_replacement import negative_log_likelihood
 from ode_transformer.cli.command import main
-from ode_transformer.nn import observing
 
 KINDS = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
@@ -84,14 +82,7 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
 
         def step_apart(layer, state, number=number):
             if state.depth == number:
-                read = {
-                    "y": state.y,
-                    **{name: getattr(state, name, None) for name in ("cell", "previous", "earlier_sum")},
-                }
-                changes = {name: apart(x) for name, x in read.items() if x is not None}
-                if hasattr(state, "increments"):
-                    changes["increments"] = tuple(map(apart, state.increments))
-                state = replace(state, **changes)
+                state = replace(state, y=apart(state.y), memory=tuple(map(apart, state.memory)))
             return step(layer, state)
 
         cut.clear()
@@ -99,25 +90,6 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
         gradients = torch.autograd.grad(negative_log_likelihood(model, one, PAD), cut)
         expected = sum(float(gradient.square().sum()) for gradient in gradients) ** 0.5
         assert norms[number] == pytest.approx(expected), number
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dlcl-increments"])
-def test_a_layer_that_doubles_doubles_the_gradient(kind: str) -> None:
-    """Where all that a layer reads is replaced by twice it, in the last layer but one of what gradients pass."""
-    plain = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
-    model, one = small_model(**(KINDS[kind] | plain)), sample([5, 4])
-    width = 16 * (2 if kind in ("dlstm", "leapfrog") else 1)
-    twice = nn.Linear(width, width, bias=False).double()
-    with torch.no_grad():
-        twice.weight.copy_(2 * torch.eye(width))
-    model.encoder.replacements[0] = twice
-    first, _ = gradient_norms(model, [one], PAD)["encoder"]
-    inputs = FirstInputs("encoder")
-    with observing(model, inputs):
-        loss = negative_log_likelihood(model, one, PAD)
-    # Of a depth-wise LSTM the output alone: its first cell is constant. So is what leapfrog has for y_{−1}.
-    (gradient,) = torch.autograd.grad(loss, inputs.tensors[1])
-    assert first == pytest.approx(2 * float(gradient.norm()))
 
 
 def test_a_grid_is_seen_as_a_whole() -> None:
@@ -164,11 +136,5 @@ def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     printed = [float(number) for line in lines for number in line.split(":")[1].split()]
     assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    for options, message in (
-        (("--output", tmp_path / "no" / "x.png"), "not a file in an existing directory"),
-        (("--split", "absent"), "no data of the split 'absent'"),
-    ):
-        assert command(folder, *options) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+    assert command(folder, "--split", "absent") == 2
+    assert "no data of the split 'absent'" in capsys.readouterr().err

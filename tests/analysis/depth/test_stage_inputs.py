@@ -1,7 +1,6 @@
 """What the stages of a step read and add: by definition, without padding, and by the command."""
 
 import csv
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +77,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert line.split()[4:] == written.split()
 
 
-def test_a_translation_model(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = shutil.copytree(untrained.parent, tmp_path / "model")
-    binarise(folder, "valid", [("▁The s", "▁D er"), ("s s s", "e e e")])
-    assert command(folder) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert {line.split()[0] for line in lines[2:]} == {"encoder", "decoder"}
-
-
 def test_a_model_without_f_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_model(
         tmp_path, "--encoder-ode-scheme", "dlstm", "--decoder-ode-scheme", "dlstm", "--ode-coefficients", "tableau"
@@ -93,6 +84,6 @@ def test_a_model_without_f_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     binarise(tmp_path, "valid", [("▁The s", "▁D er")])
     assert command(tmp_path, "--csv", tmp_path / "stages.csv") == 2
     out, error = capsys.readouterr()
-    assert "model.pt: encoder: a depth-wise LSTM steps no F" in error
+    assert "encoder: a depth-wise LSTM steps no F" in error
     assert (out, error.count("\n")) == ("", 1)
     assert not (tmp_path / "stages.csv").exists()

@@ -1,17 +1,24 @@
 """The stage weights that a trained model reports are those that it uses."""
 
+import re
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
+from checkpoint_for_tests import MAX_POSITIONS, binarise
 from models_for_tests import PAD, batch, small_model, teacher_forced
 
 from ode_transformer.analysis.depth.coefficients import StageWeights, stage_weights, table
+from ode_transformer.cli.command import main
 
+SENTENCES = [("▁The s", "▁D er"), ("s s s", "e e e")]
 SOURCE, PREVIOUS = batch([6, 3, 4]), teacher_forced(batch([5, 7, 2], seed=1))
 
 
 def collect(model) -> list[StageWeights]:
     batches = [
-        {"src_tokens": SOURCE[rows], "src_lengths": None, "prev_output_tokens": PREVIOUS[rows]}
+        {"net_input": {"src_tokens": SOURCE[rows], "src_lengths": None, "prev_output_tokens": PREVIOUS[rows]}}
         for rows in (slice(0, 2), slice(2, 3))
     ]
     return stage_weights(model, batches)
@@ -51,17 +58,6 @@ def test_the_gate_of_joint_layers_is_averaged_over_real_cells() -> None:
         real = gate[SOURCE.ne(PAD)[:, :, None] & PREVIOUS.ne(PAD)[:, None]]
         assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
     assert "nothing to weigh" in table(collect(small_model(arch="reformer", encoder_layers=0)))
-
-
-def test_scalars_of_both_stacks() -> None:
-    model = small_model(encoder_ode_scheme="rk4", decoder_ode_scheme="rk2", ode_coefficients="scalar")
-    rows = collect(model)
-    assert [row.block for row in rows] == [f"{s} layer {n}" for s in ("encoder", "decoder") for n in (1, 2)]
-    for row in rows:
-        stack, _, number = row.block.split()
-        weight = getattr(model, stack).scheme.scheme.coefficients[int(number) - 1].weight
-        assert row.mean == pytest.approx(weight.tolist(), abs=1e-6)
-        assert row.deviation == pytest.approx([0] * len(weight), abs=1e-6)
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -104,16 +100,6 @@ def test_the_weights_of_recurrences_are_their_parameters() -> None:
     assert "nothing to weigh" in table(collect(small_model(encoder_ode_scheme="polynet", **plain)))
 
 
-def test_the_released_k_is_averaged_over_channels() -> None:
-    model = small_model(encoder_ode_scheme="multistep-released", encoder_layer_history="none")
-    rows = collect(model)
-    names = ["encoder layer 1 ffn", "encoder layer 2 self_attn", "encoder layer 2 ffn"]
-    assert [row.block for row in rows] == names
-    for row, k in zip(rows, model.encoder.scheme.k, strict=True):
-        assert row.mean == pytest.approx((k.mean().item(),), abs=1e-6)
-        assert row.deviation == pytest.approx((k.std(correction=0).item(),), abs=1e-6)
-
-
 def test_a_prediction_has_weights_of_stages_and_of_earlier_layers() -> None:
     model = small_model(encoder_ode_scheme="pcformer2", ode_coefficients="ema-vector", encoder_layer_history="none")
     rows = {row.block: row.mean for row in collect(model)}
@@ -125,8 +111,41 @@ def test_a_prediction_has_weights_of_stages_and_of_earlier_layers() -> None:
     assert rows["encoder layer 2, earlier layers"] == pytest.approx(combined, abs=1e-6)
 
 
-def test_no_observer_is_left_behind() -> None:
-    model = small_model(encoder_ode_scheme="rk2")
-    collect(model)
-    assert model.encoder.observers == model.decoder.observers == []
-    assert model.encoder.scheme.scheme.observer is None
+@pytest.fixture
+def folder(untrained: Path, tmp_path: Path) -> Path:
+    """A copy of the model's folder with two sentences as its validation set."""
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "valid", SENTENCES)
+    return folder
+
+
+def command(folder: Path, *options: str) -> int:
+    return main(["analyse", "coefficients", str(folder / "model.pt"), "--data", str(folder), *options])
+
+
+def test_sentences_that_are_too_long_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(folder) == 0
+    expected = capsys.readouterr().out
+    assert re.fullmatch(r"(encoder layer [12]:(  [\d.]+ ± [\d.]+){2}\n){2}", expected)
+    binarise(folder, "long", [SENTENCES[0], ("s " * 5000, "e"), ("s", "e " * MAX_POSITIONS), SENTENCES[1]])
+    assert command(folder, "--split", "long") == 0
+    assert capsys.readouterr().out == expected
+    binarise(folder, "nothing", [("s " * 5000, "e")])
+    assert command(folder, "--split", "nothing") == 2
+    assert "it has no sentence that the model takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("weights", "of_gate", "explained"),
+    [
+        ([(1.0, 0.0), (0.001, 0.999)], True, True),
+        ([(2.0, 0.0), (0.03, 1.97)], True, True),  # with --ode-gate-sum stages
+        ([(1.0, 0.0), (0.6, 0.4)], True, False),
+        ([(0.0, 1.0)], False, False),  # a tableau's
+    ],
+)
+def test_saturated_gates_are_explained(weights: list[tuple[float, float]], of_gate: bool, explained: bool) -> None:
+    rows = [StageWeights("encoder layer 1", mean, (0.0, 0.0), of_gate) for mean in weights]
+    assert ("1 for the first is a plain residual layer" in table(rows)) == explained
+    earlier = StageWeights("encoder layer 1, earlier layers", (0.3, 0.7), (0.0, 0.0))  # of a PCformer
+    assert ("1 for the first is a plain residual layer" in table([*rows, earlier])) == explained
