@@ -19,7 +19,7 @@ from ode_transformer.decoding.translate import load_hub
 from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
 from ode_transformer.support.arguments import add_systems, positive_int, system_names
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import content_digest, open_input, write_text
+from ode_transformer.support.files import content_digest, write_text
 
 MAX_TOKENS = 4096  # of a batch
 
@@ -121,7 +121,7 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
     """
     systems = named_systems(args)
     for path in systems.values():
-        open_input(path).close()  # fails now, not after the others have been measured
+        open(path).close()  # fails now, not after the others have been measured
     check_outputs(getattr(args, "output", None), getattr(args, "csv", None))
     for name, path in systems.items():
         model, _, task = load_trained_model(path, args.data, language_model=True)

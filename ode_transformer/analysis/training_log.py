@@ -12,7 +12,6 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ import numpy as np
 
 from ode_transformer.support.depth_log_names import PREFIX
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import open_input
 
 _TRAINING_STARTS = re.compile(r"training on \d+ devices")  # logged once by each process, before its first update
 UPDATES = "num_updates"
@@ -113,7 +111,7 @@ def log_reports(path: Path) -> Iterator[Report]:
     """Yield the reports of a log in the order of its lines."""
     resumed = False
     # Only the numbers matter, so a sentence that is not UTF-8 is no reason to stop.
-    with io.TextIOWrapper(open_input(path), encoding="utf-8", errors="replace") as lines:
+    with open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             resumed = resumed or bool(_TRAINING_STARTS.search(line))
             if (report := parse_report(line)) is not None:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory, one_line
-from ode_transformer.support.files import atomic_write, open_input
+from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 # Options that fairseq evaluates as Python, whatever their fields say. A group or a prefix may stand before the name.
@@ -103,7 +103,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     :raises DamagedCheckpoint: the file is broken or truncated
     :raises UserError: it is no fairseq checkpoint, or holds what could run code
     """
-    with open_input(path) as file, warnings.catch_warnings():
+    with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             if zipfile.is_zipfile(file):  # not the format from before torch 1.6, which has no checksums

@@ -19,16 +19,15 @@ import sentencepiece
 from pydantic import Field
 from subword_nmt.learn_bpe import learn_bpe
 
-from ode_transformer.support.arguments import LARGEST_INT
-from ode_transformer.support.lines import MAX_LINE_BYTES, iterate_lines
+from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
-from ode_transformer.support.subword_encoder import SubwordEncoder, check_lengths
+from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 from ode_transformer.support.yaml_file import YamlSection
 
 MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
 
-Size = Annotated[int, Field(gt=0, le=LARGEST_INT)]
+Size = Annotated[int, Field(gt=0)]
 Result = TypeVar("Result")
 Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
@@ -158,7 +157,7 @@ def train_sentencepiece(texts: Sequence[Path], size: int, output: Path, **option
         model_prefix=str(prefix),
         vocab_size=size,
         character_coverage=1.0,
-        max_sentence_length=MAX_LINE_BYTES,  # by default sentencepiece leaves out longer lines than 4,192 bytes
+        max_sentence_length=2**24,  # bytes; by default sentencepiece leaves out longer lines than 4,192 bytes
         minloglevel=2,
         **options,
     )
@@ -168,9 +167,7 @@ def train_sentencepiece(texts: Sequence[Path], size: int, output: Path, **option
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
     """Return one counter for all lines, in a list for ``map_chunks``."""
-    counts = Counter(word for line in lines for word in line.split())
-    check_lengths(counts)
-    return [counts]
+    return [Counter(word for line in lines for word in line.split())]
 
 
 def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:

@@ -21,7 +21,6 @@ from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS, flag_name
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import open_input
 from ode_transformer.support.subword_encoder import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
@@ -115,7 +114,7 @@ class ExportedModel:
 
 
 def _read_json(path: Path) -> Any:
-    with open_input(path) as file:
+    with open(path, "rb") as file:
         return json.load(file)
 
 

@@ -17,7 +17,7 @@ from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
 from ode_transformer.metrics.significance import SAMPLES, SEED, BootstrapResult, mean_text, paired_bootstrap
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
-from ode_transformer.support.arguments import add_pieces_argument, flag_name, language_code, positive_int
+from ode_transformer.support.arguments import add_pieces_argument, flag_name, positive_int
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, read_generate_log
 from ode_transformer.support.lines import read_lines
@@ -60,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--detokenize",
-        type=language_code,
         metavar="LANG",
         help="bleu, chrf: join the Moses tokens of the hypotheses to text of this language",
     )

@@ -39,10 +39,9 @@ from ode_transformer.nn import (
 )
 from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, SPLITTINGS
 from ode_transformer.support.arguments import (
-    clip_distance,
     finite_float,
     flag_name,
-    log_interval,
+    non_negative_int,
     positive_float,
     positive_int,
     probability,
@@ -157,7 +156,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             {"action": "store_true"},
             "normalise after each sub-layer; needs --ode-function layer-output",
         ),
-        ("--max-relative-positions", {"type": clip_distance, "metavar": "K"}, "clip distance on keys; 0 for none"),
+        ("--max-relative-positions", {"type": non_negative_int, "metavar": "K"}, "clip distance on keys; 0 for none"),
         ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
         ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "fraction of word embeddings that is zeroed"),
         ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
@@ -170,7 +169,7 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
     """Add the flag of the depth log, for models whose decoder computes the probabilities that the criterion reads."""
     parser.add_argument(
         "--log-depth-interval",
-        type=log_interval,
+        type=non_negative_int,
         metavar="N",
         help="log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never",
     )

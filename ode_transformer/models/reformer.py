@@ -27,7 +27,7 @@ from ode_transformer.nn import (
     SubLayerKind,
     observing,
 )
-from ode_transformer.support.arguments import cell_count
+from ode_transformer.support.arguments import non_negative_int
 from ode_transformer.support.errors import OptionError
 
 # Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower
@@ -73,7 +73,7 @@ class ReformerModel(ODETransformerModel):
             ),
             (
                 "--max-joint-cells",
-                {"type": cell_count, "metavar": "N"},
+                {"type": non_negative_int, "metavar": "N"},
                 "source × target cells that are in memory at one time; a larger batch is divided; 0 for no limit",
             ),
         ):

@@ -29,7 +29,7 @@ from ode_transformer.metrics.metric import Score
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.json_file import read_json
+from ode_transformer.support.files import read_json
 
 STUDY_FILE, EXPERIMENT_FILE = "study.json", "experiment.json"
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
@@ -121,7 +121,7 @@ def read_runs(
     """
     study: dict[str, Any] = {}
     if len(paths) == 1 and (paths[0] / STUDY_FILE).is_file():
-        study = read_json(paths[0] / STUDY_FILE, dict)
+        study = read_json(paths[0] / STUDY_FILE)
         entries = study.get("runs")
         if not _are_objects(entries, folder=str) or not _are_objects(study.get("tables", []), title=str, rows=list):
             raise UserError(f"{paths[0] / STUDY_FILE}: not a record of ode-transformer study")
@@ -154,7 +154,7 @@ def read_folder(folder: Path) -> ReportedRun:
     if not folder.is_dir():
         raise UserError(f"{folder}: not the folder of a run")
     experiment, origin, scores = (
-        read_json(path, dict) if path.is_file() else {}
+        read_json(path) if path.is_file() else {}
         for path in (folder / name for name in (EXPERIMENT_FILE, "trained.json", "scores.json"))
     )
     if not _is_experiment(experiment):

@@ -22,9 +22,9 @@ from ode_transformer.pages.served_model import ServedModel, check_same_languages
 from ode_transformer.support.arguments import (
     add_systems,
     non_negative_int,
+    positive_float,
     positive_int,
     system_names,
-    waiting_time,
 )
 from ode_transformer.support.errors import UserError
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)"
     )
     parser.add_argument(
-        "--timeout", type=waiting_time, default=120.0, help="seconds until a request is refused (default: 120)"
+        "--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)"
     )
 
 

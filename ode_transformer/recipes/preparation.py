@@ -13,9 +13,8 @@ from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError, one_line
-from ode_transformer.support.files import atomic_directory, find_within, lock_directory, write_text
+from ode_transformer.support.files import atomic_directory, find_within, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
-from ode_transformer.support.json_file import read_json
 from ode_transformer.support.lines import iterate_lines
 
 SPECIAL_SYMBOLS = 4  # in fairseq's dictionaries, but not in their files
@@ -200,7 +199,7 @@ class RecipeData:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of lines of each split, of lines left out, and of entries in the dictionaries."""
-        counts = read_json(self.folder / "counts.json", dict)
+        counts = read_json(self.folder / "counts.json")
         lengths = {path.name: sum(1 for _ in iterate_lines(path)) for path in sorted(self.binary.glob("dict*.txt"))}
         if self.recipe.vocabulary.joined or len(lengths) == 1:
             lengths = {"dictionary": max(lengths.values())}

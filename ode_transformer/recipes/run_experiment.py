@@ -19,9 +19,8 @@ from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import PACKAGE, lock_directory, write_text
+from ode_transformer.support.files import PACKAGE, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
-from ode_transformer.support.json_file import read_json
 from ode_transformer.support.provenance import provenance
 
 Step = tuple[str, Any, Path, Callable[[], None]]  # a job of the evaluation: name, request, result and work
@@ -176,7 +175,7 @@ def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
 
 
 def _read_scores(experiment: Experiment) -> dict[str, Score]:
-    return {title: Score(**entry) for title, entry in read_json(experiment.scores_path, dict).items()}
+    return {title: Score(**entry) for title, entry in read_json(experiment.scores_path).items()}
 
 
 def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:

@@ -44,9 +44,8 @@ from ode_transformer.recipes.training import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import PACKAGE, file_stamp, lock_directory, write_files
+from ode_transformer.support.files import PACKAGE, file_stamp, lock_directory, read_json, write_files
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.json_file import read_json
 from ode_transformer.support.tables import markdown_table
 
 
@@ -103,7 +102,7 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
 
     with lock_directory(run_folder, "training"):
         jobs.run(run_folder.name, flags, result, train_and_evaluate)
-    return float(read_json(result, dict)["validation_loss"])
+    return float(read_json(result)["validation_loss"])
 
 
 def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple[float, float]]:

@@ -23,7 +23,7 @@ from ode_transformer.studies.results import PublishedScores, StudyResults, Study
 from ode_transformer.studies.study import DEPTH_FLAGS, Row, Setting, Study
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.json_file import read_json
+from ode_transformer.support.files import read_json
 
 MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
 
@@ -181,7 +181,7 @@ class StudyRuns:
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
         path = experiment.provenance_path
-        origin = read_json(path, dict) if path.exists() else {}
+        origin = read_json(path) if path.exists() else {}
         assert experiment.seed is not None
         return StudyRun(
             *(row, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),

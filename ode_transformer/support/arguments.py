@@ -1,17 +1,14 @@
 """Types of command-line arguments; their errors say which values are allowed."""
 
 import argparse
-import ast
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from threading import TIMEOUT_MAX
 
 from ode_transformer.support.errors import shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
-LARGEST_INT = 2**31 - 1  # no count or size of any option can be larger
 BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
 BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
 
@@ -32,33 +29,17 @@ def option_names(parser: argparse.ArgumentParser) -> list[str]:
 
 def positive_int(text: str) -> int:
     """Parse a whole number from 1 on."""
-    return _whole_number(text, 1)
+    return int(_number(text, int, lambda value: value >= 1, "a whole number from 1 on"))
 
 
-def language_code(text: str) -> str:
-    """Parse a language code: two small letters."""
-    if not (len(text) == 2 and text.isascii() and text.isalpha() and text.islower()):
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not a language code, such as de")
-    return text
-
-
-def non_negative_int(text: str, zero: str = "") -> int:
-    """Parse a whole number from 0 on.
-
-    :param zero: what 0 means, for the error
-    """
-    return _whole_number(text, 0, zero and f"; {zero}")
+def non_negative_int(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    return int(_number(text, int, lambda value: value >= 0, "a whole number from 0 on"))
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
     """Parse different whole numbers from 0 on, such as ``1,2,3``."""
-    try:
-        numbers = tuple(non_negative_int(number) for number in text.split(","))
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected whole numbers divided by commas") from error
-    if len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: a number stands twice")
-    return numbers
+    return tuple(dict.fromkeys(non_negative_int(number) for number in text.split(",")))
 
 
 def rising_numbers(text: str) -> list[int]:
@@ -102,86 +83,28 @@ def system_names(systems: Sequence[tuple[str, Path]]) -> list[str]:
     return [name or default for (name, _), default in zip(systems, default_names, strict=True)]
 
 
-def clip_distance(text: str) -> int:
-    """Parse the largest relative position, 0 for none."""
-    return non_negative_int(text, "0 switches relative positions off")
-
-
-def log_interval(text: str) -> int:
-    """Parse the number of updates between two records, 0 for no record."""
-    return non_negative_int(text, "0 logs nothing")
-
-
-def cell_count(text: str) -> int:
-    """Parse the largest number of cells of a batch, 0 for no limit."""
-    return non_negative_int(text, "0 sets no limit")
-
-
 def positive_float(text: str) -> float:
     """Parse a finite number above 0."""
-    return _number(text, lambda value: 0 < value < math.inf, "a positive number")
-
-
-def non_negative_float(text: str) -> float:
-    """Parse a finite number from 0 on."""
-    return _number(text, lambda value: 0 <= value < math.inf, "a number from 0 on")
-
-
-def decay_rates(text: str) -> tuple[float, float]:
-    """Parse Adam's two decay rates, such as ``(0.9, 0.98)``."""
-    try:
-        first, second = (probability(str(number)) for number in ast.literal_eval(text))
-    except (argparse.ArgumentTypeError, SyntaxError, TypeError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)}: expected two numbers in [0, 1)") from error
-    return first, second
-
-
-def waiting_time(text: str) -> float:
-    """Parse a number of seconds for which a thread can be waited for, at most some 290 years."""
-    allowed = f"a number of seconds above 0 and up to {TIMEOUT_MAX:.0f}"
-    return _number(text, lambda value: 0 < value <= TIMEOUT_MAX, allowed)
+    return _number(text, float, lambda value: 0 < value < math.inf, "a positive number")
 
 
 def finite_float(text: str) -> float:
     """Parse a finite number."""
-    return _number(text, math.isfinite, "a number")
+    return _number(text, float, math.isfinite, "a number")
 
 
 def probability(text: str) -> float:
     """Parse a number in [0, 1)."""
-    return _number(text, lambda value: 0 <= value < 1, "a probability in [0, 1)")
+    return _number(text, float, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 
 
-def share(text: str) -> float:
-    """Parse a number between 0 and 1, neither of them included."""
-    return _number(text, lambda value: 0 < value < 1, "a number between 0 and 1")
-
-
-def length_penalty(text: str) -> float:
-    """Parse an exponent of lengths, so small that powers of lengths stay finite in double precision."""
-    return _number(text, lambda value: -100 <= value <= 100, "a number from -100 to 100")
-
-
-def _whole_number(text: str, least: int, explanation: str = "") -> int:
-    digits = text.lstrip("0") or "0"
-    number = None
-    if text.isdecimal():  # more than 4,300 digits would make int() fail
-        number = int(digits) if len(digits) <= len(str(LARGEST_INT)) else LARGEST_INT + 1
-    if number is None or number < least:
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not a whole number from {least} on{explanation}")
-    if number > LARGEST_INT:
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is too large: at most {LARGEST_INT} is allowed")
-    return number
-
-
-def _number(text: str, is_allowed: Callable[[float], bool], allowed: str) -> float:
+def _number(text: str, kind: type, is_allowed: Callable[[float], bool], allowed: str) -> float:
     try:
-        value = float(text)
+        if is_allowed(value := kind(text)):
+            return value
     except ValueError:
-        value = math.nan
-    if not is_allowed(value):
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
-    return value
+        pass
+    raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -203,7 +126,7 @@ def add_beam_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
     parser.add_argument(
         "--lenpen",
-        type=length_penalty,
+        type=finite_float,
         default=LENGTH_PENALTY,
         help="length penalty; above 1 favours long outputs (default: %(default)g)",
     )

@@ -1,19 +1,17 @@
-"""Files and folders that are written completely or not at all, and input that is a regular file."""
+"""Files and folders that are written completely or not at all."""
 
-import errno
 import fcntl
 import glob
 import hashlib
+import json
 import os
 import platform
 import re
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ode_transformer.support.errors import LockedError, UserError
 
@@ -54,24 +52,12 @@ def temporary_path(target: Path) -> Path:
     start = f".{target.name}.{platform.node()}-"
     for leftover in target.parent.glob(f"{glob.escape(start)}*.tmp"):
         process = leftover.name[len(start) : -len(".tmp")]
-        if process.isdigit() and int(process) != os.getpid() and not _runs(int(process)):
+        if not Path("/proc", process).exists():
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
     return target.with_name(f"{start}{os.getpid()}.tmp")
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:  # no number of a process
-        return False
-    except PermissionError:  # of another user
-        return True
-    return True
 
 
 def write_text(path: Path, text: str) -> None:
@@ -107,30 +93,6 @@ def find_within(files: Iterable[Path], folders: Iterable[Path]) -> Path | None:
     return next((file for file in files if not resolved.isdisjoint(file.resolve().parents)), None)
 
 
-def open_input(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open an input file for reading bytes.
-
-    A named pipe is refused because opening it waits for a writer, and a device because it may never end. The pipe of
-    a shell's process substitution, ``<(command)``, is allowed.
-
-    :raises UserError: the path is a named pipe, a device or a socket
-    :raises OSError: the file cannot be opened, or is a directory
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-        anonymous = stat.S_ISFIFO(mode) and os.readlink(f"/proc/self/fd/{descriptor}").startswith("pipe:")
-        if not (stat.S_ISREG(mode) or anonymous):
-            raise UserError(f"{os.fspath(path)}: not a regular file")
-        os.set_blocking(descriptor, True)
-        return open(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
 def file_stamp(path: Path) -> list[object]:
     """Return size and modification time of a file, which change when it does."""
     status = path.stat()
@@ -141,7 +103,7 @@ def content_digest(paths: Iterable[Path]) -> str:
     """Return a digest of the names and contents of files."""
     digest = hashlib.sha256()
     for path in paths:
-        with open_input(path) as file:
+        with open(path, "rb") as file:
             digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -161,19 +123,11 @@ def write_files(directory: Path, files: dict[str, str], last: str) -> None:
 
 @contextmanager
 def atomic_directory(directory: Path) -> Iterator[Path]:
-    """Create a folder for writing that replaces ``directory`` when the block ends without an error.
-
-    :raises UserError: the folder could not be written, for example because the disk is full
-    """
-    try:
-        with _staging_folder(directory) as staging:
-            yield staging
-            shutil.rmtree(directory, ignore_errors=True)
-            os.replace(staging, directory)
-    except OSError as error:
-        if error.filename is not None:  # the error names its file already
-            raise
-        raise UserError(f"{directory}: could not be written ({error})") from error
+    """Create a folder for writing that replaces ``directory`` when the block ends without an error."""
+    with _staging_folder(directory) as staging:
+        yield staging
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(staging, directory)
 
 
 @contextmanager
@@ -187,6 +141,17 @@ def _staging_folder(target: Path) -> Iterator[Path]:
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    :raises UserError: the file holds something else
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
 
 
 def is_locked(directory: Path) -> bool:

@@ -32,7 +32,7 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     """Read all sentences of a log, from number 0 on.
 
     :param remove_bpe: kind of pieces to join to words; None for the kind that the hypotheses show
-    :raises UserError: there is no sentence, or a sentence is missing, has no hypothesis or occurs twice
+    :raises UserError: there is no sentence, or a sentence is missing or has no hypothesis
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
     for position, line in enumerate(read_lines(path), start=1):
@@ -45,8 +45,6 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
             if not tab:
                 raise UserError(f"{path}: line {position} has no hypothesis: was the log cut off?")
             texts[kind].setdefault(number, text)
-        elif number in texts[kind]:
-            raise UserError(f"{path}: {kind}-{number} occurs twice: is it the log of several runs?")
         else:
             texts[kind][number] = text
     numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())

@@ -17,23 +17,18 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str | None = None) -> str:
-    """Return a Markdown table without a final line feed; bars in cells are escaped.
+    """Return a Markdown table without a final line feed; bars in entries are escaped.
 
     :param titles: a title for each column
     :param alignment: ``l`` (left) or ``r`` (right) for each column; by default the first is left, the others right
-    :raises ValueError: a row or the alignment has another number of columns than the titles
     """
     alignment = "l" + "r" * (len(titles) - 1) if alignment is None else alignment
-    if len(alignment) != len(titles):
-        raise ValueError(f"alignment {alignment!r} for {len(titles)} columns")
-    first, *lines = [_line(row, len(titles)) for row in (titles, *rows)]
+    first, *lines = [_line(row) for row in (titles, *rows)]
     return "\n".join([first, f"|{'|'.join(_RULES[letter] for letter in alignment)}|", *lines])
 
 
-def _line(cells: Sequence[str], columns: int) -> str:
-    if len(cells) != columns:
-        raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells}")
-    return "| " + " | ".join(re.sub(r"(?<!\\)[|]", r"\\|", cell) for cell in cells) + " |"
+def _line(entries: Sequence[str]) -> str:
+    return "| " + " | ".join(re.sub(r"(?<!\\)[|]", r"\\|", entry) for entry in entries) + " |"
 
 
 def values_by_system(path: Path, column: str) -> dict[str, list[float]]:

@@ -49,7 +49,7 @@ def value(command: list[str], flag: str) -> str:
         (["reproduce", "ptb", "--table", "Table 5"], "--table Table 5: not among the published results of ptb: Li"),
         (["reproduce", "ptb", "--table", "a", "--arch", "b"], "--table: its systems have their own --arch"),
         (["train", "gec_conll14", "--variant", "x"], "x: for ode_transformer_rk2_wmt_en_de there is bea, open"),
-        (["reproduce", "ptb", "--seeds", "1,x"], "--seeds: 1,x: expected whole numbers divided by commas"),
+        (["reproduce", "ptb", "--seeds", "1,x"], "argument --seeds: x is not a whole number from 0 on"),
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
         (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets 2 (did you mean --minutes?)"),
         (["train", "ptb", "--", "--drop-out=0.2"], "arguments: --drop-out=0.2 (did you mean --dropout?)"),

@@ -14,7 +14,6 @@ from ode_transformer.corpora.vocabulary import (
     WordVocabulary,
     encode_text,
 )
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 
 WORDS = "the a red green old new house garden river bridge".split()  # noqa: SIM905
@@ -80,14 +79,6 @@ def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Pa
     short = MERGES.encoder(tmp_path)(["garden"])
     MERGES.learn(texts, tmp_path, workers=1)
     assert MERGES.encoder(tmp_path)(["garden"]) != short
-
-
-def test_a_word_that_takes_subword_nmt_too_long_is_refused(texts: list[Path], tmp_path: Path) -> None:
-    MERGES.learn(texts, tmp_path, workers=1)
-    with open(texts[1], "a") as file:
-        file.write("x" * 2001 + "\n")
-    with pytest.raises(UserError, match="a word of 2,001 letters"):
-        list(encode_text(MERGES, tmp_path, texts[1], workers=2))
 
 
 def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:

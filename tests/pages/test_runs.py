@@ -81,7 +81,6 @@ def test_a_log_without_reports_leaves_out_the_curves(tmp_path: Path, capsys: pyt
     ("file", "text", "words", "message"),
     [
         ("none", "", [], "no run: neither train.log nor scores.json nor a checkpoint"),
-        ("scores.json", "[1]", [], "scores.json: not a JSON object"),
         ("scores.json", "{", [], "scores.json: not JSON"),
         ("scores.json", '{"BLEU": {"x": 1}}', [], "not scores of ode-transformer evaluate"),
         ("study.json", '{"runs": 3}', [], "not a record of ode-transformer study"),

@@ -1,6 +1,7 @@
-"""Locks, symbolic links and input that is no regular file; the rest of this module is tested by its callers."""
+"""Locks, symbolic links and lines; the rest of this module is tested by its callers."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,10 @@ from ode_transformer.support.files import (
     check_outputs_are_no_inputs,
     check_writable,
     lock_directory,
-    open_input,
+    temporary_path,
     write_text,
 )
-from ode_transformer.support.lines import MAX_LINE_BYTES, read_lines
+from ode_transformer.support.lines import read_lines
 
 HOLD = """
 import sys, time
@@ -66,19 +67,6 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
             check_writable(tmp_path / name)
 
 
-def test_only_regular_files_and_pipes_of_the_shell_are_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(UserError, match=f"^{path}: not a regular file$"):
-            open_input(path)
-    with pytest.raises(IsADirectoryError):
-        open_input(tmp_path)
-    command = f"{sys.executable} -c 'import sys; from ode_transformer.support.lines import read_lines as read; "
-    command += "print(read(sys.argv[1]))' <(sleep 0.1; echo a; echo b)"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stdout == "['a', 'b']\n"
-
-
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("a\u2028b\r\nb\rc\n\nc\x0bd".encode())
@@ -94,17 +82,6 @@ def test_the_mark_of_utf_8_is_no_part_of_a_text(tmp_path: Path) -> None:
     assert read_lines(path) == ["a", "\ufeffb"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_is_refused_although_it_decodes_as_utf_8(encoding: str, tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes("a dog\nb\n".encode(encoding))
-    path.read_bytes().decode("utf-8")
-    with pytest.raises(UserError, match="text: line 1 is full of zero bytes, as UTF-16 is; a text has to be UTF-8$"):
-        read_lines(path)
-    path.write_bytes(b"a\0dog\n")
-    assert read_lines(path) == ["a\0dog"]
-
-
 def test_an_output_replaces_no_input(tmp_path: Path) -> None:
     model, page = tmp_path / "model.pt", tmp_path / "page.html"
     link = tmp_path / "link"
@@ -114,10 +91,10 @@ def test_an_output_replaces_no_input(tmp_path: Path) -> None:
         check_outputs_are_no_inputs([link], [page, model])
 
 
-def test_the_length_of_a_line_is_bounded(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(b"a\n" + b"x" * (MAX_LINE_BYTES - 1) + b"\n")
-    assert len(read_lines(path)[1]) == MAX_LINE_BYTES - 1
-    path.write_bytes(b"a\n" + b"x" * (MAX_LINE_BYTES + 1))
-    with pytest.raises(UserError, match="text: line 2 is longer than 16,777,216 bytes"):
-        read_lines(path)
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    others = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    leftover = temporary_path(path).with_name(f".file.{platform.node()}-{others}.tmp")
+    leftover.touch()
+    write_text(path, "new")
+    assert list(tmp_path.iterdir()) == [path]

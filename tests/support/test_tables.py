@@ -3,8 +3,6 @@
 import csv
 import io
 
-import pytest
-
 from ode_transformer.support.tables import csv_text, markdown_table
 
 
@@ -22,9 +20,3 @@ def test_markdown_table() -> None:
 def test_markdown_alignment_and_bars() -> None:
     lines = markdown_table(["a", "b|c"], [["1|2", r"3\|4"]], alignment="rl").split("\n")
     assert lines == ["| a | b\\|c |", "|---:|---|", r"| 1\|2 | 3\|4 |"]
-
-
-@pytest.mark.parametrize(("cells", "alignment"), [(["1"], None), (["1", "2"], "l")])
-def test_markdown_columns_must_agree(cells: list[str], alignment: str | None) -> None:
-    with pytest.raises(ValueError, match="columns"):
-        markdown_table(["a", "b"], [cells], alignment)
