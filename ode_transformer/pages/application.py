@@ -178,8 +178,7 @@ class TranslationServer:
 
     async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
         try:
-            async with self._until_late():
-                return await asyncio.to_thread(model.encode, lines)
+            return await asyncio.to_thread(model.encode, lines)
         except UserError as error:  # a line has more tokens than the model takes
             raise HTTPException(413, str(error)) from error
 
@@ -191,21 +190,14 @@ class TranslationServer:
         :raises HTTPException: too many items wait, the result is late, or the model has none
         """
         try:
-            async with self._until_late():
+            async with asyncio.timeout(self.limits.seconds):
                 return await self.queue.compute(key, compute, items)
+        except TimeoutError:
+            raise HTTPException(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
         except QueueFullError:
             raise HTTPException(429, f"{self.queue.waiting:,} lines wait already", RETRY) from None
         except UserError as error:  # of the model, not of the request
             raise HTTPException(500, str(error)) from error
-
-    @asynccontextmanager
-    async def _until_late(self) -> AsyncIterator[None]:
-        """Give what is awaited in the block the time of a translation."""
-        try:
-            async with asyncio.timeout(self.limits.seconds):
-                yield
-        except TimeoutError:
-            raise HTTPException(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
 
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:

@@ -74,7 +74,6 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
 
     :param split: split of the data, of which the first ``count`` sentences are measured
     :param numbers: chosen sentences, from 1 on; None for the first ``CHOSEN``
-    :raises UserError: the checkpoint or the data cannot be read, or a chosen sentence is not there
     """
     checkpoint, data = run.checkpoint, run.data
     assert checkpoint is not None
@@ -83,14 +82,12 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     sentences = Split(model, task, data, split, checkpoint)
     result = Measurements(parameters, count_forward_operations(model))
-    if numbers is None:
-        numbers = range(1, min(CHOSEN, len(sentences.lengths)) + 1)
-    for number in numbers:
-        if number > len(sentences.lengths):
-            raise UserError(f"--lines {number}: the sentences of {split} are 1 to {len(sentences.lengths)}")
+    total = len(sentences.lengths)
+    numbers = range(1, min(CHOSEN, total) + 1) if numbers is None else numbers
+    if max(numbers) > total:
+        raise UserError(f"--lines {max(numbers)}: the sentences of {split} are 1 to {total}")
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
-    if len(chosen) < len(numbers):
-        left_out = [number for number in numbers if number not in chosen]
+    if left_out := [number for number in numbers if number not in chosen]:
         result.notes.append(f"left out, longer than the model reads: sentence {', '.join(map(str, left_out))}")
     if not observable_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")

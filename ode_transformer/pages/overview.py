@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
@@ -17,24 +16,8 @@ from ode_transformer.pages.measurements import Measurements
 from ode_transformer.pages.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
 
-
-@dataclass(frozen=True)
-class OverviewRow:
-    """A row of the table of systems.
-
-    :param scores: value with its interval, a text for each title
-    :param published: whether a paper reports the scores
-    """
-
-    name: str
-    scores: list[str]
-    seeds: str = ""
-    parameters: str = ""
-    operations: str = ""
-    updates: str = ""
-    minutes: str = ""
-    total: str = ""
-    published: bool = False
+RECORDED_FACTS = {"recipe": "recipe", "architecture": "arch", "variant": "variant"}
+COSTS = ("Parameters", "Operations per sentence", "Updates", "Minutes", "Operations of training")
 
 
 def score_titles(runs: Sequence[ReportedRun]) -> list[str]:
@@ -43,35 +26,39 @@ def score_titles(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def overview_rows(
-    systems: Mapping[str, Sequence[ReportedRun]], measured: Mapping[str, Measurements | None]
-) -> list[OverviewRow]:
-    """Return a row for each system, then the published scores."""
+    systems: Mapping[str, Sequence[ReportedRun]], measured: Mapping[str, Measurements]
+) -> list[list[str]]:
+    """Return a row for each system: its name, seeds, scores with intervals, and the columns of ``COSTS``."""
     titles = score_titles([run for runs in systems.values() for run in runs])
     intervals = bootstrap_results(systems)
     rows = []
     for name, runs in systems.items():
-        measurements = measured.get(name)
         scores = [
             _score_text([r.scores[t].value for r in runs if t in r.scores], intervals.get((name, t))) for t in titles
         ]
         seeds = ", ".join(str(run.seed) for run in runs if run.seed is not None)
-        row: dict[str, Any] = {"seeds": seeds, "updates": _spread([run.updates for run in runs], "{:,.0f}")}
-        row["minutes"] = _spread([run.minutes for run in runs], "{:,.1f}")
-        if measurements is not None:
-            row["parameters"] = f"{measurements.parameters:,}"
-            row["operations"] = operations_text(measurements.operations)
+        parameters = operations = total = ""
+        if (measurements := measured.get(name)) is not None:
+            parameters, operations = f"{measurements.parameters:,}", operations_text(measurements.operations)
             each = runs[0].operations_per_update(measurements.operations)
-            row["total"] = operations_text(each * (runs[0].updates or 0)) if each else ""
-        rows.append(OverviewRow(name, scores, **row))
-    published = {}
-    for run in (run for runs in systems.values() for run in runs):
-        for entry in run.experiment.get("published", ()):
-            published[f"{entry['table']}: {entry['system']}"] = entry["scores"]
-    rows += [
-        OverviewRow(name, [f"{scores[t]:.2f}" if t in scores else "" for t in titles], published=True)
+            total = operations_text(each * (runs[0].updates or 0)) if each else ""
+        updates = _spread([run.updates for run in runs], "{:,.0f}")
+        minutes = _spread([run.minutes for run in runs], "{:,.1f}")
+        rows.append([name, seeds, *scores, parameters, operations, updates, minutes, total])
+    return rows
+
+
+def published_rows(runs: Sequence[ReportedRun]) -> list[list[str]]:
+    """Return the published scores of the runs' recipes, a row for each system in the form of :func:`overview_rows`."""
+    published = {
+        f"{entry['table']}: {entry['system']}": entry["scores"]
+        for run in runs
+        for entry in run.experiment.get("published", ())
+    }
+    return [
+        [name, "", *(f"{scores[t]:.2f}" if t in scores else "" for t in score_titles(runs)), *[""] * len(COSTS)]
         for name, scores in published.items()
     ]
-    return rows
 
 
 def operations_text(count: float) -> str:
@@ -145,36 +132,19 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
     return outputs
 
 
-@dataclass(frozen=True)
-class RunOrigin:
-    """Software, machine and commands of a run.
-
-    :param facts: name -> value
-    :param commands: what it does -> command line
-    """
-
-    title: str
-    facts: dict[str, str]
-    commands: dict[str, str]
-
-
-def run_origin(run: ReportedRun) -> RunOrigin:
-    """Return software, machine and commands of a run."""
-    experiment, facts = run.experiment, {}
-    for name, key in (("recipe", "recipe"), ("architecture", "arch"), ("variant", "variant")):
-        if experiment.get(key):
-            facts[name] = str(experiment[key])
-    for key in ("commit", "device", "threads", "torch", "fairseq", "date"):
-        if run.origin.get(key):
-            facts[key] = str(run.origin[key])
-    facts["folder"] = str(run.folder)
-    commands = {"train": shlex.join(train_command(experiment, run.origin))}
-    recorded: dict[str, list[Any]] = experiment.get("commands", {})
-    commands |= {name: shlex.join(map(str, command)) for name, command in recorded.items() if name != "train"}
+def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
+    """Return the title of a run, facts about its software and machine by name, and its commands by what they do."""
+    experiment = run.experiment
+    facts = {name: experiment.get(key) for name, key in RECORDED_FACTS.items()}
+    facts |= {key: run.origin.get(key) for key in ("commit", "device", "threads", "torch", "fairseq", "date")}
+    facts["folder"] = run.folder
+    commands = {"train": train_command(experiment, run.origin)}
+    commands |= {name: words for name, words in experiment.get("commands", {}).items() if name != "train"}
     for entry in experiment.get("scores", ()):
-        commands[f"score {', '.join(map(str, entry['titles']))}"] = shlex.join(map(str, entry["command"]))
-    seed = "" if run.seed is None else f", seed {run.seed}"
-    return RunOrigin(run.name + seed, facts, {name: command for name, command in commands.items() if command})
+        commands[f"score {', '.join(entry['titles'])}"] = entry["command"]
+    title = run.name if run.seed is None else f"{run.name}, seed {run.seed}"
+    texts = {name: shlex.join(map(str, words)) for name, words in commands.items() if words}
+    return title, {name: str(value) for name, value in facts.items() if value}, texts
 
 
 def corpus_file(run: ReportedRun, name: str) -> Path | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +30,7 @@ from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import read_json
 
-STUDY_FILE, EXPERIMENT_FILE = "study.json", "experiment.json"
+STUDY_FILE = "study.json"
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
 _CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
 # Flags that tell no system from another.
@@ -111,93 +110,44 @@ class ReportedRun:
 
 
 def read_runs(
-    paths: Sequence[Path], names: Sequence[str] | None, data: Path | None
+    systems: Sequence[tuple[str, Path]], data: Path | None = None
 ) -> tuple[list[ReportedRun], dict[str, Any]]:
     """Read runs, or the runs of a study; return them and the content of the study's file.
 
-    :param names: of the systems, one for each path
+    :param systems: names, empty for those of the runs, and folders
     :param data: folder of the binarised data, if it is not beside the runs
-    :raises UserError: a folder is neither a run nor a study, or one of its files is broken
     """
     study: dict[str, Any] = {}
-    if len(paths) == 1 and (paths[0] / STUDY_FILE).is_file():
-        study = read_json(paths[0] / STUDY_FILE)
-        entries = study.get("runs")
-        if not _are_objects(entries, folder=str) or not _are_objects(study.get("tables", []), title=str, rows=list):
-            raise UserError(f"{paths[0] / STUDY_FILE}: not a record of ode-transformer study")
-        if any(
-            not table["rows"] or {type(row) for row in table["rows"]} != {list} for table in study.get("tables", [])
-        ):
-            raise UserError(f"{paths[0] / STUDY_FILE}: a table without rows")
-        if not entries:
-            raise UserError(f"{paths[0]}: none of the study's runs is complete")
+    folder = systems[0][1]
+    if len(systems) == 1 and (folder / STUDY_FILE).is_file():
+        study = read_json(folder / STUDY_FILE)
         # Two systems can be one run, as two layers are twice one layer; the first name stays.
         name_by_folder: dict[str, str] = {}
-        for entry in entries:
-            name_by_folder.setdefault(str(entry["folder"]), str(entry.get("name", entry["folder"])))
-        names = names or list(name_by_folder.values())
-        paths = [paths[0] / folder for folder in name_by_folder]
-    if names is not None and len(names) != len(paths):
-        raise UserError(f"--names: {len(names)} for {len(paths)} runs")
-    runs = [read_folder(path) for path in paths]
-    if repeated := [path for path in paths if paths.count(path) > 1]:
-        raise UserError(f"{repeated[0]} is named twice")
-    runs = [replace(run, name=name) for run, name in zip(runs, names or [r.name for r in runs], strict=True)]
-    return [replace(run, data_folder=data) for run in runs], study
+        for entry in study["runs"]:
+            name_by_folder.setdefault(entry["folder"], entry.get("name", entry["folder"]))
+        if not name_by_folder:
+            raise UserError(f"{folder}: none of the study's runs is complete")
+        systems = [(name, folder / path) for path, name in name_by_folder.items()]
+    runs = [(name, read_folder(path)) for name, path in systems]
+    return [replace(run, name=name or run.name, data_folder=data) for name, run in runs], study
 
 
 def read_folder(folder: Path) -> ReportedRun:
-    """Read the folder of a run.
-
-    :raises UserError: it is none, or one of its files is broken
-    """
-    if not folder.is_dir():
-        raise UserError(f"{folder}: not the folder of a run")
+    """Read the folder of a run."""
     experiment, origin, scores = (
         read_json(path) if path.is_file() else {}
-        for path in (folder / name for name in (EXPERIMENT_FILE, "trained.json", "scores.json"))
+        for path in (folder / name for name in ("experiment.json", "trained.json", "scores.json"))
     )
-    if not _is_experiment(experiment):
-        raise UserError(f"{folder / EXPERIMENT_FILE}: not a record of ode-transformer train")
-    run = ReportedRun(folder, "", experiment=experiment, origin=origin)
-    if log_path(folder).exists():
-        try:
-            run = replace(run, points=read_log(folder))
-        except UserError as error:
-            if not scores and run.checkpoint is None:
-                raise
-            print_progress(f"no curves: {error}")
-    elif not scores and run.checkpoint is None:
+    run = ReportedRun(folder, _system_name(folder, experiment), _seed(folder, experiment, origin), experiment, origin)
+    if not (log_path(folder).is_file() or scores or run.checkpoint):
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
-    try:
-        scores = {title: Score(**entry) for title, entry in scores.items()}
-        if not all(type(score.value) in (int, float) for score in scores.values()):
-            raise TypeError("a value is no number")
-    except TypeError as error:
-        raise UserError(f"{folder / 'scores.json'}: not scores of ode-transformer evaluate") from error
-    seed = _seed(folder, experiment, origin)
-    return replace(run, name=_system_name(folder, experiment), seed=seed, scores=scores)
-
-
-def _are_objects(value: object, **kinds: type) -> bool:
-    """Return whether a value is a list of JSON objects with these keys, whose values have these types."""
-    return isinstance(value, list) and all(
-        isinstance(entry, dict) and all(isinstance(entry.get(key), kind) for key, kind in kinds.items())
-        for entry in value
-    )
-
-
-def _is_experiment(content: Mapping[str, Any]) -> bool:
-    """Return whether the parts of ``experiment.json`` that are read have the types that they are written with."""
-    published, commands = content.get("published", []), content.get("commands", {})
-    return (
-        isinstance(commands, dict)
-        and all(isinstance(command, list) for command in commands.values())
-        and isinstance(content.get("train_flags", []), list)
-        and _are_objects(content.get("scores", []), split=str, titles=list, command=list)
-        and _are_objects(published, table=str, system=str, scores=dict)
-        and all(isinstance(score, int | float) for entry in published for score in entry["scores"].values())
-    )
+    points: Sequence[Point] = ()
+    if log_path(folder).is_file():
+        try:
+            points = read_log(folder)
+        except UserError as error:
+            print_progress(f"no curves: {error}")
+    return replace(run, points=points, scores={title: Score(**entry) for title, entry in scores.items()})
 
 
 def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
@@ -216,22 +166,17 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
 
 
 def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
-    command = train_command(experiment, origin) or [str(word) for word in experiment.get("train_flags", ())]
-    # "--seed 3" or "--seed=3"
-    words = [part for word in command for part in (word.split("=", 1) if word.startswith("--seed=") else [word])]
-    seeds = [value for word, value in zip(words, words[1:], strict=False) if word == "--seed"]
-    match = re.search(r"-seed-(\d+)", folder.resolve().name)
-    text = seeds[-1] if seeds else match[1] if match else ""
-    return int(text) if re.fullmatch(r"\d{1,10}", text) else None
+    command = train_command(experiment, origin) or experiment.get("train_flags", ())
+    seeds = re.findall(r"--seed[= ](\d+)", " ".join(map(str, command)))
+    seeds = seeds[-1:] or re.findall(r"-seed-(\d+)", folder.resolve().name)
+    return int(seeds[0]) if seeds else None
 
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:
     """Return the words of the command that trained a run; none if they are not known."""
     # That of experiment.json is the last one that was planned, and evaluate plans one, too.
-    with suppress(ValueError):
-        if command := shlex.split(str(origin.get("command", ""))):
-            return command
-    return [str(word) for word in experiment.get("commands", {}).get("train") or ()]
+    recorded = shlex.split(origin.get("command", ""))
+    return recorded or [str(word) for word in experiment.get("commands", {}).get("train") or ()]
 
 
 def systems_of(runs: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,10 @@ from ode_transformer.analysis.comparison.examples import (
     read_outputs,
     sentence_score,
 )
-from ode_transformer.analysis.one_sentence import AttentionMatrix, matrix_data
+from ode_transformer.analysis.one_sentence import matrix_data
 from ode_transformer.metrics.m2_file import read_m2
 from ode_transformer.metrics.max_match import MatchedSentence, max_match
-from ode_transformer.pages.measurements import MeasuredSentence, Measurements
+from ode_transformer.pages.measurements import Measurements
 from ode_transformer.pages.runs import ReportedRun
 
 LONG_TEXT = 100  # words; a longer source can be folded
@@ -66,10 +66,7 @@ def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
 
 
 def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
-    """Return the outputs of the first run of each system that decoded a split; None if there are none.
-
-    :raises UserError: systems decoded different sentences, or a log was cut off
-    """
+    """Return the outputs of the first run of each system that decoded a split; None if there are none."""
     logs = {
         name: [run.decode_logs[split] for run in runs if split in run.decode_logs and not run.is_language_model]
         for name, runs in systems.items()
@@ -161,9 +158,6 @@ def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
     return edits
 
 
-# -- surprisal and attention -------------------------------------------------------------------------------------
-
-
 def words_of(tokens: Sequence[str], bits: Sequence[float]) -> list[tuple[str, float]]:
     """Join the pieces of sentencepiece or subword-nmt to words; a word has the sum of its pieces' surprisals."""
     with_sentencepiece = any(token.startswith("▁") for token in tokens)
@@ -183,35 +177,27 @@ def words_of(tokens: Sequence[str], bits: Sequence[float]) -> list[tuple[str, fl
 
 def surprisal_rows(measured: Mapping[str, Measurements]) -> list[tuple[int, dict[str, list[tuple[str, float]]]]]:
     """Return the surprisal of each word of the chosen sentences: number of the sentence -> system -> words."""
-    numbers = dict.fromkeys(s.number for m in measured.values() for s in m.sentences)
-    return [
-        (number, {n: words_of(s.tokens["target"], s.bits) for n, m in measured.items() for s in _sentence(m, number)})
-        for number in numbers
-    ]
+    rows: dict[int, dict[str, list[tuple[str, float]]]] = {}
+    for name, measurements in measured.items():
+        for sentence in measurements.sentences:
+            rows.setdefault(sentence.number, {})[name] = words_of(sentence.tokens["target"], sentence.bits)
+    return list(rows.items())
 
 
-def attention_data(measured: Mapping[str, Measurements]) -> list[dict[str, Any]]:
-    """Return all attention maps for the page's script."""
-    return [
+def attention_section(measured: Mapping[str, Measurements]) -> dict[str, Any] | None:
+    """Return the attention maps for the page; None if there are none.
+
+    The page first shows the last map of the first sentence: of a translation model, the last layer's attention over the
+    source.
+    """
+    sentences = [(name, sentence) for name, m in measured.items() for sentence in m.sentences if sentence.attention]
+    if not sentences:
+        return None
+    first = sentences[0][1].attention[-1]
+    entries = first.heads.mean(dim=0).tolist()
+    data = [
         {"sentence": sentence.number, "system": name, **matrix_data(matrix)}
-        for name, measurements in measured.items()
-        for sentence in measurements.sentences
+        for name, sentence in sentences
         for matrix in sentence.attention
     ]
-
-
-def first_attention(measured: Mapping[str, Measurements]) -> tuple[AttentionMatrix, list[list[float]]] | None:
-    """Return the attention map that a page shows first, with the mean over its heads; None if there is none.
-
-    It is the last of the first sentence: of a translation model, the last layer's attention over the source.
-    """
-    for measurements in measured.values():
-        for sentence in measurements.sentences:
-            if sentence.attention:
-                matrix = sentence.attention[-1]
-                return matrix, matrix.heads.mean(dim=0).tolist()
-    return None
-
-
-def _sentence(measurements: Measurements, number: int) -> Iterator[MeasuredSentence]:
-    return (sentence for sentence in measurements.sentences if sentence.number == number)
+    return {"first": first, "entries": entries, "most": max(map(max, entries)), "data": data}

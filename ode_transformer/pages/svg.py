@@ -131,5 +131,5 @@ def theme_colours(text: str) -> str:
     return _RAMP_COLOUR.sub(lambda match: _ramp(int(match[1], 16) / (_LEVELS - 1)), text)
 
 
-def _ramp(share: float) -> str:
-    return f"color-mix(in oklab, var(--ramp-start), var(--ramp-end) {share:.0%})"
+def _ramp(fraction: float) -> str:
+    return f"color-mix(in oklab, var(--ramp-start), var(--ramp-end) {fraction:.0%})"

@@ -10,7 +10,7 @@ import pytest
 from commands_for_tests import succeed
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
-from ode_transformer.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus
+from ode_transformer.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus, documents
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
@@ -68,12 +68,19 @@ def test_plain_text_and_documents(tmp_path: Path) -> None:
     files = {"a": tmp_path / "a"}
     assert plain.build(files, tmp_path / "plain", 1) == {"train": 400, "valid": 200, "test": 200}
     assert read_lines(tmp_path / "plain" / "test.txt")[:3] == ["one line", "of two", "number 0"]
-    documents = DocumentCorpus(texts=["a"], valid_fraction=0.2)
-    counts = documents.build(files, tmp_path / "documents", 1)
+    corpus = DocumentCorpus(texts=["a"], valid_fraction=0.2)
+    counts = corpus.build(files, tmp_path / "documents", 1)
     texts = {split: read_lines(tmp_path / "documents" / f"{split}.txt") for split in ("train", "valid")}
     assert counts == {split: len(lines) for split, lines in texts.items()}
     assert sum(line.startswith("number") for line in texts["train"] + texts["valid"]) == 99
     assert 5 < sum(line.startswith("number") for line in texts["valid"]) < 40
+
+
+def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
+    """In a text without inner blank lines, every line is a document."""
+    (tmp_path / "a").write_text("\n one \n\ntwo\nthree\n\n\n")
+    (tmp_path / "b").write_text("four\nfive\n")
+    assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two", "three"], ["four"], ["five"]]
 
 
 @pytest.mark.slow

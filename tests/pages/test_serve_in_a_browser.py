@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISS
 
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)>"
 WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-NAMES = ["RK2", f"other {HOSTILE}"]
+NAMES = ["RK2", "other <script>alert(1)</script>"]
 SOURCE = PAIRS[0][0]
-
-
-@pytest.fixture(scope="module")
-def port(untrained: Path) -> Iterator[int]:
-    with serving(*(f"{name}={untrained}" for name in NAMES), "--max-lines", 40) as port:
-        yield port
-
-
-@pytest.fixture(scope="module")
-def page(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with open_browser(tmp_path_factory.mktemp("profile")) as browser:
-        page = browser.new_page()
-        page.open(f"http://127.0.0.1:{port}/")
-        yield page
 
 
 def wait(page: Page, condition: str) -> None:
@@ -50,7 +35,25 @@ def contents(page: Page, selector: str) -> list[str]:
     return page.evaluate(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
 
 
-def test_what_is_typed_is_translated_by_each_model(page: Page, port: int) -> None:
+def test_the_page(untrained: Path, tmp_path: Path) -> None:
+    with (
+        serving(*(f"{name}={untrained}" for name in NAMES), "--max-lines", 40) as port,
+        open_browser(tmp_path) as browser,
+    ):
+        page = browser.new_page()
+        page.open(f"http://127.0.0.1:{port}/")
+        check_translations(page, port)
+        check_inside(page)
+        for width, scheme in ((400, "light"), (1400, "dark")):
+            page.look(width, scheme)
+            assert page.evaluate(WIDER) == 0
+        check_file(page, port, tmp_path)
+        assert page.complaints == []
+        check_refusal(page)
+
+
+def check_translations(page: Page, port: int) -> None:
+    """Text that is typed is translated by each model."""
     write(page, f"{SOURCE}\n\n{HOSTILE}", 2)
     assert contents(page, "#results h3") == [SOURCE, HOSTILE]
     assert contents(page, "#results dt") == NAMES * 2
@@ -60,17 +63,14 @@ def test_what_is_typed_is_translated_by_each_model(page: Page, port: int) -> Non
     assert page.evaluate("document.querySelectorAll('#results article:first-child li').length") == 4  # 2-best of two
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert page.evaluate("document.querySelectorAll('img').length") == 0
-    assert "unknown to the model" not in page.evaluate("document.getElementById('status').textContent")
 
 
-def test_a_look_inside_by_keyboard(page: Page) -> None:
+def check_inside(page: Page) -> None:
+    """A look inside, by the keyboard, shows attention and stage weights."""
     write(page, SOURCE, 1)
     page.evaluate("document.querySelector('#results button').focus()")
     page.press("Enter", 13)
     wait(page, "document.activeElement.id === 'inside-title'")
-    page.look(1400)
-    tops = page.evaluate("[...document.querySelectorAll('#inside-systems > article')].map(a => a.offsetTop)")
-    assert tops == [tops[0]] * 2  # side by side
     assert contents(page, "#inside-systems h4")[:2] == ["Attention", "Stage weights at each word"]
     assert "decoder layer 2: cross-attention, mean of the heads." in contents(page, ".attention p")[0]
     cells = "[...document.querySelector('.attention table').querySelectorAll('td[style]')]"
@@ -81,55 +81,26 @@ def test_a_look_inside_by_keyboard(page: Page) -> None:
     assert sum(map(float, stages[1:])) == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
-def test_legible_at_every_width(page: Page, width: int, scheme: str) -> None:
-    page.look(width, scheme)
-    assert page.evaluate(WIDER) == 0
-    box = "document.getElementById('text').getBoundingClientRect().width"
-    assert page.evaluate(box) > 0.85 * min(width, 1300)
-    sizes = page.evaluate("[...document.querySelectorAll('main *')].map(e => parseFloat(getComputedStyle(e).fontSize))")
-    assert min(sizes) >= 9
-    page.look(1400)
-
-
-def test_the_keyboard_reaches_everything(page: Page) -> None:
-    names = """[...document.querySelectorAll('a[href], input, select, textarea, button, [tabindex="0"]')]
-        .filter(e => e.checkVisibility()).length"""
-    page.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
-    seen = set()
-    for _ in range(page.evaluate(names) + 5):
-        page.press("Tab", 9)
-        seen.add(page.evaluate("[...document.querySelectorAll('*')].indexOf(document.activeElement)"))
-    assert len(seen - {-1, 0}) >= page.evaluate(names) - 1
-
-
-def test_a_file_becomes_a_file_of_as_many_lines(page: Page, port: int, tmp_path: Path) -> None:
-    def upload(text: str) -> None:
-        (tmp_path / "text.en").write_text(text)
-        root = page.send("DOM.getDocument")["root"]["nodeId"]
-        node = page.send("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-        page.send("DOM.setFileInputFiles", files=[str(tmp_path / "text.en")], nodeId=node)
-        page.evaluate("document.getElementById('file-form').requestSubmit()")
-        wait(page, "!/Translating/.test(document.getElementById('file-status').textContent)")
-
-    upload(f"{SOURCE}\n\n{SOURCE}\n")
-    assert page.evaluate("document.querySelector('#file-status a').download") == "translation-of-text.en"
+def check_file(page: Page, port: int, folder: Path) -> None:
+    """A file becomes a file of as many lines."""
+    (folder / "text.en").write_text(f"{SOURCE}\n\n{SOURCE}\n")
+    root = page.send("DOM.getDocument")["root"]["nodeId"]
+    node = page.send("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+    page.send("DOM.setFileInputFiles", files=[str(folder / "text.en")], nodeId=node)
+    page.evaluate("document.getElementById('file-form').requestSubmit()")
+    wait(page, "document.querySelector('#file-status a') !== null")
     (expected,) = translations(port, [SOURCE])
-    page.browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    page.browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     page.evaluate("document.querySelector('#file-status a').click()")
-    file, deadline = tmp_path / "translation-of-text.en", time.monotonic() + TIMEOUT
+    file, deadline = folder / "translation-of-text.en", time.monotonic() + TIMEOUT
     while not file.exists() or not file.stat().st_size:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert file.read_text() == f"{expected}\n\n{expected}\n"
 
 
-def test_no_complaint(page: Page) -> None:
-    assert page.complaints == []
-
-
-def test_a_refusal_is_a_line(page: Page) -> None:
+def check_refusal(page: Page) -> None:
+    """A refusal is a line."""
     page.evaluate("document.getElementById('text').select()")
     page.send("Input.insertText", text="word\n" * 41)
     wait(page, "/^Refused/.test(document.getElementById('status').textContent)")

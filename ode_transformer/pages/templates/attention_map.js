@@ -29,10 +29,10 @@ function shadedTable(label, rows, columns, value, most, numbers) {
     make("th", token, line).scope = "row";
     columns.forEach((column, index) => {
       const weight = value(row, index);
-      const share = Math.min(Math.abs(weight) / most, 1);
+      const fraction = Math.min(Math.abs(weight) / most, 1);
       const cell = make("td", numbers ? weight.toFixed(2) : undefined, line);
-      cell.style.setProperty("--w", share.toFixed(2));
-      if (numbers && share > 0.6) cell.className = "strong";
+      cell.style.setProperty("--w", fraction.toFixed(2));
+      if (numbers && fraction > 0.6) cell.className = "strong";
       if (!numbers) cell.title = `${token} → ${column}: ${weight.toFixed(2)}`;
     });
   });

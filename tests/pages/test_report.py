@@ -1,16 +1,20 @@
-"""Words, edits and chosen sentences of a report."""
+"""Runs as a report reads them, its tables, and the sentences that it shows."""
 
+import argparse
+import json
 from pathlib import Path
 
 import pytest
 
 from ode_transformer.analysis.comparison.examples import SystemOutputs
 from ode_transformer.analysis.one_sentence import readable_tokens
+from ode_transformer.cli import main
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
+from ode_transformer.pages import report_command
 from ode_transformer.pages.overview import bootstrap_results, operations_text
-from ode_transformer.pages.runs import ReportedRun
+from ode_transformer.pages.runs import ReportedRun, read_folder, read_runs, systems_of, train_command
 from ode_transformer.pages.sentences import (
     chosen_numbers,
     compared_sentences,
@@ -20,6 +24,91 @@ from ode_transformer.pages.sentences import (
     read_system_outputs,
     words_of,
 )
+
+
+def write_run(folder: Path, **experiment: object) -> Path:
+    folder.mkdir(parents=True)
+    score = {"metric": "BLEU", "value": 1.0, "signature": "", "detail": "", "sentences": 3}
+    (folder / "scores.json").write_text(json.dumps({"BLEU": score}))
+    if experiment:
+        (folder / "experiment.json").write_text(json.dumps(experiment))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment", "system", "seed"),
+    [
+        ("ode_transformer_rk2-seed-7", {}, "ode_transformer_rk2", 7),
+        ("x", {"arch": "a", "variant": "cpu", "train_flags": ["--seed", "3", "--lr", "1"]}, "a (cpu) --lr 1", 3),
+        ("x", {"arch": "a", "train_flags": [], "commands": {"train": ["fairseq-train", "--seed", "4"]}}, "a", 4),
+        ("x", {"arch": "a", "train_flags": ["--seed=3", "--lr=1"]}, "a --lr=1", 3),
+        ("plain", {}, "plain", None),
+    ],
+)
+def test_seeds_of_a_system_have_one_name(tmp_path: Path, name: str, experiment: dict, system: str, seed: int | None):
+    run = read_folder(write_run(tmp_path / name, **experiment))
+    assert (run.name, run.seed) == (system, seed)
+
+
+def test_the_command_of_a_run_is_the_one_that_trained_it(tmp_path: Path) -> None:
+    planned = {"train": ["fairseq-train", "data", "--max-tokens", "2"]}
+    folder = write_run(tmp_path / "run", arch="a", commands=planned)
+    run = read_folder(folder)
+    assert train_command(run.experiment, run.origin)[-1] == "2"
+    (folder / "trained.json").write_text(json.dumps({"command": "fairseq-train 'my data' --max-tokens 1"}))
+    run = read_folder(folder)
+    assert train_command(run.experiment, run.origin) == ["fairseq-train", "my data", "--max-tokens", "1"]
+
+
+def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
+    for name in "ab":
+        write_run(tmp_path / "data" / f"{name}-seed-1")
+    folder = tmp_path / "studies" / "toy"
+    folder.mkdir(parents=True)
+    entries = [{"name": name, "folder": f"../../data/{name[0]}-seed-1"} for name in ("a", "b", "a of two layers")]
+    (folder / "study.json").write_text(json.dumps({"title": "Toy", "runs": entries}))
+    runs, study = read_runs([("", folder)])
+    assert list(systems_of(runs)) == ["a", "b"]
+    assert study["title"] == "Toy"
+
+
+def test_a_log_without_reports_leaves_out_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / "train.log").write_text("plain text\n")
+    run = read_folder(tmp_path / "run")
+    assert (run.points, list(run.scores)) == ((), ["BLEU"])
+    assert "no curves: " in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run_ends_in_one_line(tmp_path: Path, capsys) -> None:
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "r.html")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no run: neither train.log nor scores.json nor a checkpoint" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "split", "numbers"),
+    [
+        ([], "test", [1, 14, 27]),
+        (["--split", "valid"], "valid", None),  # sentences are chosen by the outputs of the test set
+        (["--split", "valid", "--lines", "2,3"], "valid", [2, 3]),
+    ],
+)
+def test_sentences_are_chosen_in_the_split_that_is_measured(
+    words: list[str], split: str, numbers: list[int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+    monkeypatch.setattr(report_command, "measure_systems", lambda *values: measured.append(values[1:]) or {})
+    for name, count in {"test": 40, "valid": 10}.items():
+        line = "\t-0.1\ta b c d e f\n"
+        text = "".join(f"S-{n}\tu v w x y z\nT-{n}\ta b c d e f\nH-{n}{line}D-{n}{line}" for n in range(count))
+        (tmp_path / f"generate.{name}.log").write_text(text)
+    parser = argparse.ArgumentParser()
+    report_command.add_arguments(parser)
+    args = parser.parse_args([str(tmp_path), *words])
+    report_command.build_report([ReportedRun(tmp_path, "a")], {}, args, "ode-transformer report")
+    ((measured_split, _, measured_numbers),) = measured
+    assert (measured_split, measured_numbers) == (split, numbers)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +137,7 @@ def test_edits_of_a_correction_are_judged() -> None:
         ("equal", "school"),
     ]
     assert edit_list(matched) == [("right", "go → goes"), ("wrong", "∅ → the"), ("missed", "∅ → .")]
-
-
-def test_two_insertions_at_one_place_are_judged_one_by_one() -> None:
-    gold = (Edit(1, 1, "P", (("x",),)), Edit(1, 1, "P", (("y",),)))
+    gold = (Edit(1, 1, "P", (("x",),)), Edit(1, 1, "P", (("y",),)))  # two insertions at one position
     (matched,) = max_match(["a x b"], [AnnotatedSentence(("a", "b"), {0: gold})])
     assert edit_list(matched) == [("right", "∅ → x"), ("missed", "∅ → y")]
 
@@ -92,10 +178,6 @@ def test_operations_have_prefixes() -> None:
     assert [operations_text(n) for n in (950, 71_900_000, 4.35e12)] == ["950", "71.9 M", "4.35 T"]
 
 
-def test_runs_without_recorded_commands_have_no_bootstrap_interval(tmp_path: Path) -> None:
-    assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
-
-
 def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
     def run(name: str) -> ReportedRun:
         folder = tmp_path / name
@@ -116,3 +198,4 @@ def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
     command = b[0].experiment["scores"][0]["command"]
     command += ["--references", "gone/test.de"]  # of a corpus that was not copied with the run
     assert p_values({"b": b}) == []
+    assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
