@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.joined_projection import joined, project_heads
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.linear import Linear, linear_map
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
@@ -214,7 +215,7 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            joined = self._project_jointly(x, cache)
+            joined = self._project_jointly(x)
             joined = joined.view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
             cache.write(joined[:, :, 1], joined[:, :, 2])
             query = joined[0, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
@@ -258,38 +259,27 @@ class MultiheadAttention(nn.Module):
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
             if isinstance(cache, KeyValueCache) or self.joined_projection is not None:
-                query, key, value = map(self._split_heads, self._project_jointly(x, cache).chunk(3, dim=-1))
+                query, key, value = map(self._split_heads, self._project_jointly(x).chunk(3, dim=-1))
             else:
-                query, key, value = self._project_together(x, *projections)
+                query, key, value = project_heads(x, projections, self.heads)
             if change_values is not None:
                 value = change_values(value)
             return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
         query = self._split_heads(self.q_proj(x))
         if isinstance(cache, EncoderCache) and cache:
             return query, *cache.read()
-        key, value = self._project_together(encoder_output, *projections[1:])
+        key, value = project_heads(encoder_output, projections[1:], self.heads)
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value
 
-    def _project_jointly(self, x: Tensor, cache: Cache | None) -> Tensor:
-        """Return queries, keys and values of self-attention side by side, [B, T, C] -> [B, T, 3 · C]."""
+    def _project_jointly(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values of self-attention side by side, [B, T, C] -> [B, T, 3 · C]; no gradients."""
         if self.joined_projection is not None:
-            joined: Tensor = self.joined_projection(x)
-            return joined
-        assert isinstance(cache, KeyValueCache)
-        return linear_map(x, *cache.joined(self.q_proj, self.k_proj, self.v_proj))
-
-    def _project_together(self, x: Tensor, *projections: Linear) -> Sequence[Tensor]:
-        """Return the projections of ``x``, [B, H, T, C/H] each; in training by one product of matrices."""
-        if not torch.is_grad_enabled():
-            return [self._split_heads(projection(x)) for projection in projections]
-        weight = torch.cat([projection.weight for projection in projections])  # [n · C, C]
-        y = linear_map(x, weight, torch.cat([projection.bias for projection in projections]))  # [B, T, n · C]
-        y = y.unflatten(-1, (len(projections), self.heads, -1)).movedim(-3, 0).transpose(-3, -2)  # [n, B, H, T, C/H]
-        if x.device.type == "cpu":
-            y = y.contiguous()  # for products of matrices, which would each copy its part
-        return y.unbind()
+            result: Tensor = self.joined_projection(x)
+            return result
+        projections = self.q_proj, self.k_proj, self.v_proj
+        return linear_map(x, joined([p.weight for p in projections]), joined([p.bias for p in projections]))
 
     def _relative_scores(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
         """Return what relative positions add to the scores, [B, H, T, S]."""

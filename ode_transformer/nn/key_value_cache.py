@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 _ROOM = 32  # positions by which a buffer grows
 
@@ -29,22 +29,11 @@ class KeyValueCache:
         self.buffers: list[Tensor] = []  # keys and values, flat; only the beginning is in use
         self.shape: tuple[int, ...] = (0,)  # T, B, .., H, C/H
         self._positions: list[Tensor] = []  # the whole buffers, [room, B, .., H, C/H] each
-        self._joined: tuple[Tensor, Tensor] | None = None
         self._new_rows: tuple[Tensor, SpareBuffer] | None = None  # of the last reordering, not yet carried out
 
     def __len__(self) -> int:
         """Return the number of positions."""
         return self.shape[0]
-
-    def joined(self, *projections: nn.Linear) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of several projections as one; the first call joins them.
-
-        They stay here and not with the projections, whose parameters may change between two searches.
-        """
-        if self._joined is None:
-            weight = torch.cat([projection.weight.detach() for projection in projections])
-            self._joined = weight, torch.cat([projection.bias.detach() for projection in projections])
-        return self._joined
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, .., H, T, C/H] each."""

@@ -74,14 +74,20 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        (dy,) = gradients  # [.., dim]
-        dx, dweight, dbias = ctx.needs_input_grad
-        rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
-        return (
-            linear_map(rows, weight.t()).view(x.shape) if dx else None,
-            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
-            rows.sum(0) if dbias else None,
-        )
+        needs = ctx.needs_input_grad
+        computed = map_gradients(gradients[0], x, weight, needs[0])
+        dx, dweight, dbias = (x if needed else None for x, needed in zip(computed, needs, strict=True))
+        return dx, dweight, dbias
+
+
+def map_gradients(dy: Tensor, x: Tensor, weight: Tensor, needs_dx: bool) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Return the gradients of x, W and b, for the gradient ``dy`` [.., dim] of y = x Wᵀ + b.
+
+    :param needs_dx: False to return None for x
+    """
+    rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
+    dx = linear_map(rows, weight.t()).view(x.shape) if needs_dx else None
+    return dx, _weight_gradient(rows, x.reshape(-1, x.size(-1))), rows.sum(0)
 
 
 def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
