@@ -226,15 +226,17 @@ def table(metric: str, full: float, scores: Mapping[LayerId, float]) -> str:
     :param full: score of the whole model
     """
 
-    def cells(score: float | None) -> list[str]:
+    def entries(score: float | None) -> list[str]:
         change = None if score is None else relative_change(score, full)
         return ["–" if value is None else f"{value:.2f}" for value in (score, change)]
 
     stacks = [stack for stack in STACKS if any(layer.stack == stack for layer in scores)]
     titles = [title for stack in stacks for title in (f"{stack.capitalize()} {metric}", "Δ (%)")]
-    rows = [["None", *(cell for _ in stacks for cell in cells(full))]]
+    rows = [["None", *(entry for _ in stacks for entry in entries(full))]]
     for number in sorted({layer.number for layer in scores}):
-        rows.append([str(number), *(cell for stack in stacks for cell in cells(scores.get(LayerId(stack, number))))])
+        rows.append(
+            [str(number), *(entry for stack in stacks for entry in entries(scores.get(LayerId(stack, number))))]
+        )
     return markdown_table(["Layer", *titles], rows)
 
 

@@ -109,16 +109,6 @@ def test_several_validation_sets_and_a_criterion_without_nll(tmp_path: Path):
     ]
 
 
-def test_a_loss_can_be_nan(tmp_path: Path):
-    [point] = read_log(write(tmp_path / "log", train(10, 60, float("nan"))))
-    assert point.loss != point.loss
-
-
-def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path):
-    log = write(tmp_path / "log", train(10, 60), train(20, 120)[:-30])
-    assert series(log, "train") == [(10, 1.0, 5.0)]
-
-
 def test_csv(tmp_path: Path):
     write(tmp_path / "rk2.log", train(10, 20), valid(15))
     assert main(["analyse", "curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
@@ -135,14 +125,6 @@ def test_csv(tmp_path: Path):
 def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
     shown = "null" if gate is None else f'"{gate}"'
     return train(updates, updates, extra=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
-
-
-def test_gradient_norms_and_layers(tmp_path: Path):
-    points = read_log(write(tmp_path / "log", norms(10, 0.5), norms(20, 0.4, 0.25)))
-    assert [(point.gnorm, dict(point.depth)) for point in points] == [
-        (0.5, {}),
-        (0.4, {"depth/encoder/1/weight_1": 0.25}),
-    ]
 
 
 def test_seeds_of_one_name_are_one_curve(tmp_path: Path):

@@ -55,20 +55,3 @@ def test_the_log_is_read_and_drawn(run: Path, tmp_path: Path) -> None:
     weights = [float(row["depth/encoder/1/weight_1"]) for row in rows if row["depth/encoder/1/weight_1"]]
     assert len(weights) >= 6
     assert all(0 < weight < 1 for weight in weights)
-
-
-def test_by_default_the_log_has_no_series_by_layer(text: Text, tmp_path: Path) -> None:
-    keys, losses = [], []
-    for name, flags_by_layer in (("off", ()), ("on", ("--log-depth-interval", 2))):
-        log = tmp_path / f"{name}.log"
-        flags = training(
-            text, tmp_path / name, "ode_transformer_rk2_tiny", 4, *OPTIONS, *flags_by_layer, "--log-file", log
-        )
-        process = run_command("train", *flags)
-        assert process.returncode == 0, process.stderr
-        reports = [json.loads(line) for line in log.read_text().splitlines() if line.startswith('{"epoch')]
-        keys.append({key for report in reports for key in report})
-        losses.append([(report.get("loss"), report.get("gnorm")) for report in reports])
-    assert losses[0] == losses[1]
-    assert len(keys[1] - keys[0]) > 8
-    assert not any("depth" in key for key in keys[0])

@@ -107,30 +107,6 @@ def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, An
     assert torch.equal(output(model), expected)
 
 
-@pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
-def test_a_layer_makes_increments_where_a_scheme_sums_them(scope: str) -> None:
-    model = model_of({"ode_function_scope": scope} | both(ode_scheme="dlcl-increments", layer_history="none"))
-    first, second = (Recording(model, LayerId("encoder", number)) for number in (1, 2))
-    weight = model.encoder.scheme.weight
-    with torch.no_grad():
-        increments = first.made.split(16, dim=-1)
-        assert len(increments) == (1 if scope == "san+ffn" else 2)
-        row = weight[len(increments) - 1]
-        expected = first.given + sum(w * f for w, f in zip(row, increments, strict=False))
-        torch.testing.assert_close(second.given, expected)
-
-
-@pytest.mark.parametrize("history", ["dense", "dlcl"])
-def test_what_a_layer_makes_is_normalised_and_combined_afterwards(history: str) -> None:
-    model = model_of({"encoder_layer_history": history})
-    first, second = (Recording(model, LayerId("encoder", number)) for number in (1, 2))
-    scheme = model.encoder.scheme
-    with torch.no_grad():
-        weights = scheme.weights(1)
-        y0 = first.given / scheme.weights(0)[0]
-        torch.testing.assert_close(second.given, weights[0] * y0 + weights[1] * scheme.norms[0](first.made))
-
-
 @every_place
 @every_kind
 def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerId) -> None:

@@ -82,12 +82,12 @@ KINDS: dict[str, Fields] = {
 
 
 def table(rows: Mapping[str, Fields], columns: Mapping[str, Fields], reasons: list[str]) -> str:
-    """Return a Markdown table whose cells are "yes" or the number of the reason for the refusal.
+    """Return a Markdown table whose entries are "yes" or the number of the reason for the refusal.
 
     :param reasons: list to which new reasons are added
     """
 
-    def cell(row: Fields, column: Fields) -> str:
+    def entry(row: Fields, column: Fields) -> str:
         choice = replace(replace(DepthChoice(), **row), **column)
         reason = refusal(choice)
         if reason is None:
@@ -97,8 +97,8 @@ def table(rows: Mapping[str, Fields], columns: Mapping[str, Fields], reasons: li
             reasons.append(reason)
         return f"– ({reasons.index(reason) + 1})"
 
-    cells = [[title, *(cell(row, column) for column in columns.values())] for title, row in rows.items()]
-    return markdown_table(["", *columns], cells, alignment="l" * (len(columns) + 1))
+    entries = [[title, *(entry(row, column) for column in columns.values())] for title, row in rows.items()]
+    return markdown_table(["", *columns], entries, alignment="l" * (len(columns) + 1))
 
 
 def without_names(reason: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.analysis import systems
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors
-from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.analysis.plots import LINE_STYLES, new_figure, plain_label, save_figure
 from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
 from ode_transformer.numerics.reference import LEAST_STEPS
 from ode_transformer.support.arguments import positive_float, positive_int
@@ -58,7 +59,7 @@ def measured_order(block: BlockErrors, scheme: str, counts: Sequence[int]) -> fl
 def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> list[str]:
     """Return the lines of one block: relative errors by scheme and number of steps."""
 
-    def cell(method: Method) -> str:
+    def entry(method: Method) -> str:
         error = relative_error(block, method)
         return f"{error:.2e}" if error is not None else f"<{_DISTINGUISHABLE * bound:.0e}" if bound < math.inf else "?"
 
@@ -73,12 +74,14 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
     ]
     for name in names:
         order = measured_order(block, name, counts)
-        order_cell = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
-        lines.append(f"  {name:{width}}" + "".join(f"{cell(Method(name, count)):>10}" for count in counts) + order_cell)
+        order_entry = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
+        lines.append(
+            f"  {name:{width}}" + "".join(f"{entry(Method(name, count)):>10}" for count in counts) + order_entry
+        )
     for method in block.sums:
         if method.scheme == TRAINED:
             note = f" (steps: {method.steps})" if method.steps > 1 else ""
-            lines.append(f"  {TRAINED:{width}}{cell(method):>10}{note}")
+            lines.append(f"  {TRAINED:{width}}{entry(method):>10}{note}")
     return lines
 
 
@@ -92,7 +95,7 @@ def draw_errors(
     for colour, (run, run_blocks) in enumerate(runs.items()):
         blocks = [block for block in run_blocks if block.stack == stack]
         numbers, prefix = range(1, len(blocks) + 1), f"{run}: " if run else ""
-        for scheme, style in zip(names, _styles(len(names)), strict=True):
+        for scheme, style in zip(names, cycle(LINE_STYLES), strict=False):
             errors = [block.mean(Method(scheme, count))[0] for block in blocks]
             label = plain_label(prefix + scheme)
             axes.plot(numbers, errors, color=f"C{colour}", linestyle=style, marker=".", label=label)
@@ -119,12 +122,6 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count:
     panels[0].set_ylabel(f"relative error, {count} step" + "s" * (count > 1))
     panels[-1].legend(fontsize="x-small")
     save_figure(figure, path)
-
-
-def _styles(count: int) -> list[str | tuple[int, tuple[int, ...]]]:
-    """Return ``count`` line styles: continuous, dashed, dotted, then dashes with more and more dots."""
-    dotted: list[str | tuple[int, tuple[int, ...]]] = [(0, (6, 2) + (1, 2) * dots) for dots in range(1, count)]
-    return ["-", "--", ":", *dotted][:count]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -92,17 +92,6 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
         assert norms[number] == pytest.approx(expected), number
 
 
-def test_a_grid_is_seen_as_a_whole() -> None:
-    """Also where training would divide the batch; the norm at layer 1 is over all cells."""
-    one = sample([6, 3])
-    whole, divided = (
-        gradient_norms(small_model(arch="reformer", encoder_layers=1, max_joint_cells=cells), [one], PAD)
-        for cells in (0, 20)
-    )
-    assert divided == whole
-    assert [len(norms) for norms in whole.values()] == [1, 2]
-
-
 def test_batches_are_averaged_and_padding_has_no_part() -> None:
     model, first, second = small_model(), sample([6, 3]), sample([4, 4], seed=7)
     apart = [gradient_norms(model, [one], PAD) for one in (first, second)]
