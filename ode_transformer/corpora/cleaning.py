@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, partial
 from itertools import chain
 from typing import Annotated, Literal
 
@@ -45,13 +45,13 @@ class TextPreparation(YamlSection):
 
     def functions(self, language: str) -> list[Callable[[str], str]]:
         """Return the chosen functions from line to line, for a language."""
-        moses = _moses_tools(language)
+        tokenise = partial(_tokenizer(language).tokenize, aggressive_dash_splits=self.split_dashes, return_str=True)
         spelling = {"respell": [respell_romanian], "plain": [respell_romanian, remove_diacritics], None: []}
         choices: list[tuple[bool, Callable[[str], str]]] = [
-            (self.normalise, moses.normalizer.normalize),
+            (self.normalise, _normalizer(language).normalize),
             (self.printable, replace_control_characters),
             *((language == "ro", function) for function in spelling[self.romanian]),
-            (self.tokenise, moses.tokenise_with_dashes if self.split_dashes else moses.tokenise),
+            (self.tokenise, tokenise),
             (self.lowercase, str.lower),
             (True, single_spaces),
         ]
@@ -114,23 +114,7 @@ class Tokenizer(MosesTokenizer):
         return not self._letters.isdisjoint(text)
 
 
-class _MosesTools:
-    """Sacremoses' tools for one language."""
-
-    def __init__(self, language: str) -> None:
-        self.normalizer = MosesPunctNormalizer(language)
-        self.tokenizer = Tokenizer(language)
-
-    def tokenise(self, line: str) -> str:
-        return str(self.tokenizer.tokenize(line, return_str=True))
-
-    def tokenise_with_dashes(self, line: str) -> str:
-        return str(self.tokenizer.tokenize(line, aggressive_dash_splits=True, return_str=True))
-
-
-@lru_cache  # they are slow to make
-def _moses_tools(language: str) -> _MosesTools:
-    return _MosesTools(language)
+_normalizer, _tokenizer = cache(MosesPunctNormalizer), cache(Tokenizer)  # they are slow to make
 
 
 def replace_control_characters(line: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.corpora.sources import AnySource, Copy, Source, select_sources
+from ode_transformer.corpora.sources import AnySource, Copy, Source
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_text
@@ -49,7 +49,7 @@ def obtain_files(
     :returns: paths by the sources' names
     :raises UserError: a file is missing, has a wrong checksum or cannot be downloaded
     """
-    selected = select_sources(names, sources)
+    selected = {name: sources[name] for name in names}
     paths = {name: _local_path(source, raw, folder) for name, source in selected.items()}
     if missing := [
         f"{paths[name]} ({_origin(source)})"
@@ -187,12 +187,13 @@ def _download(source: Source, expected: Checksum | None, folder: Path, sources: 
         except (UserError, *NETWORK_ERRORS) as error:
             reasons.append(f"{name}: {error}")
             continue
-        if expected is None or digest == expected[1]:
+        size = part.stat().st_size
+        if (expected is None or digest == expected[1]) and source.bytes in (None, size):
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(part, path)
             _write_record(path, source, (algorithm, digest), folder, downloaded=True)
             return
-        reasons.append(f"{name}: {algorithm} {digest} instead of {expected[1]}")
+        reasons.append(f"{name}: another file, of {size:,} bytes with {algorithm} {digest}")
         part.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
@@ -227,10 +228,11 @@ def transfer(url: str, part: Path) -> None:
         try:
             return _attempt(url, part, size)
         except NETWORK_ERRORS as error:
-            if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
-                raise
+            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+            if code == 416 and size:  # no byte is missing; the checksum decides
+                return
             failures = 0 if part.exists() and part.stat().st_size > size else failures + 1
-            if failures >= len(RETRY_PAUSES):
+            if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise
             print_progress(f"  {url}: {error}; again in {RETRY_PAUSES[failures]:g} s")
             time.sleep(RETRY_PAUSES[failures])
@@ -239,13 +241,11 @@ def transfer(url: str, part: Path) -> None:
 def _attempt(url: str, part: Path, size: int) -> None:
     """Request the bytes after the first ``size``; a server that sends all of them starts the part anew."""
     headers = {"User-Agent": USER_AGENT} | ({"Range": f"bytes={size}-"} if size else {})
-    try:
-        answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
-    except urllib.error.HTTPError as error:
-        if error.code == 416 and size:  # no byte is missing; the checksum decides
-            return
-        raise
-    with answer, open(part, "ab" if answer.status == 206 else "wb") as file:
+    request = urllib.request.Request(url, headers=headers)
+    with (
+        urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
+        open(part, "ab" if answer.status == 206 else "wb") as file,
+    ):
         if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
             raise UserError("answers with a page")
         length = answer.headers.get("Content-Length")

@@ -44,10 +44,8 @@ class ParallelCorpus(TwoSidedCorpus):
 
     @model_validator(mode="after")
     def _check_sets(self) -> ParallelCorpus:
-        if bool(self.valid) == (self.hold_out is not None):
-            raise ValueError("say either valid: the parts of a validation set, or hold_out: N")
-        if unknown := sorted(self.references.keys() - self.test.keys()):
-            raise ValueError(f"references: {unknown[0]} is no test set; there are {', '.join(self.test)}")
+        if bool(self.valid) == (self.hold_out is not None) or not self.references.keys() <= self.test.keys():
+            raise ValueError("say either valid: the parts of a validation set, or hold_out: N; references of test sets")
         return self
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
-from ode_transformer.support.errors import UserError, did_you_mean
+from ode_transformer.support.errors import did_you_mean
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 SOURCES_FILE = CONFIGS / "sources.yaml"
@@ -41,7 +41,7 @@ class Source(YamlSection):
     :param obtain: for licensed data without an address: how to request them
     """
 
-    file: str
+    file: Annotated[str, StringConstraints(pattern=r"^[^./][^/]*(/[^./][^/]*)*$")]  # no part begins with a full stop
     urls: list[Url] = []
     copies: list[Copy] = []
     single_host: str | None = None
@@ -54,9 +54,6 @@ class Source(YamlSection):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Source:
-        path = PurePosixPath(self.file)
-        if path.is_absolute() or any(part.startswith(".") for part in path.parts):
-            raise ValueError(f"file {self.file!r} is not a path within the folder of raw files, without hidden parts")
         if bool(self.urls) == bool(self.obtain):
             raise ValueError("has to have either urls or obtain")
         return self
@@ -78,22 +75,8 @@ class SourceList(RootModel[dict[str, Source]]):
 
 
 def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
-    """Read a source list.
-
-    :returns: the sources by name
-    """
+    """Return the sources of a list by name."""
     return read_yaml(path, SourceList).root
-
-
-def select_sources(names: Iterable[str], sources: Mapping[str, AnySource]) -> dict[str, AnySource]:
-    """Return the sources with these names.
-
-    :raises UserError: a name is not in the source list
-    """
-    selected = dict.fromkeys(names)
-    if unknown := [name for name in selected if name not in sources]:
-        raise UserError(f"{unknown[0]}: {missing_source_help(unknown[0], sources)}")
-    return {name: sources[name] for name in selected}
 
 
 def missing_source_help(name: str, sources: Iterable[str]) -> str:

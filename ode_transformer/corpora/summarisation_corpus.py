@@ -27,7 +27,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ode_transformer.corpora.cleaning import Tokenizer
 from ode_transformer.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus
@@ -69,12 +69,6 @@ class SummarisationCorpus(TwoSidedCorpus):
     whole_texts: Annotated[bool, Field(exclude_if=lambda whole: not whole)] = False
     strip_dateline: bool = False
     source_tokens: Annotated[int, Field(ge=1)] | None = None
-
-    @model_validator(mode="after")
-    def _check_tokens(self) -> SummarisationCorpus:
-        if not self.tokenise and (self.escape or self.whole_texts):
-            raise ValueError("escape and whole_texts need tokenise: true")
-        return self
 
     @property
     def sources(self) -> list[str]:

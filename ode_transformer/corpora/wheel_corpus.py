@@ -70,14 +70,13 @@ def download(requirements: Path, wheels: Path) -> None:
 
     :param requirements: file with names, versions and hashes
     :param wheels: folder for them; an earlier download is replaced
-    :raises UserError: pip failed and said why on standard error
+    :raises subprocess.CalledProcessError: pip failed and said why on standard error
     """
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
     with atomic_directory(wheels) as folder:
         command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", folder]
         commands.print_command(["pip", *command[3:]])
-        if subprocess.run(command, check=False).returncode != 0:
-            raise UserError(f"the wheels of {requirements} could not be downloaded; --raw takes a folder that has them")
+        subprocess.run(command, check=True)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from ode_transformer.corpora.catalogue_corpus import (
     CatalogueCorpus,
     choose_translations,
     clean_message,
-    filter_lengths,
 )
 from ode_transformer.corpora.catalogue_files import Message
 from ode_transformer.corpora.wheel_corpus import SPLITS, Pair, normalise
@@ -90,22 +89,6 @@ def test_dropped_on_either_side(phrase: str) -> None:
     assert clean_message(Message(plain, phrase)) is None
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("Word", "Wort"),
-        ("Re-order", "Neu bestellen"),
-        ("page 1", "Seite 1"),
-        ("Python Server", "python server!"),
-        ("Plone Site", "Site"),
-        ("two words", "..."),
-        ("the MAX_SIZE value", "der Wert MAX_SIZE"),
-    ],
-)
-def test_not_worth_learning(source: str, target: str) -> None:
-    assert clean_message(Message(source, target)) is None
-
-
 @given(st.text(), st.text())
 def test_a_kept_pair_is_two_plain_lines(source: str, target: str) -> None:
     pair = clean_message(Message(f"some words {source}", f"ein paar Worte {target}"))
@@ -141,15 +124,6 @@ def test_choice_is_unique_real_and_independent_of_order(candidates: list[tuple[s
     shuffled = list(candidates)
     random.shuffle(shuffled)
     assert choose_translations(shuffled) == chosen
-
-
-def test_unusual_lengths_are_dropped() -> None:
-    fair = {Pair(source, target): {"a"} for source, target in CATALOGUE.items()}
-    odd = {
-        Pair("Are you really sure that you want this?", "Ja"): {"a"},
-        Pair("Two words", "Zwei " * 20): {"a"},
-    }
-    assert filter_lengths(fair | odd) == fair
 
 
 def test_corpus_from_wheels(tmp_path: Path) -> None:

@@ -65,11 +65,6 @@ def test_compiled_catalogue_gives_back_its_messages(messages: dict[str, str]) ->
     assert dict(read_mo(compile_mo(messages))) == messages
 
 
-def test_context_is_removed_and_both_meanings_stay() -> None:
-    data = compile_mo({"verb\x04Save it": "Sichern", "noun\x04Save it": "Sicherung", "Save it": "Retten"})
-    assert sorted(read_mo(data)) == [("Save it", "Retten"), ("Save it", "Sichern"), ("Save it", "Sicherung")]
-
-
 @pytest.mark.parametrize(
     ("rule", "singular"),
     [("nplurals=2; plural=(n != 1);", "erste"), ("nplurals=2; plural=(n == 1);", "zweite")],
@@ -88,12 +83,6 @@ def test_text_form() -> None:
 def test_comments_need_no_space() -> None:
     text = '#,fuzzy\nmsgid "A"\nmsgstr "a"\n\n#.Default: "x"\n#:file\n#~msgid "B"\n#note\nmsgid "C"\nmsgstr "c"\n'
     assert [(entry.msgid, entry.msgstr) for entry in read_po(text)] == [("C", "c")]
-
-
-def test_a_text_is_never_taken_for_a_path(tmp_path: Path) -> None:
-    (tmp_path / "secret.po").write_text(TEXT_FORM)
-    with pytest.raises(OSError, match=r"Syntax error in po file"):
-        read_po(str(tmp_path / "secret.po"))
 
 
 def test_english_of_a_symbol_in_a_catalogue_beside_it(tmp_path: Path) -> None:
@@ -139,11 +128,6 @@ def test_compiled_form_wins_over_text_form(tmp_path: Path) -> None:
 )
 def test_choice_of_language(available: tuple[str, ...], target: str, chosen: str | None) -> None:
     assert choose_language(languages(*available), target) == chosen
-
-
-def test_only_catalogues_count() -> None:
-    names = ["a/de/LC_MESSAGES/x.mo", "a/de/LC_MESSAGES/x.json", "a/de/x.mo", "a/C/LC_MESSAGES/x.mo", "a/x.po"]
-    assert catalogue_files(names) == {"de": {"a/de/LC_MESSAGES/x": {"mo"}}}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 from commands_for_tests import PAIRS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from sacremoses import MosesTokenizer
 
 from ode_transformer.corpora.cleaning import Keep, TextPreparation, Tokenizer, prepare_pairs
@@ -43,11 +42,6 @@ def test_each_side_goes_through_the_steps_of_its_language() -> None:
     steps = TextPreparation(tokenise=True, romanian="respell")
     # French divides after an apostrophe, English before it.
     assert prepare_pairs(steps, ("en", "fr"), [("l'air", "l'air")]) == [("l &apos;air", "l&apos; air")]
-
-
-def test_dashes_are_divided_in_tokens_only() -> None:
-    with pytest.raises(ValidationError, match="split_dashes needs tokenise: true"):
-        TextPreparation(split_dashes=True)
 
 
 @given(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2, st.sampled_from([1, 1.5, 2.0, 9]))

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import io
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -79,7 +78,7 @@ def test_a_later_run_goes_on_if_a_checksum_can_judge_the_whole(
     ("first", "reason"),
     [
         ("absent.tgz", "HTTP Error 404: Not Found"),
-        ("wrong.tgz", f"sha256 {OTHER_SHA256} instead of {SHA256}"),
+        ("wrong.tgz", f"another file, of 100,000 bytes with sha256 {OTHER_SHA256}"),
         ("page.tgz", "answers with a page"),
     ],
 )
@@ -90,18 +89,6 @@ def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServe
     with pytest.raises(UserError, match=f"a.tgz: cannot be downloaded: http.*{first}: {reason}; --raw takes"):
         fetch(source(server, first), tmp_path / "one")
     assert not (tmp_path / "one" / "a.tgz").exists()
-
-
-def test_a_full_disk_ends_it_with_the_systems_words_and_keeps_what_has_come(tmp_path: Path, server: FileServer) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            fetch(source(server), tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    assert server.fetched[1][1] != ""
 
 
 def test_a_file_that_was_not_downloaded_is_never_replaced(tmp_path: Path, server: FileServer) -> None:
@@ -137,7 +124,7 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
     remote = source(server, checksum=False)
     fetch(remote, tmp_path).unlink()
     server.files |= {"a.tgz": OTHER, "b.tgz": OTHER}
-    with pytest.raises(UserError, match=f"{OTHER_SHA256} instead of {SHA256}"):
+    with pytest.raises(UserError, match=f"another file, of 100,000 bytes with sha256 {OTHER_SHA256}"):
         fetch(remote, tmp_path)
     (tmp_path / "a.tgz").write_bytes(CONTENT)
     fetch(remote, tmp_path)
@@ -151,7 +138,7 @@ def test_no_source_can_name_a_record(tmp_path: Path, server: FileServer) -> None
     fetch(source(server), tmp_path)
     records = [path for path in tmp_path.rglob("*.verified")]
     assert len(records) == 1
-    with pytest.raises(ValueError, match="not a path within the folder"):
+    with pytest.raises(ValueError, match="String should match"):
         source(server, file=str(records[0].relative_to(tmp_path)))
 
 
@@ -166,8 +153,6 @@ def test_a_servers_words_do_not_control_the_terminal(tmp_path: Path, server: Fil
 def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     own = tmp_path / "mine.en"
     sources = {"a": source(server), "n": LICENSED, "own": own}
-    with pytest.raises(UserError, match="x: no such source; for a file of your own"):
-        obtain_files(["a", "x"], sources, None, tmp_path)
     with pytest.raises(
         UserError, match=r"missing: .*n\.tar \(ask at https://example.org for n.tar\), .*mine\.en \(the recipe's own\)"
     ):
@@ -222,7 +207,7 @@ def test_a_copy_in_an_archive_is_taken_last_and_verified(tmp_path: Path, server:
     if member == CONTENT:
         assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
     else:
-        with pytest.raises(UserError, match=r"404.*; d/a\.tgz: sha256 .* instead of"):
+        with pytest.raises(UserError, match=r"404.*; d/a\.tgz: another file"):
             obtain_files(["a"], sources, None, tmp_path)
     assert [name for name, _ in server.fetched] == ["missing", "b.tar.gz"]
 

@@ -11,7 +11,6 @@ from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tok
 from ode_transformer.metrics.max_match import max_match, sum_counts
 from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.support.errors import UserError
 
 
 def lines(path: Path) -> list[str]:
@@ -92,28 +91,6 @@ def test_edits_are_applied_as_by_the_published_script():
     assert apply_edits(AnnotatedSentence(tuple("abcd"), {0: overlapping})) == ["A", "B", "d"]
 
 
-def test_the_open_parts_alone(tmp_path: Path):
-    options = GecCorpus(train=["fce", "wi_locness"], valid="wi_locness", source="src", target="trg")
-    assert options.sources == ["fce", "wi_locness", "conll14_test"]
-    files = write_raw(tmp_path / "raw")
-    options.build({name: files[name] for name in options.sources}, tmp_path / "corpus", 1)
-    assert lines(tmp_path / "corpus" / "train.trg") == [target for _, target in [*edited(2), *edited(3)]]
-    assert lines(tmp_path / "corpus" / "valid.src") == [source for source, _ in edited(1, SENTENCES[:20])]
-
-
-def test_unedited_sentences_of_nucle_are_left_out_unless_wanted(tmp_path: Path, capsys):
-    files = write_raw(tmp_path / "raw")
-    counts = {}
-    for unedited in (False, True):
-        options = GecCorpus(train=["nucle_3_2"], valid="fce", source="src", target="trg", unedited=unedited)
-        options.build({name: files[name] for name in options.sources}, tmp_path / "corpus", 1)
-        pairs = list(zip(*(lines(tmp_path / "corpus" / f"train.{side}") for side in ("src", "trg")), strict=True))
-        counts[unedited] = len(pairs), sum(source == target for source, target in pairs)
-    assert counts[False][0] == counts[True][0] - counts[True][1]
-    assert counts[False][1] == 0 < counts[True][1]
-    assert " unedited" in capsys.readouterr().err
-
-
 def test_the_test_set_is_whole_and_can_be_scored(tmp_path: Path):
     GecCorpus().build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
     test = pairs(tmp_path / "corpus", "test")
@@ -146,13 +123,6 @@ def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Pat
     assert FCE.build(files, tmp_path / "corpus", 1) == {"train": 1, "valid": 1, "test": 2}
     assert pairs(tmp_path / "corpus", "test")[0] == ("a b c", "A c")
     assert "fce: 1 sentences left out because their edits overlap" in capsys.readouterr().err
-
-
-def test_bad_raw_text_leaves_no_corpus(tmp_path: Path):
-    with pytest.raises(UserError, match="no example for the valid split"):
-        FCE.build(raw(tmp_path, fce_dev="S a\n"), tmp_path / "corpus", 1)
-    assert not (tmp_path / "corpus").exists()
-    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gec_stand_in import write_punkt
 
-from ode_transformer.corpora.lang8 import WordTokenizer, entry_pairs, tokenised_pairs
+from ode_transformer.corpora.lang8 import WordTokenizer, entry_pairs
 
 GOOD, BAD, JAPANESE = "I have been to the school.", "I has been at the school.", "私は学校に行きました。"
 
@@ -57,9 +57,3 @@ def punkt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_words_are_those_of_nltk_after_plain_punctuation(punkt: Path, text: str, tokens: str) -> None:
     assert WordTokenizer(punkt)(text) == tokens
-
-
-def test_bars_are_taken_out(punkt: Path) -> None:
-    assert tokenised_pairs(punkt, [entry(["It is | not good at all."], [["It is not good at all."]])]) == [
-        ("It is  not good at all .", "It is not good at all .")
-    ]

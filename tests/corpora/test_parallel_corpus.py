@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.support.errors import UserError
@@ -63,12 +62,6 @@ def test_every_split_has_its_files(raw: Raw) -> None:
     assert (raw.lines("train.de"), raw.lines("train.en")) == tuple(map(list, zip(*SHORT, strict=True)))
 
 
-def test_pairs_are_left_out_of_the_training_text_alone(raw: Raw) -> None:
-    raw.write("train", [UNEQUAL, *SHORT])
-    assert raw.build(keep=keep()) == {"train": 9, "valid": 3, "test": 2, "left out": 1}
-    assert raw.lines("valid.en")[0] == UNEQUAL[1]
-
-
 @pytest.mark.parametrize(("unit", "held_out"), [("words", [3, 6, 9]), ("pieces", [2, 5, 8])])
 def test_where_pairs_are_held_out(raw: Raw, unit: str, held_out: list[int]) -> None:
     """Every third of those that words choose, as fairseq prepares IWSLT'14; of all, if pieces choose later, as WMT."""
@@ -107,18 +100,6 @@ def test_what_a_recipe_that_says_nothing_of_test_texts_is_known_by(raw: Raw) -> 
     """Data that are there stay good: the digest of their request is of this."""
     assert "test_text" not in raw.corpus().model_dump()
     assert raw.corpus(test_text={}).model_dump()["test_text"]["tokenise"] is False
-
-
-def test_each_source_is_named_once(raw: Raw) -> None:
-    corpus = raw.corpus(references={"set": [location("train"), location("more")]})
-    assert corpus.sources == [f"{n}_{s}" for n in ("train", "valid", "test", "more") for s in ("de", "en")]
-    assert corpus.languages == ("de", "en")
-
-
-@pytest.mark.parametrize("settings", [{"valid": []}, {"hold_out": 3}])
-def test_there_is_one_validation_set(raw: Raw, settings: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="say either valid"):
-        raw.corpus(**settings)
 
 
 def test_a_broken_file_leaves_nothing(raw: Raw) -> None:

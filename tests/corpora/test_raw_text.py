@@ -3,7 +3,6 @@
 import gzip
 import io
 import tarfile
-import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -61,17 +60,6 @@ def test_two_members_of_an_archive(tmp_path: Path, make) -> None:
     assert pairs(make(tmp_path / "archive"), **SIDES) == PAIRS
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bytes])
-def test_two_files(tmp_path: Path, compress) -> None:
-    """Whatever they are called: a user may have decompressed them."""
-    (tmp_path / "a.en.gz").write_bytes(compress(ENGLISH))
-    (tmp_path / "a.de").write_bytes(compress(GERMAN))
-    files = {"en": tmp_path / "a.en.gz", "de": tmp_path / "a.de"}
-    location = PairLocation(source_file="en", target_file="de")
-    assert location.files == ["en", "de"]
-    assert list(read_pairs(files, location)) == PAIRS
-
-
 def test_no_more_of_an_archive_is_read_than_is_needed(tmp_path: Path) -> None:
     """The rest of this one is missing."""
     path = tar(tmp_path / "a.tgz", MEMBERS | {"last": b"".join(b"%d\n" % number for number in range(99_999))}, "w:gz")
@@ -100,18 +88,6 @@ def test_segments(tmp_path: Path) -> None:
     assert [source for source, _ in sentences] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
     with pytest.raises(UserError, match="dev.tgz: no text of the format segments"):
         pairs(path, source="t.de.sgm", target="t.de.sgm", format="segments")
-
-
-def test_a_segment_without_its_end(tmp_path: Path) -> None:
-    (tmp_path / "t.sgm").write_text("<doc>\n<seg id='1'>a\nb\n")
-    with pytest.raises(UserError, match="t.sgm: <seg> without its end: <seg id='1'>a b"):
-        list(read_pairs({"a": tmp_path / "t.sgm"}, PairLocation(source_file="a", target_file="a", format="segments")))
-
-
-def test_entities_of_a_segment_make_no_second_line(tmp_path: Path) -> None:
-    (tmp_path / "t.sgm").write_text(f"<seg>a&#10;b &#x41;&#{'9' * 5000};</seg>")
-    location = PairLocation(source_file="a", target_file="a", format="segments")
-    assert list(read_pairs({"a": tmp_path / "t.sgm"}, location))[0][0] == f"a b A&#{'9' * 5000};"
 
 
 TRAIN = """<url>http://www.ted.com/{0}</url>
@@ -170,18 +146,6 @@ def test_an_entity_that_points_to_a_file_is_no_text(tmp_path: Path) -> None:
     path.write_text(declared.replace("Doi", "&doi;"))
     with pytest.raises(SyntaxError, match="undefined entity"):
         pairs(path, format="tmx", languages=["en", "ro"])
-
-
-def test_units_that_were_read_take_no_memory_wherever_they_stand(tmp_path: Path) -> None:
-    path, unit = tmp_path / "tmx", TMX[TMX.index("<tu>") : TMX.index("</tu>")] + "</tu>"
-    path.write_text(f"<tmx>{f'<header>{unit}</header>' * 20_000}</tmx>")
-    location = PairLocation(file="a", format="tmx", languages=["en", "ro"])
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in read_pairs({"a": path}, location)) == 20_000
-        assert tracemalloc.get_traced_memory()[1] < 3_000_000  # all of them together: 21 million bytes
-    finally:
-        tracemalloc.stop()
 
 
 def test_columns_of_several_members(tmp_path: Path) -> None:

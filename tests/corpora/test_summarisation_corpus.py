@@ -6,7 +6,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 from summarisation_stand_in import EMPTY, SPLITS, address, pack, write_raw
 
 from ode_transformer.corpora.summarisation_corpus import (
@@ -86,14 +85,6 @@ def test_datelines_and_length() -> None:
     assert source_and_target(["By (CNN) staff"], SummarisationCorpus(strip_dateline=False))[0] == "by ( cnn ) staff ."
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [(["@highlight", "a"], ("", "a .")), (["a", ""], ("a .", "")), ([], ("", "")), (["a\u2028b\r"], ("a b .", ""))],
-)
-def test_parts_that_are_missing(lines: list[str], expected: tuple[str, str]) -> None:
-    assert source_and_target(lines, SummarisationCorpus()) == expected
-
-
 @pytest.fixture
 def raw(tmp_path: Path) -> dict[str, Path]:
     return write_raw(tmp_path)
@@ -121,17 +112,6 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
             assert " photo : the square at noon ." in source
 
 
-def test_lines_are_in_the_order_of_the_lists(raw: dict[str, Path], tmp_path: Path) -> None:
-    SummarisationCorpus().build(raw, tmp_path / "one", 1)
-    urls = raw["cnn_dm_test_urls"]
-    urls.write_text("".join(f"{line}\n" for line in reversed(urls.read_text().splitlines())))
-    SummarisationCorpus().build(raw, tmp_path / "other", 1)
-    first, reordered = corpus(tmp_path / "one"), corpus(tmp_path / "other")
-    assert first["test.source"] == reordered["test.source"][::-1] != reordered["test.source"]
-    assert first["test.target"] == reordered["test.target"][::-1]
-    assert first["train.source"] == reordered["train.source"]
-
-
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
     SummarisationCorpus(lowercase=False).build(raw, tmp_path / "one", 1)
     for name in ("cnn_stories", "dailymail_stories"):
@@ -141,15 +121,6 @@ def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp
         pack(raw[name], [stranger, *reversed(members), ("cnn/stories/README", b"\xff")])
     SummarisationCorpus(lowercase=False).build(raw, tmp_path / "other", 2)
     assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
-
-
-def test_other_suffixes(raw: dict[str, Path], tmp_path: Path) -> None:
-    SummarisationCorpus(source="article", target="summary", source_tokens=5).build(raw, tmp_path / "corpus", 1)
-    texts = corpus(tmp_path / "corpus")
-    assert {len(line.split()) for line in texts["test.article"]} == {5}
-    assert len(texts["train.summary"]) == SPLITS["train"] - 1
-    with pytest.raises(ValidationError, match="source and target are both text"):
-        SummarisationCorpus(source="text", target="text")
 
 
 def test_a_listed_story_that_is_nowhere(raw: dict[str, Path], tmp_path: Path) -> None:

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from pydantic import TypeAdapter
 
 from ode_transformer.corpora.vocabulary import (
     LowercasePieceVocabulary,
     MergeVocabulary,
     PieceVocabulary,
-    Vocabulary,
     WordVocabulary,
     encode_text,
 )
@@ -58,13 +56,6 @@ def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path
     ]
 
 
-def test_fewer_merges_than_asked_for_are_said(texts: list[Path], tmp_path: Path, capsys) -> None:
-    MergeVocabulary(kind="subword_nmt", merges=5000).learn(texts, tmp_path, workers=1)
-    learned = (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") - 1
-    assert f"only {learned:,} of 5,000 merges occur" in capsys.readouterr().out
-    assert 20 < learned < 5000
-
-
 def test_fewer_lower_case_pieces_than_asked_for(tmp_path: Path) -> None:
     text = tmp_path / "train"
     text.write_text("A word in a short line\n" * 50)
@@ -72,13 +63,6 @@ def test_fewer_lower_case_pieces_than_asked_for(tmp_path: Path) -> None:
         LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
     LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
     assert (tmp_path / SENTENCEPIECE_FILE).exists()
-
-
-def test_a_codes_file_that_changes_is_read_again(texts: list[Path], tmp_path: Path) -> None:
-    MergeVocabulary(kind="subword_nmt", merges=1).learn(texts, tmp_path, workers=1)
-    short = MERGES.encoder(tmp_path)(["garden"])
-    MERGES.learn(texts, tmp_path, workers=1)
-    assert MERGES.encoder(tmp_path)(["garden"]) != short
 
 
 def test_only_line_feeds_end_a_line(texts: list[Path], tmp_path: Path) -> None:
@@ -97,8 +81,3 @@ def test_pieces_are_learned_of_long_lines_too(tmp_path: Path) -> None:
     PieceVocabulary(kind="sentencepiece", size=30, fewer=True).learn([text], tmp_path, 1)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
     assert processor.unk_id() not in processor.encode("πρωτα λογια")
-
-
-def test_a_recipe_tells_the_ways_apart_by_their_kind() -> None:
-    read = TypeAdapter(Vocabulary).validate_python({"kind": "subword_nmt", "merges": 9, "joined": False})
-    assert read == MergeVocabulary(kind="subword_nmt", merges=9, joined=False)

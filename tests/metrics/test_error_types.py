@@ -138,17 +138,6 @@ def test_scores_by_type(tmp_path: Path, capsys: pytest.CaptureFixture[str], inst
     ]
 
 
-def test_types_in_the_order_of_their_frequency(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
-    install(lambda lang: Annotator())
-    gold = "S a b c d e f\nA 1 2|||x|||-NONE-|||-|||-|||0\nA 3 4|||x|||-NONE-|||-|||-|||0\nA 5 5|||x|||E|||-|||-|||0\n"
-    assert score(tmp_path, gold, "a c d X e E f\n") == 0
-    rows = [line.partition("; ")[0] for line in capsys.readouterr().out.splitlines()[3:]]
-    assert rows == [
-        "F0.5 U:1 83.33 (P 100.00, R 50.00, 1 correct, 1 system and 2 gold edits",
-        "F0.5 M:0 55.56 (P 50.00, R 100.00, 1 correct, 2 system and 1 gold edits",
-    ]
-
-
 def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
     def no_model(lang: str) -> Annotator:
         raise OSError("[E050] Can't find model 'en_core_web_sm'.")
@@ -156,14 +145,6 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     install(no_model)
     assert score(tmp_path) == 2
     assert "pip install errant==3.0.2, then python -m spacy download en_core_web_sm" in capsys.readouterr().err
-
-
-def test_overlapping_edits_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):
-    install(lambda lang: Annotator())
-    assert score(tmp_path, "S a b\nA 0 2|||x|||c|||-|||-|||0\nA 1 2|||x|||d|||-|||-|||0\n", "c\n") == 0
-    captured = capsys.readouterr()
-    assert captured.out.startswith("P 100.00")
-    assert "gold.m2:1: edits of annotator 0 overlap: the later one is left out" in captured.err
 
 
 def test_table_and_plot_of_several_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str], install: Callable):

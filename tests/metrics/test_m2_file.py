@@ -48,11 +48,6 @@ def test_what_is_read(tmp_path: Path):
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:11")
 
 
-def test_an_empty_sentence_and_no_line_feed_at_the_end():
-    empty, last = sentences("S\n\nS a b")
-    assert (empty.tokens, last.tokens) == ((), ("a", "b"))
-
-
 def test_a_correction_may_have_bars_in_it():
     (sentence,) = sentences("S a b\nA 1 2|||R:PUNCT|||||||REQUIRED|||-NONE-|||0")
     assert sentence.edits[0] == (Edit(1, 2, "R:PUNCT", (("|",),)),)
@@ -69,11 +64,6 @@ def test_edits_are_applied():
 def test_insertions_at_one_place_keep_their_order_and_precede_a_replacement():
     text = "S a b\nA 1 2|||x|||B|||-|||-|||0\nA 1 1|||x|||2|||-|||-|||0\nA 1 1|||x|||1|||-|||-|||0"
     assert correct_tokens(sentences(text)[0]) == ["a", "2", "1", "B"]
-
-
-@pytest.mark.parametrize("kind", ["UNK", "Um"])
-def test_an_error_without_a_known_correction_stays(kind: str):
-    assert correct_tokens(edited(Edit(0, 2, kind, ((),)), Edit(1, 2, "x", (("B",),)))) == ["a", "B", "c", "d"]
 
 
 def test_of_overlapping_edits_the_later_one_is_left_out():

@@ -72,23 +72,3 @@ def test_the_union_of_subsequences_by_hand() -> None:
     """The example of Lin (2004), section 3.2: of w1 ... w5, one sentence has w1 w2, the other w1 w3 w5."""
     *_, long = values(["w1 w2 w6 w7 w8 . w1 w3 w8 w9 w5 ."], ["w1 w2 w3 w4 w5 ."])
     assert long == pytest.approx(f1(4, 10, 5))
-
-
-def test_words_are_stemmed_and_case_and_punctuation_ignored() -> None:
-    assert values(["He RUNS, jumping!"], ["he running jumps"])[0] == pytest.approx(100)
-    assert values(["caf\u00e9"], ["caf"])[0] == pytest.approx(100)  # an accented letter is a space
-
-
-def test_the_mean_is_over_documents() -> None:
-    one, _, _ = rouge(["a b", "c d e f"], Settings(["a b", "x y z"]))
-    assert one.value == pytest.approx(50)
-    assert one.sentences == 2
-    assert one.signature.startswith("F1|sentences:period|stemmer:porter|words:a-z0-9|rouge-score:")
-
-
-def test_precision_and_recall_are_told() -> None:
-    one, two, long = rouge(["a b c x"], Settings(["a b c y z w q v"]))
-    assert [score.metric for score in (one, two, long)] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
-    assert one.detail == "precision 75.00, recall 37.50"
-    assert two.detail == "precision 66.67, recall 28.57"
-    assert one.value == pytest.approx(50)

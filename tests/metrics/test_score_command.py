@@ -8,30 +8,10 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.errors import UserError
 
 # The metrics that require hypotheses and references, and no other file
 REFERENCE_METRICS = {name: metric for name, metric in METRICS.items() if metric.needs == ("hypotheses", "references")}
-
-
-@pytest.mark.parametrize("metric", REFERENCE_METRICS.values(), ids=REFERENCE_METRICS)
-def test_what_cannot_be_scored(metric):
-    with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
-        metric(["a"], Settings(["a", "b"]))
-    with pytest.raises(UserError, match="nothing to score"):
-        metric([], Settings([]))
-    with pytest.raises(UserError, match="there are no references"):
-        metric(["a"], Settings())
-
-
-@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
-def test_a_metric_sees_the_settings_that_it_declares_alone(metric):
-    given = Settings(["a"], tokenize="none", lowercase=True, compound_split=True)
-    own = metric.select_settings(given)
-    for name in ("references", "tokenize", "lowercase", "compound_split"):
-        assert getattr(own, name) == getattr(given if metric.uses(name) else Settings(), name)
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -130,17 +110,6 @@ def test_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert capsys.readouterr().out.startswith("WER 0.00 (0 of 2 words wrong; 2 lines;")
 
 
-def test_the_flavour_is_in_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    log = write(tmp_path / "log", "T-0\ta well-known text is here\nD-0\t-1\ta well-known text is here\n")
-    options = ["--metric", "bleu", "chrf", "--tokenize", "none", "--compound-split", "--lowercase"]
-    assert main(["score", *options, "--generate-log", str(log)]) == 0
-    bleu, chrf = capsys.readouterr().out.splitlines()
-    assert "|case:lc|eff:no|tok:none|smooth:none|" in bleu
-    assert bleu.endswith("|text:tokenised|compounds:split)")
-    assert "|case:lc|" in chrf
-    assert "compounds" not in chrf
-
-
 ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
 
 
@@ -148,17 +117,6 @@ def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *met
     files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
     options = [str(word) for option in files.items() for word in option]
     return main(["score", "--metric", *(metrics or REFERENCE_METRICS), *options])
-
-
-def test_control_characters_end_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    text = "".join(f"a{end}b c d e\n" for end in ENDS)
-    assert score(tmp_path, text, text) == 0
-    out = capsys.readouterr().out
-    assert out.count(f"; {len(ENDS)} lines; ") == len(REFERENCE_METRICS) + 2  # ROUGE is three
-    perfect = {"BLEU": "100.00", "chrF2": "100.00", "PER": "0.00", "WER": "0.00"}
-    perfect |= {"ROUGE-1": "100.00", "ROUGE-2": "100.00", "ROUGE-L": "100.00"}
-    printed = [line.split()[:2] for line in out.splitlines()]
-    assert [line for line in printed if line[0] in perfect] == [list(pair) for pair in perfect.items()]
 
 
 def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
