@@ -230,7 +230,7 @@ def transfer(url: str, part: Path) -> None:
         except NETWORK_ERRORS as error:
             code = error.code if isinstance(error, urllib.error.HTTPError) else 0
             if code == 416 and size:  # no byte is missing; the checksum decides
-                return
+                return None
             failures = 0 if part.exists() and part.stat().st_size > size else failures + 1
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise

@@ -13,9 +13,7 @@ generation and fairseq-eval-lm treat it like any word. A word that is missing in
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -76,14 +74,11 @@ def text_lines(paths: Sequence[Path]) -> Iterator[str]:
         yield from filter(None, map(single_spaces, read_texts(path)))
 
 
-SPLITS = ("train", "valid")
-
-
 class DocumentCorpus(CorpusKind):
     """Settings of a corpus of documents.
 
     :param texts: names of the raw files in the source list
-    :param valid_fraction: share of the documents that is held out
+    :param valid_fraction: fraction of the documents that is held out
     """
 
     kind: Literal["documents"] = "documents"
@@ -103,8 +98,15 @@ class DocumentCorpus(CorpusKind):
         return []
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        with atomic_directory(output) as folder:
-            return write_splits([files[name] for name in self.texts], self.valid_fraction, folder, ".txt")
+        """Write ``train.txt`` and ``valid.txt``, with a blank line after each document of several lines."""
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            for document in documents([files[name] for name in self.texts]):
+                # The prefix makes this split independent of the corpora's own, which hash the text alone.
+                held_out = text_hash("pre-training " + "\n".join(document)) < self.valid_fraction * 2**64
+                for line in [*document, ""] if len(document) > 1 else document:
+                    splits.add("valid" if held_out else "train", (line,))
+            splits.check_filled("train", "valid", files=files.values())
+        return dict(splits.counts)
 
 
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
@@ -135,29 +137,6 @@ def _has_inner_blank_line(path: Path) -> bool:
 
 def _stripped_lines(path: Path) -> Iterator[str]:
     return map(str.strip, read_texts(path))
-
-
-def write_splits(paths: Sequence[Path], valid_fraction: float, output: Path, suffix: str = "") -> dict[str, int]:
-    """Write ``train`` and ``valid`` into a folder, with a blank line after each document of several lines.
-
-    :param suffix: of the files
-    :returns: number of lines of each split
-    :raises UserError: a split has no document
-    """
-    counts: Counter[str] = Counter()
-    with ExitStack() as stack:
-        files = {
-            split: stack.enter_context(open(output / f"{split}{suffix}", "w", encoding="utf-8")) for split in SPLITS
-        }
-        for document in documents(paths):
-            # The prefix makes this split independent of the corpora's own, which hash the text alone.
-            held_out = text_hash("pre-training " + "\n".join(document)) < valid_fraction * 2**64
-            lines = [*document, ""] if len(document) > 1 else document
-            files[SPLITS[held_out]].writelines(f"{line}\n" for line in lines)
-            counts[SPLITS[held_out]] += len(lines)
-    if empty := [split for split in SPLITS if not counts[split]]:
-        raise UserError(f"{', '.join(map(str, paths))}: no document for the {empty[0]} split")
-    return dict(counts)
 
 
 ARCHIVE = "ptb"
@@ -206,14 +185,11 @@ class PennTreebankCorpus(CorpusKind):
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             for split, (path, member) in _split_texts(files).items():
                 for sentence in map(str.split, read_texts(path, member)):
-                    if split == "train":
-                        types.update(sentence)
-                    elif unknown := [word for word in sentence if word not in types]:
-                        raise UserError(f"{path}: {unknown[0]!r} is no word of the training text")
+                    types.update(sentence)
                     splits.add(split, (" ".join(sentence),))
-                if split == "train" and (UNKNOWN not in types or len(types) != self.types):
+                if UNKNOWN not in types or len(types) != self.types:  # the training text has all words
                     expected = f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
-                    raise UserError(f"{path}: {len(types):,} different words; {expected}")
+                    raise UserError(f"{path}: {len(types):,} different words so far; {expected}")
                 splits.check_filled(split, files=[path])
         return dict(splits.counts)
 

@@ -104,10 +104,23 @@ class PieceVocabulary(YamlSection):
 
     model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
     remove_bpe: ClassVar[str | None] = "sentencepiece"
+    trainer_options: ClassVar[dict[str, Any]] = {}
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Learn the pieces from all texts."""
-        train_sentencepiece(texts, self.size, output, hard_vocab_limit=not self.fewer)
+        prefix = output / "unfinished"
+        sentencepiece.SentencePieceTrainer.train(
+            input=[str(text) for text in texts],
+            model_prefix=str(prefix),
+            vocab_size=self.size,
+            hard_vocab_limit=not self.fewer,
+            character_coverage=1.0,
+            max_sentence_length=2**24,  # bytes; by default sentencepiece leaves out longer lines than 4,192 bytes
+            minloglevel=2,
+            **self.trainer_options,
+        )
+        prefix.with_suffix(".vocab").unlink()
+        prefix.with_suffix(".model").rename(output / SENTENCEPIECE_FILE)
 
     def encoder(self, folder: Path) -> Encoder:
         return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)
@@ -118,51 +131,16 @@ class LowercasePieceVocabulary(PieceVocabulary):
 
     kind: Literal["sentencepiece_lowercase"]  # type: ignore[assignment]
 
-    def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the pieces from a long text."""
-        train_pieces_of_long_text(texts, self.size, cased=False, output=output, fewer=self.fewer)
+    trainer_options: ClassVar[dict[str, Any]] = {
+        "normalization_rule_name": "nmt_nfkc_cf",
+        "input_sentence_size": MAX_LEARNING_LINES,
+        "shuffle_input_sentence": True,
+    }
 
 
 Vocabulary = Annotated[
     WordVocabulary | MergeVocabulary | PieceVocabulary | LowercasePieceVocabulary, Field(discriminator="kind")
 ]
-
-
-def train_pieces_of_long_text(texts: Sequence[Path], size: int, cased: bool, output: Path, fewer: bool = False) -> None:
-    """Train a sentencepiece model on a part of texts that may be larger than memory; write it into a folder.
-
-    :param cased: keep upper case
-    :param fewer: see :class:`PieceVocabulary`
-    """
-    train_sentencepiece(
-        texts,
-        size,
-        output,
-        normalization_rule_name="nmt_nfkc" if cased else "nmt_nfkc_cf",
-        input_sentence_size=MAX_LEARNING_LINES,
-        shuffle_input_sentence=True,
-        hard_vocab_limit=not fewer,
-    )
-
-
-def train_sentencepiece(texts: Sequence[Path], size: int, output: Path, **options: Any) -> None:
-    """Train a sentencepiece model and write it into a folder.
-
-    :param size: number of pieces
-    :param options: of sentencepiece's trainer
-    """
-    prefix = output / "unfinished"
-    sentencepiece.SentencePieceTrainer.train(
-        input=[str(text) for text in texts],
-        model_prefix=str(prefix),
-        vocab_size=size,
-        character_coverage=1.0,
-        max_sentence_length=2**24,  # bytes; by default sentencepiece leaves out longer lines than 4,192 bytes
-        minloglevel=2,
-        **options,
-    )
-    prefix.with_suffix(".vocab").unlink()
-    prefix.with_suffix(".model").rename(output / SENTENCEPIECE_FILE)
 
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
