@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -168,31 +168,6 @@ class Row:
     def arch(self, setting: Setting) -> str:
         """Return the architecture at a setting."""
         return self.system.arch.replace("{size}", setting.size)
-
-    def flags(
-        self,
-        setting: Setting,
-        axis: Axis | None,
-        depth_flags: Sequence[str],
-        defaults: Mapping[str, Any],
-        tuned_flags: Mapping[str, Any],
-    ) -> Flags:
-        """Return the flags of fairseq-train beside the architecture, without those that equal the default.
-
-        :param depth_flags: flags that make the model deeper
-        :param tuned_flags: the value of the setting's grid
-        :param defaults: values of the flags of setting, axis and depth where nothing sets them
-        """
-        flags = setting.flags | ({} if "{size}" in self.system.arch else setting.sizes)
-        if axis and self.value is not None:
-            flags |= dict.fromkeys(axis.flags, self.value)
-        if self.system.depth > 1:
-            flags |= {flag: self.system.depth * int(flags.get(flag, defaults[flag])) for flag in depth_flags}
-        flags |= tuned_flags
-        system_flags = self.system.flags
-        return system_flags | {
-            flag: value for flag, value in flags.items() if flag not in system_flags and value != defaults[flag]
-        }
 
     def __str__(self) -> str:
         return self.system.name if self.value is None else f"{self.system.name}, {self.value}"

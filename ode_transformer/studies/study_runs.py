@@ -77,23 +77,33 @@ class StudyRuns:
         return self.recipe.for_arch(arch, self.setting.variant)
 
     def train_flags(self, row: Row, tuned_flags: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """Return the words for fairseq-train of a system.
+        """Return the words for fairseq-train of a system, without those that say what its own flags and recipe say.
 
         :param tuned_flags: a value of the setting's grid; by default the chosen one
         :raises UserError: fairseq rejects its flags
         """
-        options = RunOptions(variant=self.setting.variant, train_flags=tuple(commands.flags(row.system.flags)))
+        system, setting, axis = row.system, self.setting, self.study.axis
+        options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
         experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
         try:
             parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
         except UserError as error:
             raise UserError(f"{row}: {error}") from error
-        axis = self.study.axis
-        depth_flags = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
-        tuned_flags = self.chosen_flags(row) if tuned_flags is None else tuned_flags
-        names = {*depth_flags, *(axis.flags if axis else ()), *self.setting.flags, *self.setting.sizes, *tuned_flags}
-        defaults = {name: _single(parsed.get(name.replace("-", "_"))) for name in names}
-        return tuple(commands.flags(row.flags(self.setting, axis, depth_flags, defaults, tuned_flags)))
+
+        def default(flag: str) -> Any:
+            value = parsed.get(flag.replace("-", "_"))
+            # fairseq parses --lr as a list.
+            return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+        flags = setting.flags | ({} if "{size}" in system.arch else setting.sizes)
+        if axis and row.value is not None:
+            flags |= dict.fromkeys(axis.flags, row.value)
+        if system.depth > 1:
+            deepened = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
+            flags |= {flag: system.depth * int(flags.get(flag, default(flag))) for flag in deepened}
+        flags |= self.chosen_flags(row) if tuned_flags is None else tuned_flags
+        own = {name: value for name, value in flags.items() if name not in system.flags and value != default(name)}
+        return tuple(commands.flags(system.flags | own))
 
     def trials(self, row: Row) -> dict[float, Experiment]:
         """Return the trainings of the setting's grid for a system, by their values; empty without a grid."""
@@ -218,8 +228,3 @@ def lowest_loss(experiment: Experiment) -> float:
     """Return the lowest validation loss of a training, without label smoothing; infinite if it diverged."""
     losses = [point.bits for point in read_log(experiment.log) if point.split == "valid"]
     return min(filter(isfinite, losses), default=inf)
-
-
-def _single(value: Any) -> Any:
-    """Return the only element of a list, as which fairseq parses ``--lr``; anything else as it is."""
-    return value[0] if isinstance(value, list) and len(value) == 1 else value

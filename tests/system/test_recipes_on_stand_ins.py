@@ -33,9 +33,7 @@ def binarised(folder: Path) -> dict[str, set[int]]:
     return {split: {int(lines) for name, lines in found if name == split} for split, _ in found}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in ONE_OF_EACH_KIND else pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
     run_quickly(monkeypatch)
     run = Runner(name, tmp_path, monkeypatch)

@@ -29,7 +29,7 @@ class StudyOf:
         study = {
             **{"title": "Toy", "source": "nowhere", "seeds": [1, 2], "systems": systems},
             "settings": {"here": {"recipe": str(self.run.path), **setting}},
-            "analyses": {"norms": "curves {runs} --names {names} --what gradient-norm --output {output}.png"},
+            "analyses": {"norms": "curves {runs} --what gradient-norm --output {output}.png"},
         }
         self.path.write_text(yaml.safe_dump(study))
 
@@ -69,7 +69,7 @@ def test_killed_half_way(study: StudyOf, capsys) -> None:
         return any(data.glob("ode_transformer_rk2_tiny-seed-1*/checkpoints/checkpoint[0-9]*.pt"))
 
     kill_command(study.words("--seeds", 1), second_is_training)
-    assert not study.results.exists()
+    assert not (study.results / "results.md").exists()
     assert study("--seeds", 1) == 0
     resumed, numbers = study.table(), study.numbers()
     assert len(numbers) == 3
