@@ -81,10 +81,8 @@ class TranslationServer:
             redoc_url=None,
             responses={"default": {"model": Refusal, "description": REFUSALS}},
         )
-        app.add_exception_handler(HTTPException, _refuse)
-        app.add_exception_handler(RequestValidationError, _refuse_values)
-        app.add_exception_handler(UserError, _refuse_text)
-        app.add_exception_handler(Exception, _fail)
+        for kind in (HTTPException, RequestValidationError, UserError, Exception):
+            app.add_exception_handler(kind, _refuse)
         app.get("/", include_in_schema=False)(self.show_page)
         app.get("/health", summary="State of the server")(self.health)
         app.post("/translate", summary="Translate lines")(self.translate)
@@ -210,28 +208,17 @@ def _inspect_each(model: ServedModel, beam: int, sources: Sequence[Any]) -> list
     return [model.inspect(source, beam) for source in sources]
 
 
-def _refusal(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"error": message}, status)
-
-
 async def _refuse(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _refuse_values(request: Request, error: Exception) -> Response:
-    """Refuse a request that is not as described, by its first fault."""
-    assert isinstance(error, RequestValidationError)
-    if "json" not in request.headers.get("content-type", "") and request.url.path != "/translate-file":
-        return _refusal(415, "the request's Content-Type is not application/json")
-    fault = error.errors()[0]
-    place = ".".join(map(str, fault["loc"][1:]))
-    return _refusal(400, one_line(f"{place or 'the request'}: {fault['msg']}", 500))
-
-
-async def _refuse_text(request: Request, error: Exception) -> Response:
-    return _refusal(400, str(error))  # a line that is not UTF-8
-
-
-async def _fail(request: Request, error: Exception) -> Response:
-    return _refusal(500, "the server failed; its terminal says how")
+    """Answer a request that fails with one line."""
+    status, message, headers = 500, "the server failed; its terminal says how", None
+    if isinstance(error, HTTPException):
+        status, message, headers = error.status_code, error.detail, error.headers
+    elif isinstance(error, UserError):  # a line that is not UTF-8
+        status, message = 400, str(error)
+    elif isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        field = ".".join(map(str, fault["loc"][1:]))
+        status, message = 400, one_line(f"{field or 'the request'}: {fault['msg']}", 500)
+        if "json" not in request.headers.get("content-type", ""):
+            status, message = 415, "the request's Content-Type is not application/json"
+    return JSONResponse({"error": message}, status, headers)

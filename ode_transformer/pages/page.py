@@ -9,35 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ode_transformer.support.errors import UserError
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 TEMPLATES = Path(__file__).parent / "templates"
-
-
-@cache
-def environment() -> Environment:
-    """Return the templates, which escape every text that is not marked as safe.
-
-    :raises UserError: Jinja2 is not installed
-    """
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError as error:
-        raise UserError("pages need Jinja2: pip install 'ode-transformer[plots]'") from error
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+# Every text that is not marked as safe is escaped.
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
 
 
 def render_page(template: str, scripts: Sequence[str] = (), connect: str = "'none'", **values: Any) -> str:
@@ -48,17 +29,9 @@ def render_page(template: str, scripts: Sequence[str] = (), connect: str = "'non
     :param connect: addresses that the script may send requests to, as in ``connect-src`` of a Content-Security-Policy
     :param values: of the template
     """
-    script_text = "\n".join(map(read_template, scripts))
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            style=read_template("style.css"),
-            script=script_text,
-            policy=content_policy(script_text, connect),
-            **values,
-        )
-    )
+    script = "\n".join(map(read_template, scripts))
+    style, policy = read_template("style.css"), content_policy(script, connect)
+    return ENVIRONMENT.get_template(template).render(style=style, script=script, policy=policy, **values)
 
 
 def read_template(name: str) -> str:

@@ -20,7 +20,7 @@ from ode_transformer.metrics.significance import SAMPLES
 from ode_transformer.pages import figures, sentences
 from ode_transformer.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
 from ode_transformer.pages.overview import COSTS, corpus_file, overview_rows, published_rows, run_origin, score_titles
-from ode_transformer.pages.page import environment, render_page
+from ode_transformer.pages.page import render_page
 from ode_transformer.pages.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.arguments import add_systems, positive_int, rising_numbers
 from ode_transformer.support.console import print_progress
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it lies."""
     check_writable(args.output)
-    new_figure(1, 1), environment()  # a missing library is an error before the work, not after it
+    new_figure(1, 1)  # a missing library is an error before the work, not after it
     runs, study = read_runs(args.systems, args.data)
     page = build_report(runs, study, args, shlex.join(["ode-transformer", *args.words]))
     write_text(args.output, page)

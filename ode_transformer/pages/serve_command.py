@@ -18,7 +18,7 @@ from ode_transformer.decoding.translate import add_model_arguments, load_from_ar
 from ode_transformer.pages.application import TranslationServer
 from ode_transformer.pages.batches import BatchQueue
 from ode_transformer.pages.requests import Limits
-from ode_transformer.pages.served_model import ServedModel, check_same_languages
+from ode_transformer.pages.served_model import ServedModel
 from ode_transformer.support.arguments import (
     add_systems,
     non_negative_int,
@@ -102,7 +102,9 @@ def load_models(args: argparse.Namespace) -> list[ServedModel]:
             if shown in models:
                 raise UserError(f"{shown} is named twice")
             models[shown] = ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search)
-    check_same_languages(list(models.values()))
+    if len({(model.source_lang, model.target_lang) for model in models.values()}) > 1:
+        pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models.values()]
+        raise UserError(f"{', '.join(pairs)}; one page is for one pair of languages")
     return list(models.values())
 
 

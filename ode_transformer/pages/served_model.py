@@ -14,7 +14,6 @@ from ode_transformer.analysis.one_sentence import attention, matrix_data, readab
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import on_device
 from ode_transformer.decoding.translate import encode_with_warning, normalize_spaces, search_all
-from ode_transformer.support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,6 @@ class ServedModel:
                 for block in word_weights(model, sample, only_varying=False)
             ],
         }
-
-
-def check_same_languages(models: Sequence[ServedModel]) -> None:
-    """Check that all models translate between the same languages.
-
-    :raises UserError: they do not
-    """
-    first = models[0]
-    for model in models[1:]:
-        if (model.source_lang, model.target_lang) != (first.source_lang, first.target_lang):
-            languages = [f"{m.name} translates {m.source_lang} to {m.target_lang}" for m in (first, model)]
-            raise UserError(f"{', '.join(languages)}; one page is for one pair of languages")
 
 
 def _number(value: float) -> float | None:

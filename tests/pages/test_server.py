@@ -1,7 +1,5 @@
 """The server as a program meets it: a line for each line, and clear refusals."""
 
-import argparse
-import http.client
 import os
 import re
 import signal
@@ -19,7 +17,7 @@ from commands_for_tests import ENVIRONMENT, PAIRS
 from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.decoding.translate import load_from_arguments, translate
-from ode_transformer.pages.serve_command import load_models, signals_end
+from ode_transformer.pages.serve_command import load_models
 from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS]
@@ -134,19 +132,6 @@ def test_other_sites_are_refused(port: int, headers: dict[str, str]) -> None:
     assert ask(port, "/health", headers={"Origin": f"http://127.0.0.1:{port}"})[0] == 200
 
 
-def test_a_body_without_a_length_has_the_same_bound(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    connection.request(
-        "POST",
-        "/translate-file",
-        (b"x" * 1000 for _ in range(5)),
-        encode_chunked=True,
-        headers={"Transfer-Encoding": "chunked"},
-    )
-    assert connection.getresponse().status == 413
-    connection.close()
-
-
 def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ode_transformer.pages import served_model
 
@@ -200,16 +185,6 @@ def test_a_model_whose_scores_are_no_numbers(untrained: Path, monkeypatch: pytes
         for path in ("/translate", "/inspect"):
             status, _, answer = ask(port, path, {"lines": ["a"]})
             assert (status, answer) == (500, {"error": "a line has no translation"})
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_before_the_server_starts_ends_it(number: signal.Signals) -> None:
-    server = argparse.Namespace(should_exit=False)
-    handler = signal.getsignal(number)
-    with signals_end(server):
-        signal.raise_signal(number)
-    assert server.should_exit
-    assert signal.getsignal(number) == handler
 
 
 def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
