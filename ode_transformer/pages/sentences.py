@@ -19,7 +19,6 @@ from ode_transformer.metrics.max_match import MatchedSentence, max_match
 from ode_transformer.pages.measurements import Measurements
 from ode_transformer.pages.runs import ReportedRun
 
-LONG_TEXT = 100  # words; a longer source can be folded
 SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
 Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
 
@@ -51,11 +50,6 @@ class ComparedSentence:
     source: str
     reference: str
     lines: list[SystemLine]
-
-    @property
-    def is_long(self) -> bool:
-        """True for a source so long that it is folded."""
-        return len(self.source.split()) > LONG_TEXT
 
 
 def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
