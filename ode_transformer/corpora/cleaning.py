@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Annotated, Literal
 
 import regex
-from pydantic import Field, model_validator
+from pydantic import Field
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from ode_transformer.support.yaml_file import YamlSection
@@ -26,7 +26,7 @@ class TextPreparation(YamlSection):
     :param romanian: in Romanian text, ``respell`` s and t with commas instead of cedillas, or remove all diacritics
         (``plain``)
     :param tokenise: separate punctuation from words and escape special characters (tokenizer)
-    :param split_dashes: separate hyphens within words, as @-@
+    :param split_dashes: separate hyphens within words, as @-@; goes with ``tokenise``
     :param lowercase: replace capital letters
     """
 
@@ -36,12 +36,6 @@ class TextPreparation(YamlSection):
     tokenise: bool = False
     split_dashes: bool = False
     lowercase: bool = False
-
-    @model_validator(mode="after")
-    def _check_dashes(self) -> TextPreparation:
-        if self.split_dashes and not self.tokenise:
-            raise ValueError("split_dashes needs tokenise: true")
-        return self
 
     def functions(self, language: str) -> list[Callable[[str], str]]:
         """Return the chosen functions from line to line, for a language."""

@@ -118,10 +118,8 @@ def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
 
     :raises UserError: there are more, fewer or none
     """
-    references = settings.references
-    if not references:
-        raise UserError("nothing to score: there are no references")
-    for lines in (references, *settings.more_references):
-        if len(hypotheses) != len(lines):
-            raise UserError(f"{len(hypotheses)} hypotheses, but {len(lines)} references")
+    references = settings.references or []
+    lengths = {len(references), *map(len, settings.more_references)}
+    if not references or lengths != {len(hypotheses)}:
+        raise UserError(f"{len(hypotheses)} hypotheses, but {' and '.join(map(str, sorted(lengths)))} references")
     return references

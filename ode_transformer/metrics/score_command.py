@@ -143,12 +143,12 @@ def read_system(
             log_references = [
                 translation.reference for translation in translations if translation.reference is not None
             ]
-            if len(log_references) < len(translations):
-                raise UserError(f"{path}: not every sentence has a reference (T-): give --references")
-            # Metrics with words of their own divide it, and find parts of it in the hypotheses.
+            # Metrics with words of their own divide the mark, and find parts of it in the hypotheses.
             divides = {"chrf", "rouge", *(["bleu"] if settings.tokenize != "none" else [])} & set(args.metric)
-            if divides and any(UNKNOWN_REFERENCE in reference for reference in log_references):
-                raise UserError(f"{path}: its references (T-) have unknown words: give --references")
+            has_unknown_words = divides and any(UNKNOWN_REFERENCE in reference for reference in log_references)
+            if has_unknown_words or len(log_references) < len(translations):
+                lack = "have unknown words" if has_unknown_words else "are not there for every sentence"
+                raise UserError(f"{path}: its references (T-) {lack}: give --references")
             references = [log_references]
     if references:
         settings = replace(settings, references=references[0], more_references=tuple(references[1:]))

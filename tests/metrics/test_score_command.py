@@ -73,7 +73,7 @@ def test_a_reference_with_unknown_words_is_not_that_of_the_text(tmp_path: Path, 
     ("arguments", "message"),
     [
         (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
-        (["--metric", "per", "--generate-log", "{log}"], "not every sentence has a reference"),
+        (["--metric", "per", "--generate-log", "{log}"], "references (T-) are not there for every sentence"),
         (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
         (["--metric", "per", "--references", "{log}"], "--metric per needs --hypotheses or --generate-log"),
         (["--metric", "perplexity"], "--metric perplexity needs --eval-lm-log"),
@@ -110,17 +110,13 @@ def test_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert capsys.readouterr().out.startswith("WER 0.00 (0 of 2 words wrong; 2 lines;")
 
 
-ENDS = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
-
-
-def score(tmp_path: Path, hypotheses: str | bytes, references: str | bytes, *metrics: str) -> int:
-    files = {"--hypotheses": write(tmp_path / "hyp", hypotheses), "--references": write(tmp_path / "ref", references)}
-    options = [str(word) for option in files.items() for word in option]
-    return main(["score", "--metric", *(metrics or REFERENCE_METRICS), *options])
-
-
 def test_empty_lines_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert score(tmp_path, "\nA B\n\n", "\nA B\nC\n") == 0
+    texts = {
+        "--hypotheses": write(tmp_path / "hyp", "\nA B\n\n"),
+        "--references": write(tmp_path / "ref", "\nA B\nC\n"),
+    }
+    words = [str(word) for option in texts.items() for word in option]
+    assert main(["score", "--metric", *REFERENCE_METRICS, *words]) == 0
     out = capsys.readouterr().out
     assert "PER 33.33 (1 edits in 3 phonemes; 3 lines;" in out
     assert "WER 33.33 (1 of 3 words wrong; 3 lines;" in out

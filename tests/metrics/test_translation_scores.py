@@ -49,7 +49,7 @@ def test_several_references_by_hand():
     assert score(chrf, ["one"], ["two"], more_references=(["one"],)).value == pytest.approx(100)
     split = score(bleu, ["x-y a b c"], ["z a b c"], more_references=(["x - y a b c"], ["x-y a b c"]), tokenize="none")
     assert split.value == pytest.approx(100)
-    with pytest.raises(UserError, match="1 hypotheses, but 2 references"):
+    with pytest.raises(UserError, match="1 hypotheses, but 1 and 2 references"):
         score(bleu, ["a"], ["a"], more_references=(["a", "b"],))
 
 
