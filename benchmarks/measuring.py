@@ -266,17 +266,16 @@ class CTranslate2System(MeasuredSystem):
         import ctranslate2
 
         from ode_transformer.export import ctranslate2_folder
-        from ode_transformer.export.translation_model import TranslationModel
+        from ode_transformer.export.export_command import TranslationModel
 
         super().prepare_to_decode()
         languages = SimpleNamespace(source_lang="en", target_lang="de")
         options = SimpleNamespace(model=SimpleNamespace(activation_fn="relu", arch="benchmark"), task=languages)
-        model = TranslationModel(Path("benchmark"), self.model, options, self.task, subword_model=None)
-        args = Namespace(quantization=self.quantization)
-        ctranslate2_folder.check(model, args)
+        model = TranslationModel(Path("benchmark"), self.model, options, self.task)
+        ctranslate2_folder.check(model)
         threads = torch.get_num_threads()
         with tempfile.TemporaryDirectory() as folder:
-            ctranslate2_folder.write(model, Path(folder), args)
+            ctranslate2_folder.write(model, Path(folder), self.quantization)
             self.translator = ctranslate2.Translator(folder, device=self.setting.device, intra_threads=threads)
         words, pad = self.task.source_dictionary, self.task.source_dictionary.pad()
         sources = [row[row != pad].tolist()[:-1] for row in self.batch["net_input"]["src_tokens"]]

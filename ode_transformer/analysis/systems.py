@@ -12,10 +12,8 @@ from typing import Any
 import torch
 
 from ode_transformer.analysis.plots import add_plot_argument, check_outputs
-from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.split_translation import joined_pieces, reference_lines, translate_split
-from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.decoding.translate import load_hub
+from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
+from ode_transformer.decoding.trained_model import load_hub, load_trained_model
 from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
 from ode_transformer.support.arguments import add_systems, positive_int, system_names
 from ode_transformer.support.errors import UserError

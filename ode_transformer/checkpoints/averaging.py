@@ -1,4 +1,4 @@
-"""``ode-transformer average``: average the parameters of several checkpoints into one that fairseq loads.
+"""``ode-transformer checkpoint average``: average the parameters of several checkpoints into one that fairseq loads.
 
 fairseq names a checkpoint ``checkpointE.pt`` at the end of epoch E, ``checkpoint_E_U.pt`` after update U within
 epoch E, and with ``--keep-best-checkpoints`` also ``checkpoint.best_METRIC_VALUE.pt``, where VALUE has three decimals
@@ -135,7 +135,7 @@ def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer average``."""
+    """Declare the options of ``ode-transformer checkpoint average``."""
     parser.add_argument(
         "inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints"
     )
@@ -156,8 +156,6 @@ def select_checkpoints(args: argparse.Namespace) -> list[Path]:
     if args.last is None and args.best is None:
         if directories := [path for path in args.inputs if path.is_dir()]:
             raise UserError(f"{directories[0]} is a directory: give --last N or --best N")
-        if len({path.resolve() for path in args.inputs}) < len(args.inputs):
-            raise UserError("a checkpoint is named twice")
         return list(args.inputs)
     if len(args.inputs) > 1:
         raise UserError("--last and --best take one directory")

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory, one_line
+from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
@@ -84,7 +84,7 @@ def harmless_options(value: Any, name: str = "") -> Any:
     if not isinstance(value, str | int | float | bool | None):
         raise UserError(f"refused: option {name} is of type {type(value).__name__}")
     if isinstance(value, str) and ("${" in value or (value and name in EVALUATED_OPTIONS and not _is_literal(value))):
-        raise UserError(f"refused: option {name} would be evaluated: {one_line(value, 60)}")
+        raise UserError(f"refused: option {name} would be evaluated: {value[:60]!r}")
     return value
 
 
@@ -122,8 +122,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
             if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS):
                 raise
             if refused := re.search(r"GLOBAL (\S+) was not an allowed|Unsupported class (\S+)", str(error)):
-                raise UserError(f"{path}: refused: it holds {one_line(refused[1] or refused[2])}") from error
-            raise DamagedCheckpoint(f"{path}: not a checkpoint, or broken or truncated") from error
+                raise UserError(f"{path}: refused: it holds {refused[1] or refused[2]}") from error
+            raise DamagedCheckpoint(f"{path}: broken or truncated, or not a checkpoint") from error
     return state
 
 
@@ -177,12 +177,11 @@ def saved_architecture(state: Mapping[str, Any], path: Path) -> str:
         if not isinstance(name, str) or not (
             is_of_this_package(name) or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
         ):
-            name = one_line(name)
             raise UserError(f"{path}: refused: architecture {name} is none of this package or fairseq's plain ones")
     for name in {task.get("_name"), task.get("task")} - {None}:
         if name not in TASKS:
             known = ", ".join(TASKS)
-            raise UserError(f"{path}: refused: task {one_line(name)} is not supported; known are {known}")
+            raise UserError(f"{path}: refused: task {name} is not supported; known are {known}")
     return str(model.get("arch") or model.get("_name"))
 
 
@@ -227,10 +226,8 @@ def build_model(
     except OSError:
         raise
     except Exception as error:  # fairseq, torch and Hydra do not name the file
-        reason = one_line(str(error) or type(error).__name__, 300)
-        raise UserError(
-            f"{path}: cannot be built with the dictionaries of {overrides.get('data')}: {reason}"
-        ) from error
+        data, reason = overrides.get("data"), f"{type(error).__name__}: {error}"
+        raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason[:300]}") from error
     return model, config, task
 
 
@@ -262,3 +259,26 @@ def load_pretrained(
     for name, value in (options.get("generation_args") or {}).items():
         config.generation[name] = value
     return config, task, models
+
+
+class SafeFromPretrained:
+    """``from_pretrained`` of a model, whose files are checked before anything is built from them."""
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str | os.PathLike[str],
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str | os.PathLike[str] = ".",
+        **kwargs: Any,
+    ) -> Any:
+        """Load fairseq's ``GeneratorHubInterface`` from a folder, for translating and scoring as with its own models.
+
+        :raises UserError: a checkpoint is broken or refused
+        """
+        from fairseq.hub_utils import GeneratorHubInterface
+
+        hub = GeneratorHubInterface(*load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs))
+        for model in hub.models:
+            model.decoder.reports_alignment = True  # a later call may ask for alignments
+        return hub

@@ -45,11 +45,7 @@ COMMANDS = {
         "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
     ),
     "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
-    "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
-    "verify": (
-        "ode_transformer.cli.verify",
-        "check that checkpoints run no code, before fairseq's own commands open them",
-    ),
+    "checkpoint": ("ode_transformer.cli.checkpoint", "average, convert and verify checkpoints"),
     "score": (
         "ode_transformer.metrics.score_command",
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
@@ -62,10 +58,6 @@ COMMANDS = {
     "serve": (
         "ode_transformer.pages.serve_command",
         "a page on this machine to try models, and an endpoint that translates",
-    ),
-    "convert": (
-        "ode_transformer.models.conversion",
-        "checkpoints of the authors' released code under the names of this package",
     ),
     "analyse": ("ode_transformer.cli.analyse", "measure trained models, and compare them with each other"),
     "report": (

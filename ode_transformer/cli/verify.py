@@ -1,4 +1,4 @@
-"""``ode-transformer verify``: check checkpoints of strangers before fairseq's own commands open them."""
+"""``ode-transformer checkpoint verify``: check checkpoints of strangers before fairseq's own commands open them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def verify_checkpoint(path: Path) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer verify``."""
+    """Declare the options of ``ode-transformer checkpoint verify``."""
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="FILE", help="checkpoint of ours or of fairseq")
 
 

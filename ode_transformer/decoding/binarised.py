@@ -1,19 +1,17 @@
-"""Split of a binarised data set, checked as it is read."""
+"""Splits of a binarised data set: their batches, and their translations as fairseq-generate prints them."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from ode_transformer.decoding.translate import normalize_spaces, search_all
+from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
-
-T = TypeVar("T")
+from ode_transformer.support.subword_models import kind_of_symbols
 
 
 def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
@@ -34,20 +32,16 @@ class Split:
     :param data: directory that fairseq-preprocess wrote
     :param name: such as ``train``
     :param path: checkpoint of the model, for errors
-    :raises UserError: the data are missing or broken
     """
 
     def __init__(self, model: Any, task: Any, data: Path, name: str, path: Path) -> None:
-        self.description = f"{data}: no data of the split {name!r} that belongs to {path}"
         self.names = data, name, path
-        self._read(lambda: task.load_dataset(name))
+        task.load_dataset(name)
         self.dataset = task.dataset(name)
         self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
         if hasattr(self.dataset, "tgt_sizes"):
             limits = zip(task.max_positions(), model.max_positions(), strict=True)
             self.longest = tuple(min(limit) for limit in limits)
-            if self.dataset.tgt_sizes is None:
-                raise UserError(f"{self.description}: it has no target side")
             lengths = np.stack([self.dataset.src_sizes, self.dataset.tgt_sizes])
         else:
             self.longest = (model.max_positions(),)
@@ -70,19 +64,14 @@ class Split:
         return range(len(too_long))
 
     def sentence_numbers(self, count: int | None = None) -> list[int]:
-        """Return the numbers of the first ``count`` sentences (default: all) that are not too long for the model.
-
-        :raises UserError: there are none
-        """
+        """Return the numbers of the first ``count`` sentences (default: all) that are not too long for the model."""
         numbers: list[int] = np.flatnonzero(~self.too_long[:count]).tolist()
-        if not numbers:
-            raise UserError(f"{self.description}: it has no sentence that the model takes")
         return numbers
 
     def batches(self, count: int | None, max_tokens: int) -> list[list[int]]:
         """Sort :meth:`sentence_numbers` by length; divide them into batches of at most ``max_tokens``, with padding.
 
-        A batch of a model over a source × target grid also has at most ``--max-joint-cells`` cells.
+        A batch of a model over a source × target grid also has at most ``--max-joint-cells`` positions of the grid.
         """
         numbers = np.array(self.sentence_numbers(count))
         batches: list[list[int]] = [[]]
@@ -97,29 +86,57 @@ class Split:
         return batches
 
     def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return sentences, each with ``source`` and ``target`` [tokens].
-
-        :raises UserError: they cannot be read, or have tokens that are not in the dictionaries
-        """
-
-        def read() -> list[dict[str, Any]]:
-            rows = [self.dataset[number] for number in numbers]
-            for side, dictionary in self.dictionaries.items():
-                if any(row[side].max() >= len(dictionary) for row in rows):
-                    raise ValueError("it has tokens that are not in the dictionary")
-            return rows
-
-        return self._read(read)
+        """Return sentences, each with ``source`` and ``target`` [tokens]."""
+        return [self.dataset[number] for number in numbers]
 
     def sample(self, numbers: Sequence[int]) -> dict[str, Any]:
         """Return sentences as fairseq's batch."""
         sample: dict[str, Any] = self.dataset.collater(self.rows(numbers))
         return sample
 
-    def _read(self, read: Callable[[], T]) -> T:
-        with contextlib.redirect_stderr(io.StringIO()):  # when fairseq's reader fails, it fails again as it is deleted
-            try:
-                return read()
-            except (AssertionError, LookupError, OSError, OverflowError, struct.error, TypeError, ValueError) as error:
-                failure = str(error)
-        raise UserError(f"{self.description}: {failure}")
+
+def joined_pieces(task: Any, remove_bpe: str | None) -> str | None:
+    """Return how the pieces of a model's translations are joined to words; None for whole words.
+
+    :param remove_bpe: value of ``--remove-bpe``; None for the marks in the target dictionary, "none" to join nothing
+    """
+    if remove_bpe is None:
+        return kind_of_symbols(task.target_dictionary.symbols)
+    return None if remove_bpe == "none" else remove_bpe
+
+
+def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool = False) -> str:
+    """Convert token numbers to a line of the target language, as fairseq-generate does.
+
+    :param escape_unk: write unknown tokens of references unlike those of hypotheses, so that they never match
+    """
+    return normalize_spaces(task.target_dictionary.string(tokens.int().cpu(), remove_bpe, escape_unk=escape_unk))
+
+
+def reference_lines(task: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None) -> list[str]:
+    """Return the references of sentences of a split.
+
+    :param remove_bpe: see :func:`joined_pieces`
+    """
+    return [target_line(task, row["target"], remove_bpe, escape_unk=True) for row in split.rows(numbers)]
+
+
+def translate_split(
+    hub: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None, chunk_size: int, **search: Any
+) -> list[str]:
+    """Return the best translation of sentences of a split, in their order; lines on standard error say how far it is.
+
+    :param hub: :class:`TranslationHub`
+    :param remove_bpe: see :func:`joined_pieces`
+    :param chunk_size: number of sentences that are translated together
+    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_b``
+    """
+    sources = [row["source"] for row in split.rows(numbers)]
+    by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding
+    meter = ProgressMeter("sentences decoded", len(sources))
+    lines = [""] * len(sources)
+    translations = search_all(hub, [sources[index] for index in by_length], chunk_size, **search)
+    for count, (index, hypotheses) in enumerate(zip(by_length, translations, strict=True), start=1):
+        lines[index] = target_line(hub.task, hypotheses[0]["tokens"], remove_bpe)
+        meter.update(count)
+    return lines

@@ -6,7 +6,6 @@ lines are read, checked and written as with a checkpoint. Neither PyTorch nor fa
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Sequence
@@ -17,10 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ode_transformer.decoding.subwords import build_bpe
-from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS, flag_name
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.support.commands import available_processors
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_encoder import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
@@ -28,15 +25,16 @@ PADDING = "<pad>"  # fairseq never generates it
 
 
 class ExportedModel:
-    """A model of CTranslate2 with its vocabularies.
+    """A model of CTranslate2 with its vocabularies, with the methods of :class:`TranslationHub` that are called here.
 
     :param folder: folder of ``ode-transformer export``
     :param bpe: divides lines into pieces; None for lines that are divided already
     :param batch_size: lines of a batch
     :param max_tokens: tokens of a batch instead; None for any number
     :param cpu: use no GPU
-    :raises UserError: the folder was not written by ``ode-transformer export``, or a file of it is broken
     """
+
+    shares_lines = False  # among processes: it has threads
 
     def __init__(
         self,
@@ -48,21 +46,16 @@ class ExportedModel:
     ) -> None:
         import ctranslate2  # of the extra export, without which this room must be importable
 
-        try:
-            self.config = _read_json(folder / "config.json")
-            shared = (folder / SHARED_VOCABULARY).exists()
-            self.words = _read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
-            self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
-            if not all(type(positions) is int and positions > 1 for positions in self.max_positions):
-                raise ValueError(f"max_source_positions and max_target_positions: {self.max_positions}")
-            self.numbers = {word: number for number, word in enumerate(self.words)}
-            self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
-            # A worker for each processor, because a step of decoding is too small for several threads.
-            self.translator = ctranslate2.Translator(
-                str(folder), device="cpu" if cpu else "auto", inter_threads=_threads(), intra_threads=1
-            )
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{folder}: not a folder of ode-transformer export --to ctranslate2: {error}") from error
+        self.config = _read_json(folder / "config.json")
+        shared = (folder / SHARED_VOCABULARY).exists()
+        self.words = _read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
+        self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
+        self.numbers = {word: number for number, word in enumerate(self.words)}
+        self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
+        # A worker for each processor, because a step of decoding is too small for several threads.
+        self.translator = ctranslate2.Translator(
+            str(folder), device="cpu" if cpu else "auto", inter_threads=_threads(), intra_threads=1
+        )
         self.bpe = bpe
         self.batches: dict[str, Any] = {"max_batch_size": batch_size, "batch_type": "examples"}
         if max_tokens is not None:
@@ -122,18 +115,3 @@ def _threads() -> int:
     """Return the number of processors that this process may use, or the user's OMP_NUM_THREADS."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     return int(threads) if threads.isdigit() and int(threads) > 0 else available_processors()
-
-
-def load_exported_model(args: argparse.Namespace) -> ExportedModel:
-    """Load the folder ``args.path`` with the options of ``ode-transformer translate``.
-
-    :raises UserError: an option belongs to another engine, or the folder is refused
-    """
-    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
-        if getattr(args, option):
-            name = "DATA" if option == "data" else flag_name(option)
-            raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
-    if not args.path.is_dir():
-        raise UserError(f"{args.path}: not a folder; ode-transformer export --to ctranslate2 writes one")
-    bpe = build_bpe(args.bpe, args.bpe_model, args.path)
-    return ExportedModel(args.path, bpe, args.batch_size, args.max_tokens, args.cpu)

@@ -1,7 +1,6 @@
-"""A trained model with its task, from a checkpoint and the folder of its dictionaries."""
+"""Trained models with their tasks, from a checkpoint and the folder of its dictionaries."""
 
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,46 +34,56 @@ def load_trained_model(
     state = load_checkpoint(path)
     saved = saved_options(state, "task")
     task_name = saved.get("_name") or saved.get("task")
-    overrides = {"data": str(data)}
-    if task_name in _TRANSLATION:
-        overrides["source_lang"], overrides["target_lang"] = _languages(saved, data, source, target)
-        dictionaries = [f"dict.{overrides[side]}.txt" for side in ("source_lang", "target_lang")]
-    elif task_name == "language_modeling" and language_model:
-        dictionaries = ["dict.txt"]
-    else:
+    if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
-    for name in dictionaries:
-        if not (data / name).is_file():
-            raise UserError(f"{data / name}: missing, a dictionary of {path}: give its folder as DATA{_hint(saved)}")
+    languages = {"source_lang": source, "target_lang": target}
+    overrides = {"data": str(data)} | {side: language for side, language in languages.items() if language}
     if scheme is not None:
-        overrides |= _scheme_overrides(state, scheme, path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
-        model, options, task = build_model(path, state, overrides)
+        saved_model = saved_options(state, "model")
+        trained = saved_model.get("encoder_ode_scheme")
+        if trained is None:
+            raise UserError(f"{path}: its architecture steps no scheme, so it cannot be read under {scheme}")
+        schemes = ("encoder_ode_scheme", "decoder_ode_scheme")
+        overrides |= {option: scheme for option in schemes if saved_model.get(option) == trained}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
+            model, options, task = build_model(path, state, overrides)
+    except FileNotFoundError as error:
+        hint = f" (the training read {saved['data']})" if saved.get("data") else ""
+        raise UserError(f"{error.filename}: missing, a dictionary of {path}: give its folder as DATA{hint}") from error
     return model.eval(), options, task
 
 
-def _languages(saved: Mapping[str, Any], data: Path, source: str | None, target: str | None) -> tuple[str, str]:
-    """Return the languages of the arguments, else of the checkpoint, else of the file names in ``data``."""
-    from fairseq.data import data_utils
+def load_hub(
+    path: Path,
+    data: Path,
+    source: str | None,
+    target: str | None,
+    *,
+    batch_size: int,
+    max_tokens: int | None = None,
+    cpu: bool = False,
+    scheme: str | None = None,
+    fixed_shapes: bool = False,
+) -> Any:
+    """Load a translation model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
 
-    file_languages = data_utils.infer_language_pair(str(data)) or (None, None)
-    source = source or saved.get("source_lang") or file_languages[0]
-    target = target or saved.get("target_lang") or file_languages[1]
-    if source is None or target is None:
-        raise UserError(f"{data}: no file names the languages: give --source-lang and --target-lang{_hint(saved)}")
-    return source, target
+    :param batch_size: lines of a batch
+    :param max_tokens: tokens of a batch; None for any number
+    :param cpu: use no GPU
+    :param scheme: see :func:`load_trained_model`
+    :param fixed_shapes: of the steps of a search, see ``choose_steps``
+    :raises UserError: :func:`load_trained_model` raises it
+    """
+    model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
+    import torch
 
+    from ode_transformer.decoding.translation_hub import TranslationHub
 
-def _hint(saved: Mapping[str, Any]) -> str:
-    """Return a hint at the folder that the training read."""
-    return f" (the training read {str(saved['data'])[:200]})" if isinstance(saved.get("data"), str) else ""
-
-
-def _scheme_overrides(state: dict[str, Any], scheme: str, path: Path) -> dict[str, str]:
-    saved = saved_options(state, "model")
-    trained = saved.get("encoder_ode_scheme")
-    if trained is None:
-        raise UserError(f"{path}: its architecture steps no scheme, so it cannot be read under {scheme}")
-    return {option: scheme for option in ("encoder_ode_scheme", "decoder_ode_scheme") if saved.get(option) == trained}
+    # As in fairseq-interactive, the training's options for batches are ignored.
+    options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
+    hub = TranslationHub(options, task, [model])
+    hub.fixed_shapes = fixed_shapes
+    return hub.cuda() if torch.cuda.is_available() and not cpu else hub

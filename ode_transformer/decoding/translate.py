@@ -12,20 +12,19 @@ At a terminal each line is answered at once.
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.decoding.search_processes import can_share_lines, default_processes, search_in_processes
-from ode_transformer.decoding.subwords import build_bpe
 from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
+from ode_transformer.support.commands import available_processors
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.fairseq_import import import_fairseq
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import SUBWORD_MODELS
+from ode_transformer.support.subword_encoder import SubwordEncoder
+from ode_transformer.support.subword_models import SUBWORD_MODELS, choose_subword_model
 
+BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
 
@@ -35,36 +34,24 @@ def normalize_spaces(line: str) -> str:
     return line.translate(_SPACES).strip()
 
 
-def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None) -> dict[int, Any]:
+def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None) -> tuple[dict[int, Any], str]:
     """Return the token numbers of the lines that have any, with the end symbol, by line index from 0 on.
 
-    :param hub: fairseq's ``GeneratorHubInterface``
+    :param hub: :class:`TranslationHub` or :class:`ExportedModel`
     :param name: names the text in an error
+    :returns: also a warning if at least half of the tokens are unknown, else ""
     :raises UserError: a line has more tokens than the model or ``max_tokens`` allows
     """
-    sources, warning = encode_with_warning(hub, lines, name, max_tokens)
-    if warning:
-        print_progress(f"warning: {warning}")
-    return sources
-
-
-def encode_with_warning(
-    hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None
-) -> tuple[dict[int, Any], str]:
-    """Return what :func:`encode` returns, and a warning if at least half of the tokens are unknown, else ""."""
-    limit = hub.max_positions[0]
+    model_limit = hub.max_positions[0]
     sources = {}
     read = unknown = 0
     for position, line in enumerate(lines):
-        try:
-            tokens = hub.encode(normalize_spaces(line))
-        except UserError as error:
-            raise UserError(f"{name}: line {position + 1}: {error}") from error
-        problem = f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol"
-        if len(tokens) > limit:
-            raise UserError(f"{problem}, the model takes at most {limit}")
-        if max_tokens is not None and len(tokens) > max_tokens:
-            raise UserError(f"{problem}, more than --max-tokens {max_tokens}")
+        tokens = hub.encode(normalize_spaces(line))
+        if len(tokens) > min(model_limit, max_tokens or model_limit):
+            limit = f"the model takes at most {model_limit}"
+            if len(tokens) <= model_limit:
+                limit = f"more than --max-tokens {max_tokens}"
+            raise UserError(f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol, {limit}")
         if len(tokens) > 1:
             sources[position] = tokens
             read += len(tokens) - 1
@@ -77,90 +64,35 @@ def encode_with_warning(
 
 
 def translate(
-    hub: Any,
-    lines: Sequence[str],
-    name: str,
-    max_tokens: int | None = None,
-    processes: int = 1,
-    batch_size: int = 32,
-    **search: Any,
+    hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, processes: int = 1, **search: Any
 ) -> list[str]:
     """Return one translation for each line.
 
     :param processes: processes that share the lines
-    :param batch_size: lines of a batch of one of several processes
-    :param search: options of fairseq's search: ``beam``, ``lenpen``, ``max_len_b``
+    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_b``
     :raises UserError: :func:`encode` raises it; a process was killed
     """
-    sources = encode(hub, lines, name, max_tokens)
-    positions = list(sources)
+    sources, warning = encode(hub, lines, name, max_tokens)
+    if warning:
+        print_progress(f"warning: {warning}")
     translations = [""] * len(lines)
-    real_sources = [sources[position] for position in positions]
+    best: Iterable[Any] = (hypotheses[0]["tokens"] for hypotheses in search_all(hub, list(sources.values()), **search))
     if processes > 1:
-        best: Iterable[Any] = search_in_processes(hub, real_sources, processes, batch_size, **search)
-    else:
-        best = search_best(hub, real_sources, **search)
-    for position, tokens in zip(positions, best, strict=True):
+        best = hub.search_in_processes(list(sources.values()), processes, **search)
+    for position, tokens in zip(sources, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
 
 
-def search_best(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
-    """Yield the token numbers of the best hypothesis for each source, in the same order; see :func:`search_all`."""
-    for hypotheses in search_all(hub, sources, chunk_size, **search):
-        yield hypotheses[0]["tokens"]
-
-
 def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
-    """Yield fairseq's hypotheses for each source, the best one first, in the order of the sources.
+    """Yield the hypotheses for each source, the best one first, in the order of the sources.
 
     :param chunk_size: number of sources that are sorted by length and translated together
-    :param search: options of fairseq's search, see :func:`translate`
+    :param search: options of the search, see :func:`translate`
     """
     size = chunk_size or CHUNK_SIZE
     for start in range(0, len(sources), size):
-        chunk = sources[start : start + size]
-        results = hub.generate(chunk, **search)
-        if len(results) != len(chunk):  # fairseq sorts by length, and leaves lines out under some settings
-            raise RuntimeError(f"fairseq translated {len(results)} of {len(chunk)} lines")
-        yield from results
-
-
-def load_hub(
-    path: Path,
-    data: Path,
-    source: str | None,
-    target: str | None,
-    *,
-    batch_size: int,
-    max_tokens: int | None = None,
-    cpu: bool = False,
-    scheme: str | None = None,
-    fixed_shapes: bool = False,
-) -> Any:
-    """Load a model as fairseq's ``GeneratorHubInterface`` without a subword encoder, on the GPU if there is one.
-
-    :param batch_size: lines of a batch
-    :param max_tokens: tokens of a batch; None for any number
-    :param cpu: use no GPU
-    :param scheme: see ``load_trained_model``
-    :param fixed_shapes: of the steps of a search, see ``BeamSearch``
-    :raises UserError: ``load_trained_model`` raises it
-    """
-    import_fairseq()  # first, because it is the quickest way to import PyTorch, too
-    import torch
-    from fairseq.hub_utils import GeneratorHubInterface
-
-    from ode_transformer.decoding.beam_search import BeamSearch
-    from ode_transformer.decoding.trained_model import load_trained_model
-
-    model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
-    # As in fairseq-interactive, the training's options for batches are ignored.
-    options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
-    search = {"seq_gen_cls": BeamSearch, "extra_gen_cls_kwargs": {"fixed_shapes": fixed_shapes}}
-    task.build_generator = partial(task.build_generator, **search)
-    hub = GeneratorHubInterface(options, task, [model])
-    return hub.cuda() if torch.cuda.is_available() and not cpu else hub
+        yield from hub.generate(sources[start : start + size], **search)
 
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
@@ -168,11 +100,11 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
 
     :param scheme: see ``load_trained_model``
     """
-    directory = path.parent
-    bpe = build_bpe(args.bpe, args.bpe_model, directory)
+    from ode_transformer.decoding.trained_model import load_hub
+
     hub = load_hub(
         path,
-        args.data or directory,
+        args.data or path.parent,
         args.source_lang,
         args.target_lang,
         batch_size=args.batch_size,
@@ -181,17 +113,16 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         scheme=scheme,
         fixed_shapes=args.cuda_graphs,
     )
-    for flag in ("fp16", "cuda_graphs"):
-        if getattr(args, flag) and hub.device.type == "cpu":
-            raise UserError(f"{flag_name(flag)} needs a GPU")
+    for flag, device in (("fp16", "cuda"), ("cuda_graphs", "cuda"), ("int8", "cpu")):
+        if getattr(args, flag) and hub.device.type != device:
+            raise UserError(f"{flag_name(flag)} needs {'a GPU' if device == 'cuda' else '--cpu'}")
     if args.int8:
-        if hub.device.type != "cpu":
-            raise UserError("--int8 is computed on the CPU: add --cpu")
         from ode_transformer.nn.int8 import convert_to_int8
 
         if not convert_to_int8(hub.models[0]):
             raise UserError(f"--int8: {path} is not of an architecture of this package")
-    hub.bpe = bpe
+    if subword_model := choose_subword_model(args.bpe, args.bpe_model, path.parent):
+        hub.bpe = SubwordEncoder(*subword_model)
     return hub.half() if args.fp16 else hub
 
 
@@ -251,19 +182,21 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate ``args.input`` into ``args.output``."""
-    if args.output is not None:
-        check_writable(args.output)
     search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0
+    if args.output is not None:
+        check_writable(args.output)
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     hub = load_engine(args)
-    if (args.processes or 1) > 1 and not can_share_lines(hub):
+    if (args.processes or 1) > 1 and not hub.shares_lines:
         raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
-    processes = args.processes or default_processes(hub, len(lines), args.batch_size)
-    translations = translate(hub, lines, name, args.max_tokens, processes, args.batch_size, **search)
+    # One for each processor is fastest, if all have enough batches.
+    useful = min(available_processors(), len(lines) // (BATCHES_PER_PROCESS * args.batch_size))
+    processes = args.processes or (max(1, useful) if hub.shares_lines else 1)
+    translations = translate(hub, lines, name, args.max_tokens, processes, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
     if args.output is None:
@@ -276,13 +209,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def load_engine(args: argparse.Namespace) -> Any:
-    """Load the model of ``ode-transformer translate`` for the library of ``--engine``."""
-    engine = args.engine or ("ctranslate2" if args.path.is_dir() else "pytorch")
-    if engine == "pytorch":
-        return load_from_arguments(args, args.path)
-    from ode_transformer.decoding.ctranslate2_engine import load_exported_model
+    """Load the model of ``ode-transformer translate`` for the library of ``--engine``.
 
-    return load_exported_model(args)
+    :raises UserError: an option belongs to the other engine
+    """
+    if args.engine == "pytorch" or (args.engine is None and not args.path.is_dir()):
+        return load_from_arguments(args, args.path)
+    from ode_transformer.decoding.ctranslate2_engine import ExportedModel
+
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
+        if getattr(args, option):
+            name = "DATA" if option == "data" else flag_name(option)
+            raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
+    subword_model = choose_subword_model(args.bpe, args.bpe_model, args.path)
+    bpe = SubwordEncoder(*subword_model) if subword_model else None
+    return ExportedModel(args.path, bpe, args.batch_size, args.max_tokens, args.cpu)
 
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:

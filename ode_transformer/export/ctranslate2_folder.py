@@ -12,7 +12,6 @@ decoder layers the first, above a narrow layer of zeros that has none and adds n
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ode_transformer.export.translation_model import TranslationModel
+from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.nn import STACKS, DepthChoice, SubLayer
 from ode_transformer.nn.layer import copies_of
@@ -41,7 +40,7 @@ ACTIVATIONS = {
 ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
 
 
-def check(model: TranslationModel, args: argparse.Namespace) -> None:
+def check(model: TranslationModel) -> None:
     """Refuse a model that CTranslate2's specification cannot express.
 
     :raises UserError: names the flag that stands in the way
@@ -108,11 +107,11 @@ def all_ones(rows: Any) -> bool:
     return all(number == 1 for row in rows for number in row)
 
 
-def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> None:
+def write(model: TranslationModel, folder: Path, quantization: str | None) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an empty folder."""
     specification = build_specification(model)
     specification.validate()
-    specification.optimize(quantization=args.quantization)
+    specification.optimize(quantization=quantization)
     specification.save(str(folder))
 
 

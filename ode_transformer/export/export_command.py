@@ -1,7 +1,7 @@
 """``ode-transformer export``: write a trained translation model as the folder of another library.
 
-A format is a module with ``check(model, args)``, which refuses what the library cannot express, and
-``write(model, folder, args)``, and one line in ``FORMATS``. The folder appears complete or not at all.
+A format is a module with ``check(model)``, which refuses what the library cannot express, and
+``write(model, folder, quantization)``, and one line in ``FORMATS``. The folder appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -9,20 +9,38 @@ from __future__ import annotations
 import argparse
 import importlib
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ode_transformer.export.translation_model import load_translation_model
-from ode_transformer.support.arguments import add_language_arguments, flag_name
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.support.arguments import add_language_arguments
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.subword_models import SUBWORD_MODELS
+from ode_transformer.support.subword_encoder import SubwordEncoder
+from ode_transformer.support.subword_models import SUBWORD_MODELS, choose_subword_model
 
-# name: (module, the options of this format alone)
-FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ctranslate2": ("ode_transformer.export.ctranslate2_folder", ("quantization",)),
-    "huggingface": ("ode_transformer.export.huggingface_folder", ()),
+FORMATS = {
+    "ctranslate2": "ode_transformer.export.ctranslate2_folder",
+    "huggingface": "ode_transformer.export.huggingface_folder",
 }
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
+
+
+@dataclass(frozen=True)
+class TranslationModel:
+    """A trained model in evaluation mode.
+
+    :param path: file of the checkpoint, for messages
+    :param model: fairseq's model
+    :param options: fairseq's configuration
+    :param task: fairseq's task, which has the dictionaries
+    """
+
+    path: Path
+    model: Any
+    options: Any
+    task: Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,22 +63,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export one checkpoint."""
-    for name, (_, options) in FORMATS.items():
-        for option in options:
-            if name != args.to and getattr(args, option) is not None:
-                raise UserError(f"{flag_name(option)}: only with --to {name}")
+    if args.quantization and args.to != "ctranslate2":
+        raise UserError("--quantization: only with --to ctranslate2")
     if args.output.exists() or args.output.is_symlink():
         raise UserError(f"{args.output}: exists already; remove it, or choose another folder")
-    if not args.output.absolute().parent.is_dir():
-        raise UserError(f"{args.output}: not in an existing directory")
-    library_format = importlib.import_module(FORMATS[args.to][0])
-    languages = args.source_lang, args.target_lang
-    model = load_translation_model(args.path, args.data, *languages, args.bpe, args.bpe_model)
-    library_format.check(model, args)
+    folder = args.path.parent
+    subword_model = choose_subword_model(args.bpe, args.bpe_model, folder)
+    if subword_model is not None:
+        SubwordEncoder(*subword_model)  # refuses a broken file
+    trained = load_trained_model(args.path, args.data or folder, args.source_lang, args.target_lang)
+    model = TranslationModel(args.path, *trained)
+    library_format = importlib.import_module(FORMATS[args.to])
+    library_format.check(model)
     with atomic_directory(args.output) as folder:
-        library_format.write(model, folder, args)
-        if model.subword_model is not None:
-            shutil.copyfile(model.subword_model[1], folder / str(model.subword_file_name))
+        library_format.write(model, folder, args.quantization)
+        if subword_model is not None:
+            kind, file = subword_model
+            shutil.copyfile(file, folder / SUBWORD_MODELS[kind].file_name)  # by which it is recognised there
     size = sum(file.stat().st_size for file in args.output.rglob("*"))
     print(f"{args.output}: {args.to}, {size / 2**20:,.1f} MiB")
     return 0

@@ -5,7 +5,6 @@ The module imports this package, which has the model's equations; a program that
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,14 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import GenerationConfig
 
+from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.export.huggingface_model import (
-    BOS,
-    EOS,
     PAD,
     SPECIAL_TOKENS,
-    UNK,
     ODETransformerConfig,
     ODETransformerForSeq2SeqLM,
 )
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
-from ode_transformer.export.translation_model import TranslationModel
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.models.model_from_options import model_flags
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
@@ -40,7 +36,7 @@ __all__ = ["ODETransformerConfig", "ODETransformerForSeq2SeqLM", "ODETransformer
 '''
 
 
-def check(model: TranslationModel, args: argparse.Namespace) -> None:
+def check(model: TranslationModel) -> None:
     """Refuse a model that the folder cannot hold.
 
     :raises UserError: names what stands in the way
@@ -50,21 +46,17 @@ def check(model: TranslationModel, args: argparse.Namespace) -> None:
             f"{model.path}: --arch {model.options.model.arch} is no architecture of this package, so its code cannot "
             "be imported from it; fairseq's own models have converters in transformers"
         )
-    for dictionary in (model.task.source_dictionary, model.task.target_dictionary):
-        if [dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk()] != [BOS, PAD, EOS, UNK]:
-            raise UserError(f"{model.path}: its dictionaries number the special symbols unlike fairseq-preprocess")
 
 
-def write(model: TranslationModel, folder: Path, args: argparse.Namespace) -> None:
+def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     """Write the folder, but for the file of the subword model."""
     source, target = model.task.source_dictionary, model.task.target_dictionary
     config = ODETransformerConfig(model_options(model.options.model), len(source), len(target))
     exported = ODETransformerForSeq2SeqLM(config)
     weights = {name: tensor for name, tensor in model.model.state_dict().items() if not name.endswith("_extra_state")}
     tables = {name for name, _ in exported.model.named_buffers()} - weights.keys()
-    absent = nn.Module.load_state_dict(exported.model, weights, strict=False)  # fairseq's would add settings
-    if set(absent.missing_keys) != tables or absent.unexpected_keys:
-        raise UserError(f"{model.path}: its options do not build its parameters: {absent}")
+    tables_of_positions = {name: dict(exported.model.named_buffers())[name] for name in tables}
+    nn.Module.load_state_dict(exported.model, weights | tables_of_positions)  # fairseq's would add settings
     tied = exported._tied_weights_keys
     stored = {name: tensor.contiguous() for name, tensor in exported.state_dict().items() if name not in tied}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})

@@ -111,11 +111,9 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
-        harmless_options(config.options)
+        options = argparse.Namespace(**harmless_options(config.options))
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
-            self.model = build_from_options(
-                argparse.Namespace(**config.options), config.source_size, config.target_size
-            )
+            self.model = build_from_options(options, config.source_size, config.target_size)
         for module in self.model.modules():
             # Else transformers would replace tables of positions by empty ones.
             module._non_persistent_buffers_set.clear()
@@ -166,15 +164,13 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         :param labels: target [B, T], -100 where it does not count
         """
         if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("decoder_input_ids or labels: one of them is needed")
+            assert labels is not None, "decoder_input_ids or labels: one of them is needed"
             target = labels.masked_fill(labels == -100, PAD)
             decoder_input_ids = torch.cat([torch.full_like(target[:, :1], EOS), target[:, :-1]], 1)
         previous = without_masked(decoder_input_ids, decoder_attention_mask)
         if past_key_values is None:
             if encoder_outputs is None:
-                if input_ids is None:
-                    raise ValueError("input_ids or encoder_outputs: one of them is needed")
+                assert input_ids is not None, "input_ids or encoder_outputs: one of them is needed"
                 encoder_outputs = SourceEncoder(self.model).forward(input_ids, attention_mask)
             state = DecodingState(self.model, self._encoder_out(encoder_outputs[0], input_ids, attention_mask))
         else:

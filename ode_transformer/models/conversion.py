@@ -1,4 +1,4 @@
-"""``ode-transformer convert``: convert checkpoints of the authors' released code to this package.
+"""``ode-transformer checkpoint convert``: convert checkpoints of the authors' released code to this package.
 
 The released codes (libeineu/ODE-Transformer, zhuohan123/macaron-net and lyy1994/reformer, all on fairseq 0.6) keep the
 three projections of an attention in one matrix and number the layer normalisations of an encoder layer; ODE Transformer
@@ -135,6 +135,18 @@ def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) 
         raise UserError(f"architecture {arch} is not converted; known are those of {', '.join(families)}")
 
 
+def _supported(options: Mapping[str, Any], name: str, known: Mapping[Any, Any], default: Any = None) -> Any:
+    """Return our value of a released option.
+
+    :param known: our values by the released ones
+    :raises UserError: the released value is not among them
+    """
+    value = options.get(name, default)
+    if value not in known:
+        raise UserError(f"{name} {value!r} is not supported; known are {', '.join(map(str, known))}")
+    return known[value]
+
+
 def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tensor]) -> argparse.Namespace:
     """Return our options for the model that the released options describe.
 
@@ -143,25 +155,16 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     """
     options = vars(released)
     _check_family(options, parameters)
-    if options.get("adaptive_softmax_cutoff") is not None:
-        raise UserError("adaptive_softmax_cutoff is not supported")
+    _supported(options, "adaptive_softmax_cutoff", {None: None})
+    _supported(options, "dec_calculate_num", {1: 1}, 1)
     ours = {name: options[name] for name in _COMMON_OPTIONS if name in options}
     for stack in ("encoder", "decoder"):
-        history = options.get(f"{stack}_history_type")
-        if history not in _HISTORIES:
-            raise UserError(f"{stack}_history_type {history!r} is not supported; known are dense, learnable_dense")
-        if history == "dense" and options.get(f"{stack}_integration_type", "avg") != "avg":
-            raise UserError(
-                f"{stack}_integration_type {options[f'{stack}_integration_type']!r} is not supported, only avg"
-            )
-        ours[f"{stack}_layer_history"] = _HISTORIES[history]
-    evaluations = options.get("enc_calculate_num", 1)
-    if evaluations not in _SCHEMES:
-        raise UserError(f"enc_calculate_num {evaluations} is not supported; known are {', '.join(map(str, _SCHEMES))}")
-    if options.get("dec_calculate_num", 1) != 1:
-        raise UserError(f"dec_calculate_num {options['dec_calculate_num']} is not supported, only 1")
+        ours[f"{stack}_layer_history"] = _supported(options, f"{stack}_history_type", _HISTORIES)
+        if ours[f"{stack}_layer_history"] == "dense":
+            _supported(options, f"{stack}_integration_type", {"avg": None}, "avg")
+    scheme = _supported(options, "enc_calculate_num", _SCHEMES, 1)
     learned = [name for name, key in _COEFFICIENTS.items() if key in parameters]
-    expected = _RK_TYPES.get(str(options.get("rk_type"))) if evaluations == 2 else None
+    expected = _RK_TYPES.get(str(options.get("rk_type"))) if scheme == "rk2" else None
     if learned != ([expected] if expected else []):
         raise UserError(
             f"rk_type {options.get('rk_type')!r} does not fit its parameters: coefficients {learned or 'none'}"
@@ -175,7 +178,7 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
     return argparse.Namespace(
         **(ours | arch_options),
         layer_splitting="strang" if macaron else "lie-trotter",
-        encoder_ode_scheme=_SCHEMES[evaluations],
+        encoder_ode_scheme=scheme,
         decoder_ode_scheme="euler",
         ode_coefficients=learned[0] if learned else "tableau",
         ode_share_coefficients=bool(learned),
@@ -193,22 +196,15 @@ def _reformer_options(options: Mapping[str, Any], parameters: Mapping[str, Tenso
 
     :raises UserError: a part does not exist here
     """
-    for name, supported in (
-        ("layer_chain", {_CHAIN: None}),
-        ("decoder_input_layer", _COMBINATIONS),
-        ("decoder_output_layer", _REDUCTIONS),
-        ("src_tgt_embed", {False: None}),
-    ):
-        if options.get(name) not in supported:
-            allowed = ", ".join(map(str, supported))
-            raise UserError(f"{name} {options.get(name)!r} is not supported; known are {allowed}")
+    _supported(options, "layer_chain", {_CHAIN: None})
+    _supported(options, "src_tgt_embed", {False: None})
     prenet = {name.split(".")[2] for name in parameters if name.startswith("encoder.layers.")}
     return {
         "arch": "reformer_fast" if prenet else "reformer_base",
         "encoder_layers": len(prenet),
         "joint_input": "released",
-        "joint_combination": _COMBINATIONS[options["decoder_input_layer"]],
-        "joint_reduction": _REDUCTIONS[options["decoder_output_layer"]],
+        "joint_combination": _supported(options, "decoder_input_layer", _COMBINATIONS),
+        "joint_reduction": _supported(options, "decoder_output_layer", _REDUCTIONS),
     }
 
 
@@ -218,10 +214,8 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     :param released: result of :func:`ode_transformer.checkpoints.reading.load_checkpoint`
     :raises UserError: it belongs to none of the released models
     """
-    parameters, options = convert_parameters(released["model"]), released.get("args")
-    if not isinstance(options, argparse.Namespace):
-        raise UserError("no options (args) of a released model; is it a checkpoint of another code?")
-    ours = convert_options(options, released["model"])
+    parameters = convert_parameters(released["model"])
+    ours = convert_options(released["args"], released["model"])
     _complete_parameters(parameters, ours)
     return {
         "args": ours,
@@ -252,7 +246,7 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer convert``."""
+    """Declare the options of ``ode-transformer checkpoint convert``."""
     parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint of the authors' released code")
     parser.add_argument(
         "--output",
@@ -266,11 +260,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert one checkpoint and print its options."""
     check_writable(args.output)
-    released = load_checkpoint(args.released)
-    try:
-        converted = convert_checkpoint(released)
-    except UserError as error:
-        raise UserError(f"{args.released}: {error}") from error
+    converted = convert_checkpoint(load_checkpoint(args.released))
     save_checkpoint(converted, args.output)
     options = converted["args"]
     print(

@@ -13,6 +13,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding, TransformerConfig
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
+from ode_transformer.checkpoints.reading import SafeFromPretrained
 from ode_transformer.models.architectures import (
     LANGUAGE_MODEL_OPTIONS,
     complete_transformer_options,
@@ -21,7 +22,6 @@ from ode_transformer.models.architectures import (
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
-from ode_transformer.models.pretrained import SafeFromPretrained
 from ode_transformer.support.errors import OptionError
 
 # Options that our language models do not implement, with the value that means "off".

@@ -9,6 +9,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 from torch import nn
 
+from ode_transformer.checkpoints.reading import SafeFromPretrained
 from ode_transformer.models.architectures import (
     SCHEME_OPTIONS,
     TRANSLATION_SIZES,
@@ -20,7 +21,6 @@ from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
 from ode_transformer.models.encoder import ODETransformerEncoder
-from ode_transformer.models.pretrained import SafeFromPretrained
 from ode_transformer.nn import LSTM, STACKS
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ode_transformer.analysis.one_sentence import attention, matrix_data, readable_tokens, word_weights
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import on_device
-from ode_transformer.decoding.translate import encode_with_warning, normalize_spaces, search_all
+from ode_transformer.decoding.translate import encode, normalize_spaces, search_all
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Hypothesis:
 class ServedModel:
     """A translation model with its name.
 
-    :param hub: fairseq's ``GeneratorHubInterface``
+    :param hub: :class:`TranslationHub`
     :param search: options of fairseq's search beside the beam
     """
 
@@ -46,7 +46,7 @@ class ServedModel:
 
         :raises UserError: a line is longer than the model or ``--max-tokens`` allows
         """
-        return encode_with_warning(self.hub, lines, "your text", self.max_tokens)
+        return encode(self.hub, lines, "your text", self.max_tokens)
 
     def translate(self, sources: Sequence[Tensor], beam: int) -> list[list[Hypothesis]]:
         """Return the hypotheses for each source, the best one first."""

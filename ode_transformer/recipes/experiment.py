@@ -197,7 +197,7 @@ class Experiment:
             inputs = [self.checkpoints, *commands.flags({"last": count, "by": average.by, "until": until})]
         else:
             inputs = [self.checkpoints / "checkpoint_last.pt"]
-        return ["ode-transformer", "average", *inputs, "--output", self.model_path]
+        return ["ode-transformer", "checkpoint", "average", *inputs, "--output", self.model_path]
 
     def saved_checkpoints(self) -> list[int]:
         """Return the epochs, or updates, of the checkpoints that can be averaged."""

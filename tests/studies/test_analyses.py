@@ -40,7 +40,7 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
     commands = [
         line.replace("out/multi30k_en_de/", "D/").replace("out/studies/small-here/", "S/")
         for line in lines
-        if shlex.split(line)[1] not in ("average", "score")
+        if shlex.split(line)[1] not in ("checkpoint", "score")
     ]
     plain, rk2 = "D/ode_transformer_euler_tiny-seed-{}", "D/ode_transformer_rk2_tiny-seed-{}-ode-coefficients-ones"
     runs = " ".join(word.format(seed) for seed in (1, 2) for word in (f"plain={plain}", f"'RK2, 1 and 1={rk2}'"))

@@ -3,7 +3,7 @@ import sys
 
 SCRIPT = """
 import gc, sys
-from ode_transformer.decoding.translate import import_fairseq
+from ode_transformer.support.fairseq_import import import_fairseq
 assert not {"torch", "numpy"} & set(sys.modules)
 collections = []
 gc.callbacks.append(lambda phase, facts: collections.append(phase))

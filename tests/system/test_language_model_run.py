@@ -56,7 +56,9 @@ def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytes
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items())
 
     # The perplexity is that of the training's own validation, also of a checkpoint that was written anew.
-    assert main(["average", str(saved / "checkpoint_last.pt"), "--output", str(tmp_path / "model.pt")]) == 0
+    assert (
+        main(["checkpoint", "average", str(saved / "checkpoint_last.pt"), "--output", str(tmp_path / "model.pt")]) == 0
+    )
     validations = [json.loads(found) for found in re.findall(r"\{.*\"valid_ppl\".*\}", log)]
     perplexities = [
         evaluated(data, model, tmp_path / "eval.log") for model in (saved / "checkpoint_last.pt", tmp_path / "model.pt")

@@ -106,7 +106,7 @@ def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
     shown = commands_in(output)
     sets = len(recipe.sets)
     assert [" ".join(words[: 1 + (words[0] == "ode-transformer")]) for words in shown] == [
-        *("fairseq-preprocess", "fairseq-train", "ode-transformer average"),
+        *("fairseq-preprocess", "fairseq-train", "ode-transformer checkpoint"),
         *[recipe.decoder] * sets,
         *["ode-transformer score"] * len(recipe.score) * sets,
     ]

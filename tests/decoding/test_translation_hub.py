@@ -11,14 +11,16 @@ from ended_processes import wait_for_end
 PROGRAM = """
 import os, signal, time, types
 import torch
-from ode_transformer.decoding.search_processes import search_in_processes
+from ode_transformer.decoding.translation_hub import TranslationHub
 
 def generate(sources, **search):
     os.write(1, f"{os.getpid()}\\n".encode())  # at once: two processes write
     time.sleep(600)
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
-search_in_processes(types.SimpleNamespace(generate=generate), [torch.tensor([1])] * 2, processes=2, batch_size=1)
+cfg = types.SimpleNamespace(dataset=types.SimpleNamespace(batch_size=1))
+hub = types.SimpleNamespace(generate=generate, cfg=cfg)
+TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2)
 """
 
 

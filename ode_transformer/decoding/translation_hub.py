@@ -1,0 +1,106 @@
+"""Translation models that search as this package does, in one process or, on a CPU, in several.
+
+A step of decoding is too small for several threads of one process. The processes are forks, which share the parameters
+and start at once; each takes the next batch as soon as it is free, long sentences first.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+from fairseq.hub_utils import GeneratorHubInterface
+from torch import Tensor
+
+from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.binarised import on_device
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
+from ode_transformer.support.commands import end_with_parent
+from ode_transformer.support.errors import UserError
+
+_shared: dict[str, Any] = {}  # what a fork inherits: the hub and the options of its search
+
+
+class TranslationHub(GeneratorHubInterface):
+    """fairseq's interface of trained models, with :class:`BeamSearch`."""
+
+    fixed_shapes = False  # of the steps of a search, see ``choose_steps``
+
+    @property
+    def shares_lines(self) -> bool:
+        """True if several processes can search: on a CPU."""
+        return self.device.type == "cpu"
+
+    def generate(
+        self,
+        tokenized_sentences: Sequence[Tensor],
+        beam: int = BEAM,
+        verbose: bool = False,
+        *,
+        lenpen: float = LENGTH_PENALTY,
+        max_len_b: int = MAX_WORDS,
+    ) -> list[list[dict[str, Tensor]]]:
+        """Return fairseq's hypotheses for each source, the best one first.
+
+        :param tokenized_sentences: token numbers of the sources, with the end symbol
+        :param beam: number of hypotheses in the search
+        :param lenpen: length penalty
+        :param max_len_b: tokens of a translation, at most
+        """
+        generator = BeamSearch(
+            self.models,
+            self.task.target_dictionary,
+            beam_size=beam,
+            len_penalty=lenpen,
+            max_len_b=max_len_b,
+            fixed_shapes=self.fixed_shapes,
+        )
+        hypotheses: dict[int, list[dict[str, Tensor]]] = {}
+        for batch in self._build_batches(tokenized_sentences, False):
+            results = generator.generate(self.models, on_device(batch, self.device))
+            hypotheses.update(zip(batch["id"].tolist(), results, strict=True))
+        return [hypotheses[number] for number in range(len(tokenized_sentences))]
+
+    def search_in_processes(self, sources: Sequence[Tensor], processes: int, **search: Any) -> list[Tensor]:
+        """Return the token numbers of the best hypothesis for each source, in the order of the sources.
+
+        :param search: options of :meth:`generate`
+        :raises UserError: a process has ended without a result
+        """
+        size = self.cfg.dataset.batch_size
+        order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        best: list[Any] = [None] * len(sources)
+        _shared.update(hub=self, search=search)
+        # All processes of a pool start at once, also those without a batch.
+        pool = ProcessPoolExecutor(max(1, min(processes, len(batches))), get_context("fork"), _prepare_process)
+        try:
+            results = pool.map(_search, [[sources[number].tolist() for number in batch] for batch in batches])
+            for batch, hypotheses in zip(batches, results, strict=True):
+                for number, tokens in zip(batch, hypotheses, strict=True):
+                    best[number] = sources[number].new_tensor(tokens)
+        except BrokenProcessPool as error:
+            raise UserError(
+                f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"
+            ) from error
+        finally:
+            _shared.clear()
+            pool.shutdown(cancel_futures=True)
+        return best
+
+
+def _prepare_process() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C ends it without a traceback; a parent may ignore both
+        signal.signal(number, signal.SIG_DFL)
+    end_with_parent()
+    torch.set_num_threads(1)
+
+
+def _search(sources: list[list[int]]) -> list[list[int]]:
+    hypotheses = _shared["hub"].generate([torch.tensor(source) for source in sources], **_shared["search"])
+    return [of_sentence[0]["tokens"].tolist() for of_sentence in hypotheses]
