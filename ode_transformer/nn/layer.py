@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ode_transformer.nn.attention import AttentionMask
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.sublayers import SELF_ATTENTIONS, SubLayer, SubLayerKind
-from ode_transformer.numerics import Block, VectorField, composed, sequential_increment
+from ode_transformer.numerics import Block, composed, sequential_increment
 
 # Function F of one layer. The papers' equations step what the layer adds to y; the released code steps the whole layer
 # with its residuals, and adds y once more.
@@ -132,12 +132,12 @@ class Layer(nn.ModuleDict):
         blocks = []
         for names, stepped in grouping or [(tuple(self), True)]:
             members = [evaluations[name] for name in names]
-            field: VectorField
+            outputs = partial(composed, [member.output for member in members])
             if stepped and function == "increment":
-                field = partial(sequential_increment, [member.increment for member in members])
+                increments = [member.increment for member in members]
+                blocks.append(Block(partial(sequential_increment, increments), stepped, outputs))
             else:
-                field = partial(composed, [member.output for member in members])
-            blocks.append(Block(field, stepped))
+                blocks.append(Block(outputs, stepped))
         return blocks
 
 

@@ -140,5 +140,5 @@ class _AddState(torch.autograd.Function):
             if ctx.needs_input_grad[2]:
                 if dweights is None:
                     dweights = torch.zeros_like(ctx.weights)
-                dweights[ctx.n, used] = ctx.states[used].view(ctx.n + 1, -1) @ dx
+                torch.mv(ctx.states[used].view(ctx.n + 1, -1), dx, out=dweights[ctx.n, used])
         return None if dstates is None else dstates[ctx.n], dstates, dweights, None

@@ -117,11 +117,11 @@ class TwoSteps(DepthScheme):
     """y_{n+1} = y_{n−1} + F(y_n): a scheme with a memory of its own."""
 
     def start(self, y0: torch.Tensor) -> Remembering:
-        return Remembering(y0, 0, y0)
+        return Remembering(y0, before=y0)
 
     def step(self, layer, depth_state) -> Remembering:
         (block,) = layer
-        return Remembering(depth_state.before + block.field(depth_state.y), depth_state.depth + 1, depth_state.y)
+        return Remembering(depth_state.before + block.field(depth_state.y), before=depth_state.y)
 
 
 def test_a_scheme_behind_the_history_keeps_its_own_memory() -> None:

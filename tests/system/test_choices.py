@@ -80,24 +80,6 @@ def test_learned_coefficients_stay_with_their_scheme(text: Text, learned: Callab
     )
 
 
-def test_an_unknown_scheme_lists_the_known(text: Text, learned: Callable[[str], Path]) -> None:
-    done = generate(text, learned("rk4"), "--model-overrides", "{'encoder_ode_scheme': 'no-such-scheme'}")
-    assert done.returncode != 0
-    assert "unknown scheme 'no-such-scheme'; known are euler, rk2" in done.stderr.rstrip().splitlines()[-1].replace(
-        "midpoint, heun, ", ""
-    )
-
-
-def test_layers_of_another_kind_are_refused_in_one_line(text: Text, learned: Callable[[str], Path]) -> None:
-    for overrides, said in (
-        ("{'layer_splitting': 'strang'}", "trained with splitting lie-trotter; this model has splitting strang"),
-        ("{'encoder_ode_scheme': 'dlstm'}", "trained with scheme rk4; this model has scheme dlstm"),
-    ):
-        done = generate(text, learned("rk4"), "--model-overrides", overrides)
-        assert done.returncode != 0
-        assert said in done.stderr.rstrip().splitlines()[-1]
-
-
 def test_training_does_not_go_on_under_another_scheme(text: Text, trained: Path, tmp_path: Path) -> None:
     """By accident, that is; both schemes are named. What was trained stays as it is."""
     checkpoint = train(text, tmp_path / "rk4", "ode_transformer_rk4_tiny", 2)
