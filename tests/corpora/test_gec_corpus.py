@@ -51,7 +51,7 @@ def test_the_published_corpus(tmp_path: Path):
     other_pairs = [pair for number, pair in enumerate(nucle, start=1) if number % 4]
     assert pairs(tmp_path / "corpus", "train") == [*other_pairs, *edited(1), *edited(2), *edited(3)]
     assert counts == {split: len(pairs(tmp_path / "corpus", split)) for split in ("train", "valid", "test")}
-    assert counts["train"] > 100
+    assert counts["train"] > 80
     assert len(nucle) < len(SENTENCES)  # some sentence has no mistake, and is left out
 
 

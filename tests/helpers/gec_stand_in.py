@@ -9,54 +9,15 @@ import io
 import json
 import tarfile
 import zipfile
+from itertools import pairwise
 from pathlib import Path
+
+from commands_for_tests import PAIRS
 
 from ode_transformer.corpora.gec_corpus import GecCorpus
 
-SENTENCES = [
-    "The teacher reads a short story to the class .",
-    "My parents were happy about the letter .",
-    "The museum is open on the first day of the month .",
-    "Many students have a part-time job in the city .",
-    "She has lived near the river for ten years .",
-    "The results of the test are better than before .",
-    "He is looking for a cheap room in the centre .",
-    "We were waiting at the station when the train arrived .",
-    "A good friend is worth more than gold .",
-    "The children are playing with the dog in the garden .",
-    "Our neighbour has two cats and a parrot .",
-    "The weather was so cold that the lake was frozen .",
-    "I have been learning the piano since the spring .",
-    "There are several reasons for the change of plan .",
-    "The government is building a new bridge over the bay .",
-    "Some people are afraid of the dark .",
-    "The price of bread has risen this year .",
-    "In my opinion , the film was too long .",
-    "The doctor has an answer to the question .",
-    "They were not at home when the parcel came .",
-    "The shop on the corner is closed on Monday .",
-    "Reading is the best way to learn new words .",
-    "The old man was sitting under a tall tree .",
-    "Both of my sisters are studying at the university .",
-    "The meeting was moved to the end of the week .",
-    "Water is heavier than oil , as the experiment shows .",
-    "The farmers were worried about the dry summer .",
-    "I am writing to ask for a place in the course .",
-    "The tickets are sold at the desk near the door .",
-    "It is important to eat a healthy breakfast .",
-    "The team has won every match of the season .",
-    "A lot of visitors were surprised by the view .",
-    "The computer in the office is slower than mine .",
-    "Her brother has the key to the back door .",
-    "The two countries have signed a treaty about the border .",
-    "The picture on the wall was painted by a child .",
-    "Nobody was hurt , but the car is broken .",
-    "The library has bought a hundred books about the sea .",
-    "You are always welcome in the house of my aunt .",
-    "The last bus is full , so we have to take a taxi .",
-    "The singer was late because of the heavy traffic .",
-    "These shoes are too small for the boy .",
-]
+STATEMENTS = [source.removesuffix(".") for source, _ in PAIRS if source.endswith(".")]
+SENTENCES = [f"{first} and {second[0].lower()}{second[1:]} ." for first, second in pairwise(STATEMENTS)][:42]
 AGREEMENT = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
 ARTICLES = ("a", "an", "the")
 

@@ -8,40 +8,18 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from commands_for_tests import PAIRS
+
 from ode_transformer.corpora.summarisation_corpus import story_name
 
 PLACES = ["Lyon", "Oslo", "Porto", "Turin", "Ghent", "Kyoto", "Quito", "Perth"]
 PEOPLE = ["The mayor", "A teacher", "The coach", "A nurse", "The pilot", "A farmer", "The judge", "A singer"]
-EVENTS = [
-    "opened the new bridge",
-    "won the final race",
-    "found a lost painting",
-    "closed the old harbour",
-    "planted two hundred trees",
-    "met the foreign minister",
-    "sold the family house",
-    "wrote a book about bees",
-]
+EVENTS = ["opened the new bridge", "won the final race", "found a lost painting", "met the foreign minister"]
 TIMES = ["on Monday", "last week", "in early March", "after a long winter", "before the vote", "during the storm"]
 FILLING = [
-    "The weather had been dry for weeks.",
-    "Nobody was hurt, the police said.",
-    "It cost less than anyone had thought.",
-    'Some neighbours were not amused: "Too loud," said one.',
-    "Trains to the coast were late again.",
-    "A film about it is planned.",
-    "Prices have doubled since 2004.",
-    "The U.S. embassy sent its best wishes.",
-    "Don't expect it to last, experts warn!",
-    "There is a small museum nearby.",
-    "Who will pay for all this?",
-    "The council will meet again in June.",
-    "Tickets are sold at the door.",
-    "Several shops stayed closed.",
-    "Her brother, a baker, was there too.",
-    "It was the third time in ten years.",
-    "The road is open again.",
-    "More than 1,500 people came.",
+    *(source for source, _ in PAIRS[:16]),
+    'Some were not amused: "Too loud," said one.',
+    "The U.S. embassy sent it.",
 ]
 SPLITS = {"train": 44, "val": 8, "test": 8}
 EMPTY = 5  # number of the story without an article; it is for training
