@@ -64,7 +64,6 @@ COMMANDS = {
         "ode_transformer.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
-    "flags": ("ode_transformer.cli.flags", "the flags that this package adds to fairseq-train, and its architectures"),
     "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 

@@ -1,6 +1,6 @@
 """Reference page of the flags that this package adds to fairseq-train, and of its architectures.
 
-``ode-transformer flags > docs/flags.md`` writes the committed page.
+``python docs/generate.py`` writes the committed page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZES = {
 
 INTRODUCTION = """# Flags and architectures
 
-Written by `ode-transformer flags > docs/flags.md` from fairseq-train's parser and the registered architectures.
+Written by `python docs/generate.py` from fairseq-train's parser and the registered architectures.
 
 This package adds the following flags to those of fairseq's Transformer. Language models have the flags of the decoder,
 BERT those of the encoder. [ode_transformer.md](ode_transformer.md) explains the choices and shows each row of the
@@ -41,16 +41,6 @@ refuses all other combinations in one line."""
 
 ARCHITECTURES = """Layers of the encoder + layers of the decoder; so are schemes, where they differ. All are pre-norm
 except `dlstm*`, whose layers have no residual connections."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare no argument: the page has one form."""
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the page."""
-    print(reference_page(), end="")
-    return 0
 
 
 def reference_page() -> str:
@@ -75,6 +65,7 @@ def architecture_options() -> dict[str, dict[str, Any]]:
     """Return the options that each architecture of this package sets, by its name; none of a stack without layers."""
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
+    import ode_transformer.models  # noqa: F401  (registers the architectures)
     from ode_transformer.checkpoints.reading import is_of_this_package
 
     options = {}
@@ -161,3 +152,7 @@ def architecture_rows(architectures: Mapping[str, Mapping[str, Any]]) -> Iterato
             joined = option == "layers" or len(set(values)) > 1
             cells.append(" + ".join(values) if joined else values[0])
         yield (f"`{name}`", *cells)
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")

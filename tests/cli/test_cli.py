@@ -136,8 +136,3 @@ def test_no_command_writes_over_what_a_model_needs(name: str, tmp_path: Path, ca
     assert cli.main(words) == 2
     assert f"{name}: an input of this command, which the output would replace" in capsys.readouterr().err
     assert (tmp_path / name).read_text() == name
-
-
-def test_a_page_is_a_page(tmp_path: Path, capsys) -> None:
-    assert cli.main(["report", str(tmp_path), "--output", str(tmp_path / "model.pt")]) == 2
-    assert "model.pt: a page is a file with the end .html" in capsys.readouterr().err

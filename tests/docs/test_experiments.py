@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from experiments import DOCS, experiments_page, read_papers
 
 from ode_transformer.cli import main
-from ode_transformer.cli.experiments import DOCS, experiments_page, read_papers
 from ode_transformer.recipes.options import find_recipe, recipe_names
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.studies import study_names
@@ -23,7 +23,7 @@ def scripts_in(text: str, pattern: str) -> list[str]:
 
 
 def test_the_page_is_current() -> None:
-    assert experiments_page() == PAGE, "python -m ode_transformer.cli.experiments > docs/experiments.md"
+    assert experiments_page() == PAGE, "python docs/generate.py"
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.title)

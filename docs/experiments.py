@@ -1,6 +1,6 @@
 """Page of all experiments: every table and figure of the five papers, its command and its state.
 
-``python -m ode_transformer.cli.experiments > docs/experiments.md`` writes the committed page, in a checkout.
+``python docs/generate.py`` writes the committed page.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ode_transformer.studies import find_study, study_names
 from ode_transformer.studies.study import read_study
 from ode_transformer.support import commands
 from ode_transformer.support.tables import markdown_table
-from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
-DOCS = CONFIGS.parent / "docs"
+DOCS = Path(__file__).parent
 
 INTRODUCTION = """# Experiments
 
-Written by `python -m ode_transformer.cli.experiments > docs/experiments.md` from [papers.yaml](papers.yaml), the
+Written by `python docs/generate.py` from [papers.yaml](papers.yaml), the
 recipes and the studies.
 
 Every table and figure of the five papers, and the one command that makes it; those of `scripts/` print what they will
