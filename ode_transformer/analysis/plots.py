@@ -38,18 +38,11 @@ def add_plot_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(plot: Path | None, table: Path | None = None) -> None:
-    """Check, before any work is done, that a plot and a table can be written.
-
-    :raises UserError: the plot's name has another end than ``FORMATS``, a path cannot be written, or matplotlib is not
-        installed
-    """
-    if plot is not None:
-        if plot.suffix.lower() not in FORMATS.split(", "):
-            raise UserError(f"--output {plot}: a plot is a file with the end {FORMATS}")
-        check_writable(plot)
-        new_figure(1, 1)
-    if table is not None:
-        check_writable(table)
+    """Check, before any work is done, that a plot and a table can be written."""
+    for path in filter(None, (plot, table)):
+        check_writable(path)
+    if plot is not None and plot.suffix[1:].lower() not in new_figure(1, 1).canvas.get_supported_filetypes():
+        raise UserError(f"--output {plot}: a plot is a file with the end {FORMATS}")
 
 
 def save_figure(figure: Figure, path: Path) -> None:
