@@ -30,15 +30,15 @@ SUBCOMMANDS = {
         "what a model loses when one of its layers becomes a linear map",
     ),
     "outputs": (
-        "ode_transformer.analysis.comparison.outputs",
+        "ode_transformer.analysis.outputs",
         "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
     ),
     "examples": (
-        "ode_transformer.analysis.comparison.examples",
+        "ode_transformer.analysis.examples",
         "what several systems make of chosen sentences, side by side",
     ),
     "error-types": (
-        "ode_transformer.analysis.comparison.error_types",
+        "ode_transformer.analysis.error_types",
         "corrections of several systems by type of error",
     ),
     "curves": (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ode_transformer.analysis.comparison.examples import (
+from ode_transformer.analysis.examples import (
     SystemOutputs,
     differences,
     most_different,

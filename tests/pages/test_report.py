@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.comparison.examples import SystemOutputs
+from ode_transformer.analysis.examples import SystemOutputs
 from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.cli import main
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit

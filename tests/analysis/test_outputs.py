@@ -12,8 +12,8 @@ from checkpoint_for_tests import binarise
 from PIL import Image
 
 from ode_transformer.analysis import systems as trained_systems
-from ode_transformer.analysis.comparison.outputs import TokenAccuracy
-from ode_transformer.analysis.comparison.tables import Buckets, BucketTable
+from ode_transformer.analysis.bucket_tables import Buckets, BucketTable
+from ode_transformer.analysis.outputs import TokenAccuracy
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Settings

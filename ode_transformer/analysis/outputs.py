@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ode_transformer.analysis.comparison.attention_plots import DrawnMap, drawn_map, write_maps
-from ode_transformer.analysis.comparison.tables import Buckets, BucketTable
+from ode_transformer.analysis.bucket_tables import Buckets, BucketTable
+from ode_transformer.analysis.one_sentence import DrawnMap, drawn_map, write_maps
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.analysis.systems import Translator, add_data_arguments, named_systems
 from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.comparison.examples import (
+from ode_transformer.analysis.examples import (
     SystemOutputs,
     differences,
     mark_differences,

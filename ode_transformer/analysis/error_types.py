@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.comparison.examples import OUTPUT, read_system
+from ode_transformer.analysis.examples import OUTPUT, read_system
 from ode_transformer.analysis.plots import check_outputs, new_figure, plain_label, save_figure
 from ode_transformer.analysis.systems import add_output_arguments, named_systems
 from ode_transformer.metrics.error_types import TypeCounts, system_counts

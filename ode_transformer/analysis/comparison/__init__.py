@@ -1,1 +1,0 @@
-"""Comparison of several translation systems on one test set."""
