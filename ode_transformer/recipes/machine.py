@@ -86,7 +86,7 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
 
     :param tokens: of an update
     :param longest: longest sentence or sample that has to fit into a process: fairseq leaves longer ones out
-    :raises UserError: the machine has fewer GPUs, or options do not go together
+    :raises UserError: the machine has fewer GPUs, or nobody says where the first of several machines is
     """
     installed, nodes = torch.cuda.device_count(), options.nodes
     count = installed if options.gpus is None else options.gpus
@@ -94,16 +94,14 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
         raise UserError(f"--gpus {count}: this machine has {installed}")
     if nodes > 1 and options.master is None:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first")
-    if options.processes > 1 and count:
-        raise UserError(f"--processes {options.processes}: of the CPU, and goes with --gpus 0")
     oldest = min(
         (torch.cuda.get_device_capability(number) for number in range(min(count, installed))), default=FP16_SINCE
     )
     precision = options.precision or ("fp16" if count and oldest >= FP16_SINCE else "fp32")
-    most = max(1, tokens // (longest * nodes))
-    if max(count, options.processes) > most:
+    most, processes = max(1, tokens // (longest * nodes)), 1 if count else options.processes
+    if max(count, processes) > most:
         print(f"{most} of the processes: an update has {tokens:,} tokens, too few to divide further", flush=True)
-    return Machine(min(count, most), precision, nodes, options.node_rank, options.master, min(options.processes, most))
+    return Machine(min(count, most), precision, nodes, options.node_rank, options.master, min(processes, most))
 
 
 @dataclass(frozen=True)

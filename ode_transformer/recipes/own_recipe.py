@@ -128,6 +128,12 @@ def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:
 
 
 UNITS = {"translation": "pairs", "summaries": "pairs", "corrections": "corrected sentences", "text": "lines"}
+SCORES: dict[str, list[dict[str, Any]]] = {
+    "translation": [{"names": ["BLEU"], "metric": "bleu"}, {"names": ["chrF2"], "metric": "chrf"}],
+    "summaries": [{"names": ["ROUGE-1", "ROUGE-2", "ROUGE-L"], "metric": "rouge"}],
+    "corrections": [{"names": ["Precision", "Recall", "F0.5"], "metric": "m2", "against": "m2"}],
+    "text": [{"names": ["Perplexity"], "metric": "perplexity", "options": {"pieces": True}}],
+}
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,10 @@ class OwnRecipe:
             "sources": self._sources(),
             "corpus": self._corpus(),
             "vocabulary": {"kind": "sentencepiece", "size": plan.pieces, "fewer": True},
+            "arch": self.architecture(plan),
+            "tokens_per_update": plan.tokens_per_update,
             **(self._language_model(plan) if self.kind == "text" else self._two_sided_model(plan)),
+            "score": SCORES[self.kind],
         }
         head = "".join(f"# {printable_line(comment)}\n" for comment in comments)  # a path may hold a line feed
         return head + yaml.safe_dump(sections, default_flow_style=None, sort_keys=False, allow_unicode=True, width=110)
@@ -192,55 +201,45 @@ class OwnRecipe:
         if self.kind == "corrections":
             return {"kind": "m2", "train": "train", "valid": "valid", "test": {test: test}}
         source, target = self.sides
-        corpus: dict[str, Any] = {"kind": "parallel", "source": source, "target": target}
-        for split in ("train", "valid", test):
-            names = zip(("source_file", "target_file"), self._names(split), strict=True)
-            location = [dict(names)]
-            corpus |= {"test": {test: location}} if split == test and "test" not in corpus else {split: location}
-        corpus["text"] = {}
-        return corpus | ({"keep": {"unit": "pieces", "max": 250}} if self.kind == "translation" else {})
+
+        def pair(split: str) -> list[dict[str, str]]:
+            return [dict(zip(("source_file", "target_file"), self._names(split), strict=True))]
+
+        splits = {"train": pair("train"), "valid": pair("valid"), "test": {test: pair(test)}, "text": {}}
+        keep = {"keep": {"unit": "pieces", "max": 250}} if self.kind == "translation" else {}
+        return {"kind": "parallel", "source": source, "target": target, **splits, **keep}
 
     def _scale(self, plan: TrainingPlan) -> Scale:
         """Return the scale of the architecture, or of the text where its name does not say."""
         arch = self.architecture(plan)
         return next((scale for scale in SCALES if scale.suffix in arch), plan.scale)
 
-    def _training(self, plan: TrainingPlan, max_tokens: int) -> dict[str, Any]:
+    def _training(self, plan: TrainingPlan) -> dict[str, Any]:
         """Return the flags of fairseq-train that all kinds share."""
-        scale = self._scale(plan)
         return {
             "optimizer": "fused_adam",
             "adam-betas": "(0.9,0.98)",
             "clip-norm": 1.0,
             "lr-scheduler": "inverse_sqrt",
-            "lr": scale.learning_rate,
+            "lr": self._scale(plan).learning_rate,
             "warmup-updates": plan.warmup,
-            "dropout": scale.dropout,
-            "max-tokens": max_tokens,
+            "dropout": self._scale(plan).dropout,
+            "max-tokens": min(plan.tokens_per_update, 4096),
             "max-update": plan.updates,
             "patience": 10,
         }
 
     def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
-        summaries = self.kind == "summaries"
-        cut = {"truncate-source": True, "max-source-positions": 500} if summaries else {}
+        cut = {"truncate-source": True, "max-source-positions": 500} if self.kind == "summaries" else {}
         smoothing = {"criterion": "fused_label_smoothed_cross_entropy", "label-smoothing": 0.1}
-        scores: dict[str, Sequence[Mapping[str, Any]]] = {
-            "translation": [{"names": ["BLEU"], "metric": "bleu"}, {"names": ["chrF2"], "metric": "chrf"}],
-            "summaries": [{"names": ["ROUGE-1", "ROUGE-2", "ROUGE-L"], "metric": "rouge"}],
-            "corrections": [{"names": ["Precision", "Recall", "F0.5"], "metric": "m2", "against": "m2"}],
-        }
-        training = self._training(plan, min(plan.tokens_per_update, 4096))
+        search = {"beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if cut else {})
         is_tiny = self._scale(plan) is SCALES[0]
         return {
-            "arch": self.architecture(plan),
             **({"size": read_recipe(find_recipe("quickstart_text")).size} if is_tiny and self.arch is None else {}),
-            "tokens_per_update": plan.tokens_per_update,
             **({"threads": 1} if is_tiny else {}),
             "average": {"last": 5},
-            "train": {**cut, "share-all-embeddings": True, **smoothing, **training},
-            "generate": {**cut, "beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if summaries else {}),
-            "score": scores[self.kind],
+            "train": {**cut, "share-all-embeddings": True, **smoothing, **self._training(plan)},
+            "generate": {**cut, **search},
         }
 
     def _language_model(self, plan: TrainingPlan) -> dict[str, Any]:
@@ -253,12 +252,9 @@ class OwnRecipe:
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
-            "arch": self.architecture(plan),
             **(choices if self.arch is None else {}),
-            "tokens_per_update": plan.tokens_per_update,
             "average": {"best": True},
-            "train": {**flags, **self._training(plan, min(plan.tokens_per_update, 4096))},
+            "train": {**flags, **self._training(plan)},
             "generate": {**sample, "max-tokens": 4000},
             "score_valid": True,
-            "score": [{"names": ["Perplexity"], "metric": "perplexity", "options": {"pieces": True}}],
         }

@@ -23,7 +23,6 @@ from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, architectures, read_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
@@ -153,14 +152,8 @@ def _command_log(experiment: Experiment) -> Path:
 
 
 def last_update(log: Path, minutes: float) -> int:
-    """Return the last update that a training log reports within the first ``minutes``.
-
-    :raises UserError: there is none
-    """
-    points = [p for p in read_log(log) if p.minutes is not None and p.minutes <= minutes]
-    if not points:
-        raise UserError(f"{log}: no update within {minutes:g} minutes")
-    return max(point.updates for point in points)
+    """Return the last update that a training log reports within the first ``minutes``."""
+    return max(point.updates for point in read_log(log) if point.minutes is not None and point.minutes <= minutes)
 
 
 def show_translations(experiment: Experiment) -> None:

@@ -39,10 +39,8 @@ class Average(YamlSection):
 
     @model_validator(mode="after")
     def _check_alternatives(self) -> Average:
-        if (self.last is None) == (self.best is None):
-            raise ValueError("say either last: N or best: true")
-        if (self.by == "update") != (self.every is not None):
-            raise ValueError("by: update goes with every: N, the updates between two checkpoints")
+        if (self.last is None) == (self.best is None) or (self.by == "update") != (self.every is not None):
+            raise ValueError("say either last: N or best: true; by: update goes with every: N, the updates between two")
         return self
 
     def of_last(self, count: int) -> Average:
@@ -79,10 +77,9 @@ class Scoring(YamlSection):
 
     @model_validator(mode="after")
     def _check_metric(self) -> Scoring:
-        if self.metric not in METRICS:
-            raise ValueError(f"{self.metric!r}: known are {', '.join(METRICS)}")
-        if METRICS[self.metric].scores != len(self.names):
-            raise ValueError(f"{self.metric} has {METRICS[self.metric].scores} scores, and names {len(self.names)}")
+        counts = {name: metric.scores for name, metric in METRICS.items() if metric.scores}
+        if counts.get(self.metric) != len(self.names):
+            raise ValueError(f"{self.metric}: metrics, with their numbers of names, are {counts}")
         return self
 
 

@@ -36,21 +36,14 @@ def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int
     """Return the systems whose names match, at some values of the axis.
 
     :param values: None for all
-    :raises UserError: a pattern matches none, or there is no such value
+    :raises UserError: there are none
     """
-    names = list(dict.fromkeys(row.system.name for row in runs.rows))
-    chosen: set[str] = set()
-    for pattern in patterns:
-        matching = fnmatch.filter(names, pattern)
-        if not matching:
-            raise UserError(f"--systems {pattern}: no name of a system matches; there are {' | '.join(names)}")
-        chosen.update(matching)
-    existing = list(dict.fromkeys(row.value for row in runs.rows))
-    for value in values or ():
-        if value not in existing:
-            allowed = "it varies none" if runs.study.axis is None else f"there are {', '.join(map(str, existing))}"
-            raise UserError(f"--values {value}: no such value in the study at {runs.setting_name}; {allowed}")
-    return [row for row in runs.rows if row.system.name in chosen and (values is None or row.value in values)]
+    rows = [row for row in runs.rows if any(fnmatch.fnmatchcase(row.system.name, pattern) for pattern in patterns)]
+    rows = [row for row in rows if values is None or row.value in values]
+    if not rows:
+        existing = " | ".join(map(str, runs.rows))
+        raise UserError(f"--systems, --values: no row of the study at {runs.setting_name} matches; it has {existing}")
+    return rows
 
 
 def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
@@ -246,10 +239,8 @@ def run_study(
             equal_footing.draw_validations(results, folder / "validations.png")
         print(f"\n{text}\n{folder}")
         planned = [(row, experiment) for row, experiment, _ in runs.complete_runs]
-    analysis_failures = analyse(study, planned, folder, options.dry_run)
+    failures += analyse(study, planned, folder, options.dry_run)
     if not options.dry_run and results.runs:
         workflow.write_report(folder, [folder / STUDY_FILE])
     if failures:
-        raise UserError(f"{len(failures)} of the runs failed; the first: {failures[0]}")
-    if analysis_failures:
-        raise UserError(f"{len(analysis_failures)} of the analyses failed; the first: {analysis_failures[0]}")
+        raise UserError(f"{len(failures)} of the runs or analyses failed; the first: {failures[0]}")

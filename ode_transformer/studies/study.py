@@ -117,8 +117,6 @@ class Study(YamlSection):
     @model_validator(mode="after")
     def _check_names(self) -> Study:
         names = [system.name for system in self.systems]
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two systems are called {repeated[0]}")
         for system in self.systems:
             for key, choices in (("against", names), ("only", list(self.settings))):
                 if unknown := set(getattr(system, key) or ()) - set(choices):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.criteria import COUNTERPARTS
@@ -153,14 +152,6 @@ def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "last"),
-    [((), 8000), (("--max-update", "9"), 9), (("--max-update=100000",), 100000), (("--max-update", "0"), None)],
-)
-def test_the_last_update_is_that_of_fairseqs_parser(flags: tuple[str, ...], last: int | None) -> None:
-    assert made("multi30k_en_de", train_flags=flags).last_update() == last
-
-
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 
@@ -259,25 +250,6 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
     assert command[-1] == "train.node1.log"
     assert not list(tmp_path.rglob("manifest.jsonl"))
     assert train(machine=replace(second, rank=0))[-1] == "train.log"
-
-
-def test_a_small_recipe_trains_with_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[int] = []
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-    def run(command: Words, *_: Any, **options: Any) -> None:
-        threads.append(options["threads"])
-        Path(command[command.index("--save-dir") + 1], "checkpoint_last.pt").touch()
-
-    monkeypatch.setattr(run_experiment.commands, "run", run)
-    monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
-    for recipe in ("quickstart_g2p", "multi30k_en_de"):
-        experiment = made(recipe, tmp_path / recipe)
-        experiment.checkpoints.mkdir(parents=True)
-        run_experiment.train(experiment)
-        recorded = json.loads(experiment.provenance_path.read_text())["threads"]
-        assert recorded == str(threads[-1] or torch.get_num_threads())
-    assert threads == [1, None]
 
 
 def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,6 @@ def test_what_the_machine_has_and_the_user_chose(on, gpus: tuple, options: dict,
     [
         ((A100,), {"gpus": 2}, "--gpus 2: this machine has 1"),
         ((A100,), {"nodes": 2}, "--nodes 2: say --master HOST:PORT of the first"),
-        ((A100,), {"processes": 2}, "--processes 2: of the CPU, and goes with --gpus 0"),
     ],
 )
 def test_what_it_does_not_have_is_named(on, gpus: tuple, options: dict, message: str) -> None:

@@ -14,7 +14,6 @@ from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
 from ode_transformer.recipes.own_recipe import TextCounts, plan_training
-from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.files import lock_directory
 from ode_transformer.support.jobs import Manifest
 
@@ -133,16 +132,6 @@ def test_the_numbers_follow_from_the_text() -> None:
     plan = plan_training(large)
     assert (plan.pieces, plan.tokens_per_update, plan.updates, plan.warmup) == (32_000, 32_768, 50_000, 4_000)
     assert plan.scale.suffix == "wmt_en_de"
-
-
-def test_a_folder_behind_a_link(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "far" / "away").mkdir(parents=True)
-    (tmp_path / "near").mkdir()
-    (tmp_path / "near" / "link").symlink_to(tmp_path / "far" / "away")
-    words = write_texts("translation", tmp_path / "near")
-    assert main(["new", str(tmp_path / "near" / "link" / "mine.yaml"), *words]) == 0
-    recipe = read_recipe(tmp_path / "near" / "link" / "mine.yaml")
-    assert all(Path(source).is_file() for source in map(str, recipe.sources.values()))
 
 
 def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:

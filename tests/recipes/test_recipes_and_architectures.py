@@ -10,7 +10,6 @@ import math
 from argparse import Namespace
 from ast import literal_eval
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -180,21 +179,6 @@ def test_variants_fit_the_size_of_the_model(name, arch, variant, tokens, rate, u
     assert (args.lr, args.max_update, args.dropout) == ([rate], updates, dropout)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_learning_rate_reaches_its_peak(name: str) -> None:
-    """Also where epochs end the training: with 30 tokens to a sentence, or as many as articles are cut to."""
-    recipe = recipe_of(name)
-    for arch in suitable(recipe.task):
-        known = [variant for variant in recipe.variants if any(fnmatchcase(arch, p) for p in recipe.variants[variant])]
-        for variant in (None, *known):
-            made = recipe.for_arch(arch, variant)
-            warmup, epochs = int(made.train["warmup-updates"]), made.train.get("max-epoch")
-            assert warmup < made.train.get("max-update", math.inf)
-            if epochs and "train" in recipe.counts:
-                tokens = int(made.train.get("max-source-positions", 31)) - 1
-                assert warmup < int(epochs) * recipe.counts["train"] * tokens / made.tokens_per_update, (arch, variant)
-
-
 # -- models -------------------------------------------------------------------------------------------------------
 
 
@@ -251,12 +235,6 @@ def check(name: str, arch: str, variant: str | None = None) -> None:
 @pytest.mark.parametrize(("name", "arch"), in_turn())
 def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, arch: str) -> None:
     check(name, arch)
-
-
-@pytest.mark.parametrize("arch", ["transformer_lm", "ode_transformer_lm_rk4"])
-def test_a_language_model_shares_its_output_if_the_variant_says_so(arch: str) -> None:
-    assert recipe_of("ptb").for_arch(arch, "shared").train["share-decoder-input-output-embed"]
-    check("ptb", arch, "shared")
 
 
 # The usual preparation of IWSLT'14; of NIST only the rows of all three matrices together are known, from the counts.

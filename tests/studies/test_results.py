@@ -12,7 +12,7 @@ import pytest
 
 from ode_transformer.metrics.significance import difference, half_interval
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
-from ode_transformer.studies.study import Axis, Row, Setting, Study, StudySystem
+from ode_transformer.studies.study import Axis, Setting, Study, StudySystem
 
 SYSTEMS = [
     StudySystem(name="plain", arch="a"),
@@ -84,12 +84,6 @@ def test_differences_that_are_asked_for() -> None:
     ]
 
 
-def test_compute_is_that_of_the_first_system_or_unknown() -> None:
-    results = made_up()
-    without = StudyResults(results.study, "here", results.runs[3:], {})
-    assert "| $new$ | 1,000 |  | 3 |" in str(without.main_table())
-
-
 def test_what_the_runs_were_trained_with() -> None:
     results = made_up()
     runs = [replace(run, origin={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
@@ -124,7 +118,3 @@ def test_written(axis: Axis | None, tmp_path: Path) -> None:
     colours = np.unique((image.reshape(-1, 3) * 255).round().astype(int), axis=0)
     coloured = colours[np.ptp(colours, axis=1) > 60]  # lines and points, not the axes
     assert len(coloured) > 10
-
-
-def test_a_row_is_called_by_its_value() -> None:
-    assert [str(Row(SYSTEMS[0])), str(Row(SYSTEMS[0], 2))] == ["plain", "plain, 2"]

@@ -6,7 +6,6 @@ from typing import cast
 
 import pytest
 
-from ode_transformer.cli.command import main
 from ode_transformer.recipes import workflow
 from ode_transformer.studies import find_study, run_study
 from ode_transformer.studies.run_study import claim_results
@@ -52,26 +51,6 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     assert sum(line.endswith("another process is training here: later") for line in printed) == 1
 
 
-def test_runs_of_another_process_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One run is locked until the others are done; it is evaluated, too."""
-    calls: list[tuple[str, int]] = []
-
-    def train(experiment: SimpleNamespace, options: object) -> None:
-        calls.append(("train", experiment.seed))
-        if calls == [("train", 1)]:
-            raise LockedError("runs/1: another process is training here")
-
-    monkeypatch.setattr(workflow, "train", train)
-    monkeypatch.setattr(workflow, "evaluate", lambda experiment, options: calls.append(("evaluate", experiment.seed)))
-    monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
-    monkeypatch.setattr(run_study, "is_locked", lambda folder: False)
-    runs = SimpleNamespace(data=None, options=SimpleNamespace())
-    row = Row(StudySystem(name="RK2", arch="a"))
-    planned = [(row, SimpleNamespace(seed=seed, folder=f"runs/{seed}")) for seed in (1, 2)]
-    assert run_study.train_and_evaluate(cast(StudyRuns, runs), planned) == []
-    assert calls == [("train", 1), ("train", 2), ("evaluate", 2), ("train", 1), ("evaluate", 1)]
-
-
 def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
     own, folder = tmp_path / "mine" / "coefficients.yaml", tmp_path / "results" / "coefficients-g2p"
     claim_results(folder, find_study("coefficients"))
@@ -84,11 +63,3 @@ def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
     claim_results(earlier, own)
     with pytest.raises(UserError, match=r"another study, \.\./\.\./mine/coefficients\.yaml; "):
         claim_results(earlier, find_study("coefficients"))
-
-
-@pytest.mark.parametrize("choice", [["--systems", "RK2"], ["--values", "1"]])
-def test_a_table_has_all_runs(choice: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["study", "schemes", "--setting", "g2p", "--table", "--output", str(tmp_path), *choice]
-    assert main(words) == 2
-    assert "--table takes all existing runs: leave out --systems and --values" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []

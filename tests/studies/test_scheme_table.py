@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.analysis.depth.scheme_facts import count_states
 from ode_transformer.numerics import RECURRENCES
 from ode_transformer.recipes.recipe import PublishedResult
 from ode_transformer.studies.scheme_table import page, published_scores, scheme_and_size
@@ -19,12 +18,6 @@ def test_the_page_is_current_and_measures_the_orders_that_entries_state() -> Non
     for name, entry in RECURRENCES.items():
         assert cells[name][5].strip() == str(entry.order)
         assert cells[name][6].strip() == (f"{entry.order}.0" if entry.order else "none")
-
-
-def test_states() -> None:
-    """y; y and y_{t−1}; y, y_0 and six increments; y, seven outputs, their sum and the last layer's output."""
-    names = ("rk4", "leapfrog", "dlcl-increments", "iiet")
-    assert [count_states(name) for name in names] == [1, 2, 8, 10]
 
 
 @pytest.mark.parametrize(

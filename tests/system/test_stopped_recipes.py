@@ -100,39 +100,6 @@ def test_killed_amid_each_step(run: Runner) -> None:
         assert made(run.data) == whole
 
 
-def test_interrupted_from_the_keyboard(run: Runner, monkeypatch, capsys) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SplitWriter, "add", interrupted)
-        assert run("prepare") == 130
-    assert capsys.readouterr().err == "ode-transformer prepare: interrupted; the same command resumes\n"
-    assert set(tree(run.data)) == {"manifest.jsonl"}
-    assert run("prepare") == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before", [True, False])
-def test_killed_at_each_change_of_a_name(before: bool, run: Runner, monkeypatch) -> None:
-    """Every file and folder of a preparation gets its name when it is whole."""
-    changes = []
-    replace = os.replace
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda *names: changes.append(Path(names[1]).name) or replace(*names))
-        assert run("prepare") == 0
-    assert set(changes) >= {"corpus", "counts.json", "pieces"}
-    whole = made(run.data)
-    for moment, change in enumerate(changes, start=1):
-        if change.endswith(".verified"):
-            continue
-        run.output = run.folder / str(moment)
-        run.data = run.output / NAME
-        killed(run, lambda patch, moment=moment: patch.setattr(os, "replace", dying(os.replace, moment, before)))
-        assert run("prepare") == 0
-        assert made(run.data) == whole
-
-
 def steps_done(output: str) -> list[str]:
     """Those that were not left out as done."""
     return re.findall(r"^== ([\w ]+)$", output, re.MULTILINE)
