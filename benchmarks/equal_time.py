@@ -85,10 +85,10 @@ def record(experiment: Experiment, names: Sequence[object]) -> list[list[object]
 
 def summary(rows: Sequence[Sequence[object]]) -> str:
     """Return a table with the mean and deviation over seeds of each score."""
-    cells: dict[tuple[object, ...], list[float]] = {}
+    values_by_system: dict[tuple[object, ...], list[float]] = {}
     for task, system, setting, _, _, _, _, score, value, *_ in rows:
-        cells.setdefault((task, score, system, setting), []).append(float(str(value)))
-    lines = [[*map(str, key), mean_text(values), str(len(values))] for key, values in cells.items()]
+        values_by_system.setdefault((task, score, system, setting), []).append(float(str(value)))
+    lines = [[*map(str, key), mean_text(values), str(len(values))] for key, values in values_by_system.items()]
     return markdown_table(["task", "score", "system", "setting", "mean", "seeds"], lines, "llllrr")
 
 

@@ -23,12 +23,16 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
     ]
     rows = []
     for name, result in results.items():
-        cells = [name, f"{result['parameters'] / 1e6:.1f}M", _billions(result.get("operations"))]
-        cells += [_times(result.get("train")), _times(result.get("update")), _rate(target_tokens, result.get("train"))]
-        cells += [_mebibytes(result.get(key)) for key in ("held", "peak")]
-        cells += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
-        cells += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
-        rows.append(cells)
+        entries = [name, f"{result['parameters'] / 1e6:.1f}M", _billions(result.get("operations"))]
+        entries += [
+            _times(result.get("train")),
+            _times(result.get("update")),
+            _rate(target_tokens, result.get("train")),
+        ]
+        entries += [_mebibytes(result.get(key)) for key in ("held", "peak")]
+        entries += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
+        entries += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
+        rows.append(entries)
     measured = [column for column in zip(titles, *rows, strict=True) if set(column[1:]) != {_NOT_MEASURED}]
     titles, *rows = map(list, zip(*measured, strict=True))
     return markdown_table(titles, rows)

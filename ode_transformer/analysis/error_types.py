@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     )
     rows = type_rows(counted)
     titles = ["type", "reference", *(f"{name}, {kind}" for name in counted for kind in ("correct", "wrong"))]
-    print(markdown_table(titles, [[str(cell) for cell in row] for row in rows[: args.types]]))
+    print(markdown_table(titles, [list(map(str, row)) for row in rows[: args.types]]))
     if args.csv is not None:
         write_text(args.csv, csv_text([titles, *rows]))
     if args.output is not None:

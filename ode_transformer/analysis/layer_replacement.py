@@ -8,7 +8,7 @@ The function maps x to y at one position: x is all that the layer reads of earli
 - schemes that read y_{l−1}: y_l and y_{l−1}, so that W is 2d × 2d;
 - predictor–corrector schemes: x and what the scheme keeps of earlier blocks, a sum of theirs or their increments;
 - a depth-wise LSTM: output and cell, so that W is 2d × 2d;
-- a Reformer's joint layers: the same at each cell of the grid.
+- a Reformer's joint layers: the same at each position of the grid.
 
 So a replaced layer keeps no attention, neither to its own side nor, in a decoder, to the source.
 """

@@ -31,7 +31,7 @@ class LinearFit:
     :param bias: b, [q]
     :param positions: N
     :param rank: number of directions in which the arguments vary, at most p
-    :param r_squared: share of the values' variation that the map explains; 1 for a linear function
+    :param r_squared: fraction of the values' variation that the map explains; 1 for a linear function
     """
 
     weight: Tensor

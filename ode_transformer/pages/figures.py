@@ -178,8 +178,8 @@ def draw_path(axes: Axes, path: DepthPath, plane: Plane) -> None:
             if label or number == 1:
                 axes.annotate(str(label), tuple(point.tolist()), (5, 4), textcoords="offset points", fontsize=9)
         previous = end
-    axes.set_xlabel(f"first component ({plane.shares[0]:.0%} of the variance)")
-    axes.set_ylabel(f"second ({plane.shares[1]:.0%})")
+    axes.set_xlabel(f"first component ({plane.fractions[0]:.0%} of the variance)")
+    axes.set_ylabel(f"second ({plane.fractions[1]:.0%})")
     axes.grid(alpha=0.3)
 
 

@@ -56,7 +56,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-every_place = pytest.mark.parametrize("place", [LayerId("encoder", 2), LayerId("decoder", 3)], ids=str)
+every_layer = pytest.mark.parametrize("layer_id", [LayerId("encoder", 2), LayerId("decoder", 3)], ids=str)
 
 SOURCE = batch([9, 6, 7, 8])
 TARGET = batch([8, 9, 5, 9], seed=1)
@@ -76,13 +76,13 @@ def output(model: Any) -> torch.Tensor:
 class Recording(nn.Module):
     """A layer as it has been seen: knows what to make of one argument."""
 
-    def __init__(self, model: Any, place: LayerId) -> None:
+    def __init__(self, model: Any, layer_id: LayerId) -> None:
         super().__init__()
         recording = self
 
         class Recorder(LayerObserver):
             def see_layer(self, layer, inputs, outputs, padding) -> None:
-                if layer == place:
+                if layer == layer_id:
                     recording.given, recording.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
 
         with observing(model, Recorder()):
@@ -93,30 +93,30 @@ class Recording(nn.Module):
         return self.made
 
 
-@every_place
+@every_layer
 @every_kind
-def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], place: LayerId) -> None:
+def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], layer_id: LayerId) -> None:
     """Later layers read what they read and keep coefficients of their own."""
     model = model_of(kind)
     expected = output(model)
-    recording = Recording(model, place)
-    with replace_layer(model, place, recording):
+    recording = Recording(model, layer_id)
+    with replace_layer(model, layer_id, recording):
         assert torch.equal(output(model), expected)
         recording.made = recording.made + torch.randn_like(recording.made)
         assert not torch.allclose(output(model), expected)
     assert torch.equal(output(model), expected)
 
 
-@every_place
+@every_layer
 @every_kind
-def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], place: LayerId) -> None:
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], layer_id: LayerId) -> None:
     model = model_of(kind)
-    recording = Recording(model, place)
+    recording = Recording(model, layer_id)
     width, made = recording.given.size(-1), recording.made.size(-1)
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(made, width, generator=generator) / width**0.5
     layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
-    with torch.no_grad(), replace_layer(model, place, layer):
+    with torch.no_grad(), replace_layer(model, layer_id, layer):
         encoder_out = model.encoder(SOURCE, None)
         tokens = torch.full((4, 1), EOS)
         incremental_state: dict[str, Any] = {}
@@ -130,68 +130,68 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[
             tokens = torch.cat([tokens[rows], torch.randint(4, 30, (4, 1), generator=generator)], dim=1)
 
 
-def make_affine(model: Any, place: LayerId) -> None:
+def make_affine(model: Any, layer_id: LayerId) -> None:
     """Lets every sub-layer of a layer add a constant: the layer is y + b."""
     with torch.no_grad():
-        for name, parameter in getattr(model, place.stack).layers[place.number - 1].named_parameters():
+        for name, parameter in getattr(model, layer_id.stack).layers[layer_id.number - 1].named_parameters():
             if name.endswith(("out_proj.weight", "fc2.weight")):
                 parameter.zero_()
 
 
-@every_place
+@every_layer
 @pytest.mark.parametrize("kind", ["euler", "dlcl", "gate", "strang"])
-def test_a_linear_layer_is_recovered_exactly(kind: str, place: LayerId) -> None:
+def test_a_linear_layer_is_recovered_exactly(kind: str, layer_id: LayerId) -> None:
     model = model_of(KINDS[kind])
-    make_affine(model, place)
+    make_affine(model, layer_id)
     expected = output(model)
-    fit = batch_sums(model, INPUT, [place])[place].fit()
+    fit = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
     assert fit.r_squared == pytest.approx(1, abs=1e-10)
     torch.testing.assert_close(fit.weight, torch.eye(16, dtype=torch.float64), atol=1e-6, rtol=0)
-    with replace_layer(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+    with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
         torch.testing.assert_close(output(model), expected)
-    other = LayerId(place.stack, place.number % 3 + 1)
+    other = LayerId(layer_id.stack, layer_id.number % 3 + 1)
     assert batch_sums(model, INPUT, [other])[other].fit().r_squared < 0.9999
 
 
 def test_cells_of_a_grid_are_positions() -> None:
     """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
     model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
-    place = LayerId("decoder", 1)
-    sums = batch_sums(model, INPUT, [place, LayerId("encoder", 1)])
+    layer_id = LayerId("decoder", 1)
+    sums = batch_sums(model, INPUT, [layer_id, LayerId("encoder", 1)])
     cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
-    assert sums[place].count == cells
+    assert sums[layer_id].count == cells
     assert sums[LayerId("encoder", 1)].count == 9 + 6 + 7 + 8
-    fit = sums[place].fit()
-    with replace_layer(model, place, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
-        again = batch_sums(model, INPUT, [place])[place].fit()
+    fit = sums[layer_id].fit()
+    with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        again = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
     assert again.r_squared == pytest.approx(1, abs=1e-9)
 
 
-@every_place
-def test_padding_is_not_counted(place: LayerId) -> None:
+@every_layer
+def test_padding_is_not_counted(layer_id: LayerId) -> None:
     model = model_of(KINDS["gate"])
-    together = batch_sums(model, INPUT, [place])[place]
+    together = batch_sums(model, INPUT, [layer_id])[layer_id]
     alone = None
     for source, previous in zip(SOURCE, INPUT["prev_output_tokens"], strict=True):
         single = {"src_tokens": source[source.ne(PAD)][None], "src_lengths": None}
         single["prev_output_tokens"] = previous[previous.ne(PAD)][None]
-        more = batch_sums(model, single, [place])[place]
+        more = batch_sums(model, single, [layer_id])[layer_id]
         alone = more if alone is None else alone + more
-    assert together.count == alone.count == (30 if place.stack == "encoder" else 31)
+    assert together.count == alone.count == (30 if layer_id.stack == "encoder" else 31)
     for name in ("x", "y", "xx", "yx", "yy"):
         torch.testing.assert_close(getattr(together, name), getattr(alone, name))
 
 
-@every_place
-def test_likelihood_trains_w_and_b_alone_and_gets_better(place: LayerId) -> None:
+@every_layer
+def test_likelihood_trains_w_and_b_alone_and_gets_better(layer_id: LayerId) -> None:
     model = model_of(KINDS["gate"])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    start = batch_sums(model, INPUT, [place])[place].fit()
-    trained = distil(model, place, start, lambda update: SAMPLE, updates=30, lr=1e-2, padding_idx=PAD)
+    start = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
+    trained = distil(model, layer_id, start, lambda update: SAMPLE, updates=30, lr=1e-2, padding_idx=PAD)
     losses = []
     for fit in (start, trained):
         function = linear_layer(fit.weight, fit.bias, next(model.parameters()))
-        with torch.no_grad(), replace_layer(model, place, function):
+        with torch.no_grad(), replace_layer(model, layer_id, function):
             losses.append(negative_log_likelihood(model, SAMPLE, PAD).item())
     assert losses[1] < losses[0] - 0.01
     for name, tensor in model.state_dict().items():

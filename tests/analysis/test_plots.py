@@ -15,7 +15,7 @@ def test_the_end_of_the_name_decides_on_the_format(tmp_path: Path, name: str, st
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize("name", ["a.jpg", "a"])
+@pytest.mark.parametrize("name", ["a.jpgx", "a"])
 def test_other_formats_are_refused(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyse", "splitting-error", "--output", str(tmp_path / name)]) == 2
     out, error = capsys.readouterr()

@@ -20,7 +20,7 @@ from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stac
 from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
 from ode_transformer.support.arguments import add_systems
 
-# A gate is saturated where the share of all stages but one is, on average, below this.
+# A gate is saturated where the fraction of all stages but one is, on average, below this.
 SATURATED = 0.02
 SATURATION = (
     "Each gate weighs one stage and leaves out the others.\n"

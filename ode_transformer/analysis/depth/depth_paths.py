@@ -111,12 +111,12 @@ class Plane:
 
     :param mean: [C]
     :param axes: orthonormal, [C, 2]
-    :param shares: of the points' variance along each axis
+    :param fractions: of the points' variance along each axis
     """
 
     mean: Tensor
     axes: Tensor
-    shares: tuple[float, float]
+    fractions: tuple[float, float]
 
     def project(self, points: Tensor) -> Tensor:
         """Return the coordinates of points, [P, C] -> [P, 2]."""

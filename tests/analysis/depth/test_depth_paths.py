@@ -41,7 +41,7 @@ def test_the_plane_keeps_what_differs_most() -> None:
     plane = principal_plane(corners)
     torch.testing.assert_close(plane.axes.T @ plane.axes, torch.eye(2))
     torch.testing.assert_close(plane.project(corners), corners[:, :2])
-    assert plane.shares == pytest.approx((0.9, 0.1))
+    assert plane.fractions == pytest.approx((0.9, 0.1))
 
 
 def test_activation_norms_leave_padding_out() -> None:
