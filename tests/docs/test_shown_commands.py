@@ -85,6 +85,8 @@ def parse_fairseq(program: str, arguments: list[str]) -> None:
         "fairseq-preprocess": options.get_preprocessing_parser,
     }
     parser = makers[program]()
+    if program == "fairseq-train" and "--arch" not in arguments:
+        raise RefusedArgumentsError("--arch is required")
     if program == "fairseq-preprocess":
         parser.parse_args(arguments)
     else:

@@ -10,6 +10,7 @@ import gzip
 import html
 import io
 import random
+import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,50 +24,33 @@ from ode_transformer.corpora.raw_text import Pair, PairLocation
 from ode_transformer.corpora.sources import read_sources
 from ode_transformer.recipes.recipe import Recipe
 
-# subjects, predicates and adverbials by language
+# Subjects, predicates and adverbials by language; Chinese is split into words.
+_PHRASES = """
+en: The old teacher / My sister / The farmer / Our neighbour / The firm Smith & Sons
+    buys fresh bread / reads the mayor’s letter / waits for the train / sells two horses
+    in the morning / on Friday / before lunch / in the old town / despite the rain
+de: Der alte Lehrer / Meine Schwester / Der Bauer / Unser Nachbar / Firma Schmidt & Co
+    kauft frisches Brot / liest Bürgermeister Kohls Brief / wartet auf den Zug / verkauft zwei Pferde
+    am frühen Morgen / am Freitag / vor dem Essen / in der Altstadt / trotz des Regens
+fr: Le vieux professeur / Ma sœur / Le paysan / Notre voisin / La maison Martin & Fils
+    achète du pain frais / lit la lettre du maire / attend l’arrivée du train / vend deux chevaux
+    le matin / le vendredi / avant le déjeuner / dans la vieille ville / malgré la pluie
+ro: Bătrânul profesor / Sora mea / Ţăranul / Vecinul nostru / Firma Ionescu & Fiii
+    cumpără pâine proaspătă / citeşte scrisoarea primarului / aşteaptă trenul / vinde doi cai
+    dimineaţa / vineri / înainte de prânz / în oraşul vechi / în ciuda ploii
+cs: Starý učitel / Moje sestra / Sedlák / Náš soused / Firma Novák & synové
+    kupuje čerstvý chléb / čte starostův dopis / čeká na vlak / prodává dva koně
+    ráno / v pátek / před obědem / ve starém městě / navzdory dešti
+vi: Thầy giáo già / Chị tôi / Người nông dân / Hàng xóm tôi / Công ty Minh & Con
+    mua bánh mì tươi / đọc thư của thị trưởng / đợi tàu hỏa / bán hai con ngựa
+    vào buổi sáng / vào thứ sáu / trước bữa trưa / trong phố cổ / dù trời mưa
+zh: 老 教师 / 我 姐姐 / 那 个 农民 / 我们 的 邻居 / 王 & 李 公司
+    买 新鲜 的 面包 / 读 市长 的 信 / 等 他 的 火车 / 卖 两 匹 马
+    在 早上 / 在 星期五 / 在 午饭 前 / 在 老城 / 冒 着 雨
+"""
 PHRASES = {
-    "en": (
-        ["The old teacher", "My sister", "The farmer", "Our neighbour", "A young doctor", "The firm Smith & Sons"],
-        ["buys fresh bread", "reads the mayor’s letter", "waits for the train", "sells two horses"],
-        ["in the morning", "on Friday", "before lunch", "in the old town", "despite the rain", "every summer"],
-    ),
-    "de": (
-        [
-            "Der alte Lehrer",
-            "Meine Schwester",
-            "Der Bauer",
-            "Unser Nachbar",
-            "Eine junge Ärztin",
-            "Firma Schmidt & Co",
-        ],
-        ["kauft frisches Brot", "liest Bürgermeister Kohls Brief", "wartet auf den Zug", "verkauft zwei Pferde"],
-        ["am frühen Morgen", "am Freitag", "vor dem Essen", "in der Altstadt", "trotz des Regens", "jeden Sommer"],
-    ),
-    "fr": (
-        ["Le vieux professeur", "Ma sœur", "Le paysan", "Notre voisin", "Un jeune médecin", "La maison Martin & Fils"],
-        ["achète du pain frais", "lit la lettre du maire", "attend l’arrivée du train", "vend deux chevaux"],
-        ["le matin", "le vendredi", "avant le déjeuner", "dans la vieille ville", "malgré la pluie", "chaque été"],
-    ),
-    "ro": (
-        ["Bătrânul profesor", "Sora mea", "Ţăranul", "Vecinul nostru", "O doctoriţă tânără", "Firma Ionescu & Fiii"],
-        ["cumpără pâine proaspătă", "citeşte scrisoarea primarului", "aşteaptă trenul", "vinde doi cai"],
-        ["dimineaţa", "vineri", "înainte de prânz", "în oraşul vechi", "în ciuda ploii", "în fiecare vară"],
-    ),
-    "cs": (
-        ["Starý učitel", "Moje sestra", "Sedlák", "Náš soused", "Mladá lékařka", "Firma Novák & synové"],
-        ["kupuje čerstvý chléb", "čte starostův dopis", "čeká na vlak", "prodává dva koně"],
-        ["ráno", "v pátek", "před obědem", "ve starém městě", "navzdory dešti", "každé léto"],
-    ),
-    "vi": (
-        ["Thầy giáo già", "Chị tôi", "Người nông dân", "Hàng xóm tôi", "Một bác sĩ trẻ", "Công ty Minh & Con"],
-        ["mua bánh mì tươi", "đọc thư của thị trưởng", "đợi tàu hỏa", "bán hai con ngựa"],
-        ["vào buổi sáng", "vào thứ sáu", "trước bữa trưa", "trong phố cổ", "dù trời mưa", "vào mỗi mùa hè"],
-    ),
-    "zh": (  # split into words
-        ["老 教师", "我 姐姐", "那 个 农民", "我们 的 邻居", "一 位 年轻 医生", "王 & 李 公司"],
-        ["买 新鲜 的 面包", "读 市长 的 信", "等 他 的 火车", "卖 两 匹 马"],
-        ["在 早上", "在 星期五", "在 午饭 前", "在 老城", "冒 着 雨", "每年 夏天"],
-    ),
+    text[:2]: [line.strip().split(" / ") for line in text[3:].splitlines()]
+    for text in re.split(r"\n(?=\w)", _PHRASES.strip())
 }
 MEANINGS = list(product(*(range(len(phrases)) for phrases in PHRASES["en"])))
 TRAINING, OTHERS = 40, 5  # lines of a file
