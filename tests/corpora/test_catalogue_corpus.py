@@ -89,16 +89,6 @@ def test_dropped_on_either_side(phrase: str) -> None:
     assert clean_message(Message(plain, phrase)) is None
 
 
-@given(st.text(), st.text())
-def test_a_kept_pair_is_two_plain_lines(source: str, target: str) -> None:
-    pair = clean_message(Message(f"some words {source}", f"ein paar Worte {target}"))
-    if pair:
-        for text in (pair.source, pair.target):
-            assert text == " ".join(text.split())
-            assert not set(text) & set("{}<>`\\_\n")
-            assert clean_message(Message(pair.source, pair.target)) == pair
-
-
 def test_most_packages_decide() -> None:
     chosen = choose_translations(
         [("a", Pair("Log in", "Anmelden"))] * 3

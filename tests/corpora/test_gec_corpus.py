@@ -116,15 +116,6 @@ def test_length_counts_on_both_sides_of_training_pairs(tmp_path: Path):
     assert counts["valid"] == 4  # all but the one that would be empty
 
 
-def test_sentences_with_overlapping_edits_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    overlapping = block(["a", "b", "c"], [(0, 2, "x", "A"), (1, 3, "x", "B")])
-    good = block(["a", "b"], [(0, 1, "x", "A")])
-    files = raw(tmp_path, fce=overlapping + good, conll14_test=overlapping + good)
-    assert FCE.build(files, tmp_path / "corpus", 1) == {"train": 1, "valid": 1, "test": 2}
-    assert pairs(tmp_path / "corpus", "test")[0] == ("a b c", "A c")
-    assert "fce: 1 sentences left out because their edits overlap" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "options",
     [

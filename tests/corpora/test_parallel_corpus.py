@@ -96,12 +96,6 @@ def test_further_references(raw: Raw) -> None:
     assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
 
 
-def test_what_a_recipe_that_says_nothing_of_test_texts_is_known_by(raw: Raw) -> None:
-    """Data that are there stay good: the digest of their request is of this."""
-    assert "test_text" not in raw.corpus().model_dump()
-    assert raw.corpus(test_text={}).model_dump()["test_text"]["tokenise"] is False
-
-
 def test_a_broken_file_leaves_nothing(raw: Raw) -> None:
     with pytest.raises(UserError, match="no example for the valid split"):
         raw.build(valid=[], hold_out=100)

@@ -133,13 +133,6 @@ def test_tmx(tmp_path: Path) -> None:
     assert sentences == [("Bun și rău", "Good & bad"), ("Doi", "Two")]
 
 
-def test_a_language_that_a_tmx_lacks(tmp_path: Path) -> None:
-    path = tmp_path / "tmx"
-    path.write_text(TMX.replace("RO", "bg"))
-    with pytest.raises(UserError, match="tmx: unit 2 is not in ro, but in bg, en"):
-        pairs(path, format="tmx", languages=["en", "ro"])
-
-
 def test_an_entity_that_points_to_a_file_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "tmx"
     declared = TMX.replace('"http://127.0.0.1:9/tmx14.dtd">', '"a" [<!ENTITY doi SYSTEM "file:///etc/hostname">]>')

@@ -68,14 +68,6 @@ def test_traps_as_in_the_released_references(highlights: list[str], target: str)
     assert source_and_target(story, options) == ("Text .", target)
 
 
-def test_text_as_it_was() -> None:
-    source, target = prepared(lowercase=False, tokenise=False)
-    assert source == (
-        'MADRID, Spain (CNN) -- Mr. Ruiz didn\'t win. He lost "badly." By A. Reporter. He\'s said: "Never again!"'
-    )
-    assert target == 'Ruiz loses the vote. He says: "Never again!" It\'s over.'
-
-
 def test_datelines_and_length() -> None:
     source, target = prepared(strip_dateline=True, source_tokens=7)
     assert source == "mr. ruiz didn 't win . he"

@@ -50,13 +50,6 @@ def test_correct_edits_count_for_the_type_of_the_reference():
     }
 
 
-def test_an_edit_that_occurs_twice_is_found_twice_at_most():
-    twice = edits("1-1 , M:PUNCT", "1-1 , M:PUNCT")
-    assert count_matches(twice, twice[:1]) == {"M:PUNCT": Counts(1, 2, 1)}
-    assert count_matches(twice[:1], twice) == {"M:PUNCT": Counts(1, 1, 2)}
-    assert count_matches(twice, twice) == {"M:PUNCT": Counts(2, 2, 2)}
-
-
 def test_annotators_are_chosen_by_the_score_of_all_sentences_up_to_theirs():
     right, other, wrong = edits("0-1 a X"), edits("0-1 b X", "1-2 c Y"), edits("0-1 z Z")
     assert count_types([right], [[other, right]]) == {"X": Counts(1, 1, 1)}

@@ -61,11 +61,6 @@ def test_edits_are_applied():
     assert correct_tokens(third) == list(third.tokens)
 
 
-def test_insertions_at_one_place_keep_their_order_and_precede_a_replacement():
-    text = "S a b\nA 1 2|||x|||B|||-|||-|||0\nA 1 1|||x|||2|||-|||-|||0\nA 1 1|||x|||1|||-|||-|||0"
-    assert correct_tokens(sentences(text)[0]) == ["a", "2", "1", "B"]
-
-
 def test_of_overlapping_edits_the_later_one_is_left_out():
     overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
     assert correct_tokens(overlapping) == ["A", "C", "d"]

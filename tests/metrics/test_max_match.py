@@ -93,22 +93,6 @@ def test_counts_by_hand(source: str, hypothesis: str, edits: list, expected: tup
     assert counts(hypothesis, sentence(source, *edits)) == Counts(*expected)
 
 
-def test_the_annotator_depends_on_what_came_before():
-    # Two system edits: annotator 0 has one of them, annotator 1 both, among eight.
-    edits = {0: "A", 1: "ABCDEFGH"}
-    divided = AnnotatedSentence(
-        tuple("abcdefgh"),
-        {who: tuple(Edit(i, i + 1, "x", ((c,),)) for i, c in enumerate(found)) for who, found in edits.items()},
-    )
-    agreed = sentence("i j k l m n o p q r", *((i, i + 1, c) for i, c in enumerate("IJKLMNOPQR")))
-    hypothesis = "A B c d e f g h"
-    # Alone, (2, 2, 8) has F = 0.63 and (1, 2, 1) 0.56; after (10, 10, 10), they make it 0.91 and 0.93.
-    assert [found.annotator for found in max_match([hypothesis], [divided])] == [1]
-    matched = max_match(["I J K L M N O P Q R", hypothesis], [agreed, divided])
-    assert [found.annotator for found in matched] == [0, 0]
-    assert sum_counts(matched) == Counts(11, 12, 11)
-
-
 def test_of_equal_scores_the_one_with_more_correct_edits_counts():
     # All of a phrase, or each of its words: F is 1 with both.
     (both,) = gold("S a b\nA 0 2|||x|||c d|||-|||-|||0\nA 0 1|||x|||c|||-|||-|||1\nA 1 2|||x|||d|||-|||-|||1")
