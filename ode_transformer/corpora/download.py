@@ -193,7 +193,8 @@ def _download(source: Source, expected: Checksum | None, folder: Path, sources: 
             os.replace(part, path)
             _write_record(path, source, (algorithm, digest), folder, downloaded=True)
             return
-        reasons.append(f"{name}: another file, of {size:,} bytes with {algorithm} {digest}")
+        published = expected[1] if expected else f"{source.bytes:,} bytes"
+        reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {published}")
         part.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
@@ -226,11 +227,12 @@ def transfer(url: str, part: Path) -> None:
     while True:
         size = part.stat().st_size if part.exists() else 0
         try:
-            return _attempt(url, part, size)
+            _attempt(url, part, size)
+            return
         except NETWORK_ERRORS as error:
             code = error.code if isinstance(error, urllib.error.HTTPError) else 0
             if code == 416 and size:  # no byte is missing; the checksum decides
-                return None
+                return
             failures = 0 if part.exists() and part.stat().st_size > size else failures + 1
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise
@@ -242,17 +244,15 @@ def _attempt(url: str, part: Path, size: int) -> None:
     """Request the bytes after the first ``size``; a server that sends all of them starts the part anew."""
     headers = {"User-Agent": USER_AGENT} | ({"Range": f"bytes={size}-"} if size else {})
     request = urllib.request.Request(url, headers=headers)
-    with (
-        urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
-        open(part, "ab" if answer.status == 206 else "wb") as file,
-    ):
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
             raise UserError("answers with a page")
-        length = answer.headers.get("Content-Length")
-        total = file.tell() + int(length) if length else None
-        meter = ProgressMeter(url.rpartition("/")[2], total)
-        while block := answer.read1(READ_BYTES):
-            file.write(block)
-            meter.update(file.tell(), " bytes")
-        if total is not None and file.tell() < total:
-            raise ConnectionError(f"{file.tell():,} bytes came of {total:,}")
+        with open(part, "ab" if answer.status == 206 else "wb") as file:
+            length = answer.headers.get("Content-Length")
+            total = file.tell() + int(length) if length else None
+            meter = ProgressMeter(url.rpartition("/")[2], total)
+            while block := answer.read1(READ_BYTES):
+                file.write(block)
+                meter.update(file.tell(), " bytes")
+            if total is not None and file.tell() < total:
+                raise ConnectionError(f"{file.tell():,} bytes came of {total:,}")
