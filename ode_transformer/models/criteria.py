@@ -77,8 +77,6 @@ class _Loss(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         gradient, ctx.gradient = ctx.gradient, None
-        if gradient is None:
-            raise RuntimeError("this loss has one backward pass, which overwrites what it keeps")
         factors = gradients[0].masked_fill(ctx.padded, 0.0)[:, None]
         if factors.device.type == "cpu":
             rows = factors.ne(1.0).nonzero()[:, 0]  # as a rule those of padding alone

@@ -82,16 +82,10 @@ UNSUPPORTED_OPTIONS: dict[str, Any] = {
     "tie_adaptive_proj": False,
 }
 
-# Kinds of tasks; every other task has a source and a target, as translation has.
+# Tasks of fairseq by the kind of model that they train; every other has a source and a target, as translation has.
 _TASK_CLASSES = {
     "masked_lm": (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask),
     "language_modeling": (LanguageModelingTask, MultilingualLanguageModelingTask),
-}
-# What a model for each kind is, and which task it needs.
-_MODEL_DESCRIPTIONS = {
-    "translation": "has an encoder and a decoder: --task translation",
-    "masked_lm": "reads one text: --task masked_lm, or sentence_prediction to fine-tune it",
-    "language_modeling": "continues a text: --task language_modeling",
 }
 
 
@@ -246,12 +240,12 @@ def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
     """Refuse a task for which fairseq would build the model and then fail inside it.
 
     :param task: a task of fairseq; any other object is accepted
-    :param kind: of the tasks that the model supports: translation, masked_lm or language_modeling
-    :raises OptionError: names the tasks that go with the architecture
+    :param kind: translation, masked_lm or language_modeling
+    :raises OptionError: names the task that goes with the architecture
     """
     if not isinstance(task, FairseqTask):
         return
     task_kind = next((name for name, classes in _TASK_CLASSES.items() if isinstance(task, classes)), "translation")
     if task_kind != kind:
         name = getattr(args, "task", type(task).__name__)
-        raise OptionError(f"--task {name} does not go with --arch {args.arch}, which {_MODEL_DESCRIPTIONS[kind]}")
+        raise OptionError(f"--task {name} does not go with --arch {args.arch}, which needs --task {kind}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ode_transformer.models.depth_stack import depth_choice, feed_forward_options
 from ode_transformer.nn import (
+    PLAIN_ATTENTION,
     SOURCE_AXIS,
     TARGET_AXIS,
     FeedForward,
@@ -23,95 +23,61 @@ from ode_transformer.nn import (
 from ode_transformer.numerics import SPLITTINGS, Splitting
 from ode_transformer.support.errors import OptionError
 
-
-def _feed_forward(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
-    """Build a network with ``fraction`` of the whole inner size: two halves have as many parameters as a whole."""
-    sizes = getattr(cfg, stack)
-    inner = fraction * sizes.ffn_embed_dim
-    if not inner.is_integer():
-        raise OptionError(
-            f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
-            f"layer and has to be even"
-        )
-    return FeedForward(sizes.embed_dim, int(inner), *feed_forward_options(cfg))
+_ATTENTIONS = {"self_attn": SubLayerKind.SELF_ATTENTION, "encoder_attn": SubLayerKind.CROSS_ATTENTION}
 
 
-def _self_attention(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
-    sizes = getattr(cfg, stack)
-    return MultiheadAttention(
-        sizes.embed_dim,
-        sizes.attention_heads,
-        cfg.attention_dropout,
-        depth_choice(cfg, stack).attention,
-    )
-
-
-def _cross_attention(cfg: TransformerConfig, stack: str, fraction: float) -> nn.Module:
-    sizes = getattr(cfg, stack)
-    return MultiheadAttention(
-        sizes.embed_dim, sizes.attention_heads, cfg.attention_dropout, encoder_dim=cfg.encoder.embed_dim
-    )
-
-
-# Builds the function of a sub-layer: (options, stack, fraction of a step) -> module.
-BuildFunction = Callable[[TransformerConfig, str, float], nn.Module]
-
-
-class SubLayerPlan(NamedTuple):
-    """One sub-layer of a layer.
-
-    :param kind: kind of the sub-layer
-    :param build: builds its function
-    :param fraction: fraction of a step that it takes
-    """
-
-    kind: SubLayerKind
-    build: BuildFunction
-    fraction: float = 1.0
-
-
-_SELF_ATTENTION = {"self_attn": SubLayerPlan(SubLayerKind.SELF_ATTENTION, _self_attention)}
-_CROSS_ATTENTION = {"encoder_attn": SubLayerPlan(SubLayerKind.CROSS_ATTENTION, _cross_attention)}
-_FEED_FORWARD = {"ffn": SubLayerPlan(SubLayerKind.FEED_FORWARD, _feed_forward)}
-
-
-def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, SubLayerPlan]:
-    """Return the sub-layers of a layer by name, in the order in which they act.
+def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[SubLayerKind, float]]:
+    """Return the sub-layers of a layer by name, in the order in which they act: kind, and fraction of a step.
 
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
 
     :param cross_attention: the layer attends to an encoder output, too
     """
-    fields = {
-        "diffusion": _SELF_ATTENTION | (_CROSS_ATTENTION if cross_attention else {}),
-        "convection": _FEED_FORWARD,
-    }
+    attentions = [name for name in _ATTENTIONS if cross_attention or name == "self_attn"]
     order = [field for field, _ in splitting.parts]
-    plans: dict[str, SubLayerPlan] = {}
+    plan: dict[str, tuple[SubLayerKind, float]] = {}
     for number, (field, fraction) in enumerate(splitting.parts):
         half = "" if order.count(field) == 1 else "_up" if field in order[:number] else "_down"
-        plans |= {name + half: plan._replace(fraction=fraction) for name, plan in fields[field].items()}
-    return plans
+        for name in attentions if field == "diffusion" else ["ffn"]:
+            plan[name + half] = _ATTENTIONS.get(name, SubLayerKind.FEED_FORWARD), fraction
+    return plan
+
+
+def _build_function(cfg: TransformerConfig, stack: str, kind: SubLayerKind, fraction: float) -> nn.Module:
+    """Build the function of a sub-layer; two networks of half a step have as many parameters as a whole one."""
+    sizes = getattr(cfg, stack)
+    if kind is SubLayerKind.FEED_FORWARD:
+        inner = fraction * sizes.ffn_embed_dim
+        if not inner.is_integer():
+            raise OptionError(
+                f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
+                f"layer and has to be even"
+            )
+        return FeedForward(sizes.embed_dim, int(inner), *feed_forward_options(cfg))
+    over_source = kind is SubLayerKind.CROSS_ATTENTION
+    return MultiheadAttention(
+        sizes.embed_dim,
+        sizes.attention_heads,
+        cfg.attention_dropout,
+        PLAIN_ATTENTION if over_source else depth_choice(cfg, stack).attention,
+        cfg.encoder.embed_dim if over_source else None,
+    )
 
 
 def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
     """Build one layer of the stack 'encoder' or 'decoder', with or without attention to an encoder output."""
     sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
-    plans = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
+    plan = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
 
     def sublayer(name: str) -> SubLayer:
-        kind, build, fraction = plans[name]
+        kind, fraction = plan[name]
+        function = _build_function(cfg, stack, kind, fraction)
+        normalized = choice.normalizes_sublayers
         return SubLayer(
-            kind,
-            build(cfg, stack, fraction),
-            sizes.embed_dim,
-            cfg.dropout,
-            sizes.normalize_before,
-            fraction,
-            normalized=choice.normalizes_sublayers,
+            kind, function, sizes.embed_dim, cfg.dropout, sizes.normalize_before, fraction, normalized=normalized
         )
 
-    return assemble_layer(cfg, stack, {name: plan.kind for name, plan in plans.items()}, sublayer)
+    return assemble_layer(cfg, stack, {name: kind for name, (kind, _) in plan.items()}, sublayer)
 
 
 def assemble_layer(

@@ -1,6 +1,12 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import AttentionChoice, AttentionMask, MultiheadAttention, attention_mask
+from ode_transformer.nn.attention import (
+    PLAIN_ATTENTION,
+    AttentionChoice,
+    AttentionMask,
+    MultiheadAttention,
+    attention_mask,
+)
 from ode_transformer.nn.checkpoint_settings import (
     CheckpointSettings,
     SettingsChange,

@@ -134,12 +134,9 @@ class CheckpointSettings(nn.Module):
 
         :raises ValueError: if the parameters cannot, or must not, serve this stack
         """
-        try:
-            line = bytes(int(number) for number in state.tolist()).decode()
-            trained = dict(entry.split("=", 1) for entry in line.split())
-            change = settings_change(trained, self.choice)
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{self.stack}: the checkpoint does not say what it was trained for: damaged?") from error
+        line = bytes(int(number) for number in state.tolist()).decode()
+        trained = dict(entry.split("=", 1) for entry in line.split())
+        change = settings_change(trained, self.choice)
         for name, value in self.fixed.items():
             if trained.get(name, value) != value:
                 flag = f"--{name.replace('_', '-')}"

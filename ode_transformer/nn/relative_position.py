@@ -34,13 +34,10 @@ class _OffsetTable(nn.Module):
 
     :param clip: k > 0, the largest distance; farther positions count as this far
     :param head_dim: width of one attention head
-    :raises ValueError: if the clip distance is not positive
     """
 
     def __init__(self, clip: int, head_dim: int) -> None:
         super().__init__()
-        if clip <= 0:
-            raise ValueError(f"the clip distance of relative positions must be positive, not {clip}")
         self.clip = clip
         self.weight = nn.Parameter(torch.empty(2 * clip + 1, head_dim))
         nn.init.xavier_uniform_(self.weight)

@@ -10,12 +10,11 @@ Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
-from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, MultiheadAttention
-from ode_transformer.nn.key_value_cache import Cache
+from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, MultiheadAttention
 
 TARGET_AXIS, SOURCE_AXIS = "target", "source"
 
@@ -29,7 +28,6 @@ class SeparableAttention(MultiheadAttention):
     :param dropout: of the attention weights
     :param choice: variant of the attention, with relative positions along the axis
     :param shared_noise: all lines along the axis share the noise of dropout, as in the released code
-    :raises ValueError: if the axis is unknown, or the heads do not divide the width
     """
 
     def __init__(
@@ -41,8 +39,6 @@ class SeparableAttention(MultiheadAttention):
         choice: AttentionChoice = PLAIN_ATTENTION,
         shared_noise: bool = False,
     ) -> None:
-        if axis not in (TARGET_AXIS, SOURCE_AXIS):
-            raise ValueError(f"unknown axis {axis!r}; known are {TARGET_AXIS}, {SOURCE_AXIS}")
         super().__init__(
             dim,
             heads,
@@ -52,28 +48,17 @@ class SeparableAttention(MultiheadAttention):
         )
         self.axis = axis
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: AttentionMask,
-        encoder_output: Tensor | None = None,
-        cache: Cache | None = None,
-        report_weights: Callable[[Tensor], None] | None = None,
-        change_values: Callable[[Tensor], Tensor] | None = None,
-    ) -> Tensor:
-        """Let the cells of each line attend to one another.
+    def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        """Let the cells of each line attend to one another; further arguments are those of all attentions.
+
+        The mask broadcasts to [B, lines, H, D, D]; a cache, for the axis ``target``, holds keys and values [B, S, H, T,
+        C/H] of earlier target positions.
 
         :param x: [B, S, T, C]
-        :param mask: of the positions along the axis, broadcasts to [B, lines, H, D, D]
-        :param encoder_output: None, since a grid contains the source
-        :param cache: keys and values [B, S, H, T, C/H] of earlier target positions, for the axis ``target``
-        :param report_weights: called with the attention weights [B, lines, H, D, D]
-        :param change_values: maps the values [B, lines, H, D, C/H] to those that are attended to
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:
-            return super().forward(x, mask, encoder_output, cache, report_weights, change_values)
+            return super().forward(x, *arguments, **options)
         # One copy that the three projections share; no copy when there is a single target position.
         lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
-        out = super().forward(lines, mask, encoder_output, cache, report_weights, change_values)
-        return out.transpose(1, 2)  # [B, S, T, C]
+        return super().forward(lines, *arguments, **options).transpose(1, 2)  # [B, S, T, C]

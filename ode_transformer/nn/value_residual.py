@@ -72,8 +72,7 @@ class FirstLayerValues:
         """Return a function that adds the first layer's values, which it keeps by itself."""
 
         def add(values: Tensor) -> Tensor:
-            if first is None:
-                raise ValueError("a value residual needs the first layer, which is replaced")
+            assert first is not None  # the first layer has been evaluated
             return self.residual.sum(layer, first, values)
 
         return add

@@ -66,15 +66,6 @@ def test_segments() -> None:
         assert row[: len(expected)] == expected
 
 
-def test_the_second_text_reads_the_second_segment() -> None:
-    model, tokens = build(), texts(9)
-    pair, single = (model(text)[0] for text in (tokens, tokens[:, :4]))
-    with torch.no_grad():
-        model.encoder.sentence_encoder.embed_segments.weight[1] += torch.randn(16)
-    assert not torch.allclose(model(tokens)[0], pair)
-    torch.testing.assert_close(model(tokens[:, :4])[0], single)
-
-
 @pytest.mark.parametrize("scheme", [scheme for scheme in depth_schemes() if scheme != LSTM])
 def test_padding_changes_nothing(scheme: str) -> None:
     history = "none" if scheme in RECURRENCES and RECURRENCES[scheme].remembers else "dlcl"

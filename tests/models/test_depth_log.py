@@ -98,14 +98,6 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
     assert {key: v for key, v in values.items() if "weight" in key} == pytest.approx(found, rel=1e-6)
 
 
-def test_batches_of_one_update_are_averaged() -> None:
-    first, second = sample([6, 3]), sample([4, 4], seed=7)
-    apart = [logged(kind("rk2 gate, dlcl", log_depth_interval=1), [one]) for one in (first, second)]
-    together = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [first, second])
-    assert together == pytest.approx({key: (apart[0][key] + apart[1][key]) / 2 for key in apart[0]})
-    assert len(together) == 4 + 2 * 2
-
-
 @pytest.mark.parametrize("prefix", ["", "fused_"])
 def test_label_smoothing_leaves_the_loss_per_token(prefix: str) -> None:
     one = sample([6, 3])

@@ -12,7 +12,7 @@ from fairseq.models.transformer.transformer_config import (
     QuantNoiseConfig,
     TransformerConfig,
 )
-from models_for_tests import SMALL, build_model, small_model
+from models_for_tests import small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS
@@ -141,12 +141,6 @@ def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
     for prefix, config in nested.items():
         known |= {f"{prefix}_{entry.name}" for entry in fields(config) if entry.name[0] != "_"}
     assert known == HONOURED | WITHOUT_EFFECT | set(UNSUPPORTED_OPTIONS)
-
-
-def test_widths_of_the_stacks_may_differ() -> None:
-    model = build_model("ode_transformer_rk2", 30, 25, **(SMALL | {"decoder_embed_dim": 24, "decoder_output_dim": 12}))
-    assert model.decoder.layers[0]["encoder_attn"].function.k_proj.in_features == 16
-    assert model.decoder.output_projection.in_features == 12
 
 
 def test_the_defaults_are_those_of_the_choice_and_a_step_size_is_a_float() -> None:

@@ -270,19 +270,6 @@ def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(parts, e
         torch.testing.assert_close(recomputed, plain)
 
 
-def test_recomputing_evaluates_each_layer_again_in_the_backward_pass(example) -> None:
-    source, previous = example
-    for recompute in (False, True):
-        model = small_model(encoder_ode_scheme="rk2", checkpoint_activations=recompute).train()
-        calls: list[str] = []
-        for name in ("encoder", "decoder"):
-            layer = getattr(model, name).layers[0]["ffn"]
-            layer.register_forward_hook(lambda *_, name=name, calls=calls: calls.append(name))
-        model(source, None, previous)[0].sum().backward()
-        factor = 2 if recompute else 1
-        assert (calls.count("encoder"), calls.count("decoder")) == (2 * factor, factor)
-
-
 @pytest.mark.parametrize("parts", [{}, {"arch": "reformer", "max_joint_cells": 60}], ids=str)
 def test_recomputing_shows_pytorch_a_tensor(parts, example, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a tensor among the arguments it knows the GPU whose random numbers dropout draws again; without one none."""
@@ -330,9 +317,6 @@ def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> 
     model.load_state_dict(state | {key: summed})
     model.load_state_dict(state | {key: state[key].float()})
     model.load_state_dict({name: tensor for name, tensor in state.items() if name != key})
-    for broken in (summed + 1000, summed[:3]):
-        with pytest.raises(ValueError, match="encoder: the checkpoint does not say what it was trained for"):
-            model.load_state_dict(state | {key: broken})
 
 
 def test_parameters_belong_to_options_that_do_not_show_in_them() -> None:
@@ -383,14 +367,6 @@ def test_word_dropout_acts_on_source_and_target_in_training_only(example) -> Non
     encoder_out = model.encoder(source, None)
     decoded = [model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2)]
     assert not torch.allclose(*decoded)
-
-
-def test_hidden_states_are_returned_on_request(example) -> None:
-    model, (source, previous) = small_model(encoder_ode_scheme="rk2"), example
-    out = model.encoder(source, None, return_all_hiddens=True)
-    assert [tuple(x.shape) for x in out["encoder_states"]] == [(6, 3, 16)] * 3
-    assert model.encoder(source, None)["encoder_states"] == []
-    assert [tuple(x.shape) for x in model(source, None, previous)[1]["inner_states"]] == [(7, 3, 16)] * 3
 
 
 @pytest.mark.parametrize(("need_attn", "reported"), [(False, False), (None, False), ("hard", True)])

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from measuring import memory_of
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
@@ -88,22 +87,6 @@ def test_parts_draw_the_noise_of_dropout_once() -> None:
         weight.sub_(2 * step)
         before = loss()
     torch.testing.assert_close((after - before) / 2e-6, weight.grad[5], rtol=1e-5, atol=1e-5)
-
-
-def test_parts_bound_the_memory_of_training() -> None:
-    source, previous = batch([12] * 8), teacher_forced(batch([12] * 8, seed=1))
-
-    def peak(**options: object) -> int:
-        model = reformer(**options).train()
-        for parameter in model.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        return memory_of(lambda: model(source, None, previous)[0].sum(), "cpu")[1]
-
-    whole, recomputed = (peak(checkpoint_activations=recompute) for recompute in (False, True))
-    parts, both = (peak(max_joint_cells=144, checkpoint_activations=recompute) for recompute in (False, True))
-    assert parts < whole / 4  # one of eight rows at a time
-    assert recomputed < whole / 1.5  # one of two layers at a time, and what passes between them
-    assert both < parts
 
 
 def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> None:

@@ -32,35 +32,13 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
     ("trained", "model", "description"),
     [
         (DepthChoice("rk4"), DepthChoice("rk2"), "trained with scheme rk4; this model has scheme heun"),
-        (DepthChoice("rk4"), DepthChoice("rk4", steps=2), "trained with steps 1; this model has steps 2"),
         (RESIDUAL, DepthChoice(step_size=2.0), "trained with step size 1.0; this model has step size 2.0"),
-        (
-            DepthChoice(step_size=2.0),
-            DepthChoice(scope="san/ffn", step_size=2.0),
-            "trained with scope san+ffn; this model has scope san/ffn",
-        ),
         (
             DepthChoice("iiet"),
             DepthChoice("iiet", iterations=1),
             "trained with iterations 0; this model has iterations 1",
         ),
-        (RESIDUAL, DepthChoice("implicit-euler"), "trained with scheme euler; this model has scheme implicit-euler"),
-        (
-            DepthChoice("rk2"),
-            DepthChoice("rk2", middle_layers=2),
-            "trained with middle layers 0; this model has middle layers 2",
-        ),
         (RESIDUAL, DepthChoice("leapfrog"), "trained with scheme euler; this model has scheme leapfrog"),
-        (
-            DepthChoice("leapfrog"),
-            DepthChoice("leapfrog", scope="san/ffn"),
-            "trained with scope san+ffn; this model has scope san/ffn",
-        ),
-        (
-            DepthChoice("polynet", scope="san/ffn"),
-            DepthChoice("polynet-released"),
-            "trained with scheme polynet; this model has scheme polynet-released",
-        ),
         (
             RESIDUAL,
             DepthChoice(function="layer-output", normalize_before=False),
