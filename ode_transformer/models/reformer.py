@@ -63,7 +63,7 @@ class ReformerModel(ODETransformerModel):
             (
                 "--joint-combination",
                 {"choices": COMBINATIONS},
-                "how a source and a target position make a cell",
+                "how a source and a target position make a position of the grid",
             ),
             ("--joint-reduction", {"choices": REDUCTIONS}, "how the source axis is reduced after the last layer"),
             (
@@ -74,7 +74,7 @@ class ReformerModel(ODETransformerModel):
             (
                 "--max-joint-cells",
                 {"type": non_negative_int, "metavar": "N"},
-                "source × target cells that are in memory at one time; a larger batch is divided; 0 for no limit",
+                "positions of the grid in memory at one time; a larger batch is divided; 0 for no limit",
             ),
         ):
             parser.add_argument(name, help=description, **settings)

@@ -46,7 +46,7 @@ JOINT_INPUTS = ("paper", "released")
 
 
 class ReformerEncoder(ODETransformerEncoder):
-    """Encoder of the source part of every cell: embeddings (no layers), or the output of the PreNet."""
+    """Encoder of the source part of every position: embeddings (no layers), or the output of the PreNet."""
 
     # Cells belong to one hypothesis each: rows share nothing.
     reorder_encoder_out = TransformerEncoderBase.reorder_encoder_out
@@ -74,7 +74,7 @@ class ReformerEncoder(ODETransformerEncoder):
         return_all_hiddens: bool = False,
         token_embeddings: Tensor | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encode a batch; ``encoder_out`` [S, B, C] is the source part of every cell (Eq. 4)."""
+        """Encode a batch; ``encoder_out`` [S, B, C] is the source part of every position (Eq. 4)."""
         out = super().forward_scriptable(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
         if self.cfg.joint_input == "paper" and len(self.layers):
             # The PreNet's output replaces embed_s; pos_s and √E stay.
@@ -109,8 +109,8 @@ class Pairs(NamedTuple):
     target_padding: Tensor
 
     @property
-    def cells(self) -> int:
-        """Number of cells of the grid, padding included."""
+    def positions(self) -> int:
+        """Number of grid positions, padding included."""
         return len(self.source) * self.source.size(1) * self.target.size(1)
 
     def lengths(self) -> tuple[list[int], list[int]]:
@@ -147,7 +147,7 @@ class ReformerDecoder(ODETransformerDecoder):
     """Decoder that steps a grid of encoder output × target prefix through its layers and reduces it to the target.
 
     In step-by-step decoding each step adds one target position to every source position: attention over the target
-    reads caches [B, S, H, T, C/H]; attention over the source and the reduction read only the new line of cells.
+    reads caches [B, S, H, T, C/H]; attention over the source and the reduction read only the new line of positions.
     """
 
     fixed_options = ("joint_input",)
@@ -195,7 +195,7 @@ class ReformerDecoder(ODETransformerDecoder):
         :param alignment_layer: any value requests ``attn``, the weights of the reduction
         :param alignment_heads: ignored
         :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C]
-        :raises ValueError: in training, if a single pair has more cells than ``--max-joint-cells``
+        :raises ValueError: in training, if a single pair has more positions than ``--max-joint-cells``
         """
         assert encoder_out is not None  # there is no grid without a source
         pairs = Pairs(
@@ -207,9 +207,9 @@ class ReformerDecoder(ODETransformerDecoder):
         reported = alignment_layer is not None or not self.training
         compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
         caches = None if incremental_state is None else self._caches(incremental_state)
-        # A decoding step computes one line of cells, small beside its caches: there is no need to divide the batch.
+        # A decoding step computes one line of positions, small beside its caches: no need to divide the batch.
         undivided = caches is not None or self.needs_whole_batch
-        if undivided or not self.cfg.max_joint_cells or pairs.cells <= self.cfg.max_joint_cells:
+        if undivided or not self.cfg.max_joint_cells or pairs.positions <= self.cfg.max_joint_cells:
             y, attention = compute(pairs, caches)
         else:
             y, attention = self._compute_by_parts(compute, pairs)
@@ -221,7 +221,7 @@ class ReformerDecoder(ODETransformerDecoder):
 
     @property
     def computes_fixed_steps(self) -> bool:
-        """False: most cells of a grid with room for more positions would be masked."""
+        """False: most of a grid with room for more positions would be masked."""
         return False
 
     def _compute_by_parts(self, compute: ComputeGrid, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
@@ -255,8 +255,8 @@ class ReformerDecoder(ODETransformerDecoder):
         largest = max(s * t for s, t in zip(source, target, strict=True))
         if self.training and largest > self.cfg.max_joint_cells:
             raise OptionError(
-                f"a sentence pair has {largest:,} cells, more than --max-joint-cells {self.cfg.max_joint_cells}: raise "
-                f"it, or leave such pairs out by --task joint_translation --joint-cells-overflow skip"
+                f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
+                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation --joint-cells-overflow skip"
             )
 
     def _compute_grid(
@@ -273,7 +273,7 @@ class ReformerDecoder(ODETransformerDecoder):
             layer_caches = None if caches is None else LayerCaches(caches, layer)
             return {
                 SubLayerKind.TARGET_ATTENTION: AttentionContext(target_mask, caches=layer_caches),
-                # The new line of cells attends within itself: there is nothing to cache.
+                # The new line of positions attends within itself: there is nothing to cache.
                 SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask),
             }
 

@@ -1,7 +1,7 @@
 """Tasks that are added to fairseq's.
 
-joint_translation is translation for models over a source × target grid: no training pair has more cells than the model
-allows. The grid of a single pair cannot be divided. With ``--task translation`` a training fails at the batch with too
+joint_translation is translation for models over a source × target grid: no training pair has more grid positions than
+the model allows. The grid of a single pair cannot be divided. With ``--task translation`` a training fails at the batch with too
 large a pair; this task checks all sizes before the first update, and stops there or skips such pairs.
 
 symmetric_sentence_prediction is for pairs without an order. The released Macaron Net trains MRPC, STS-B and QQP so
@@ -43,43 +43,43 @@ class JointTranslationConfig(TranslationConfig):
 
 @register_task("joint_translation", dataclass=JointTranslationConfig)
 class JointTranslationTask(TranslationTask):
-    """fairseq's translation task with a limit on the cells of training pairs; without gradients any pair fits."""
+    """fairseq's translation task with a limit on the grid of training pairs; without gradients any pair fits."""
 
     max_joint_cells = 0  # set when a model is built for training
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model and note its limit of cells."""
+        """Build the model and note its limit of grid positions."""
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             self.max_joint_cells = getattr(cfg, "max_joint_cells", 0)
             if not self.max_joint_cells and self.cfg.joint_cells_overflow == "skip":
-                logger.warning("--joint-cells-overflow skip: this model has no limit of cells, nothing is left out")
+                logger.warning("--joint-cells-overflow skip: this model has no limit, nothing is left out")
         return model
 
     def filter_indices_by_size(
         self, indices: np.ndarray, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
     ) -> np.ndarray:
-        """Remove pairs that are too long for the model, as fairseq does, and training pairs with too many cells.
+        """Remove pairs that are too long for the model, as fairseq does, and training pairs of too large a grid.
 
-        :raises OptionError: there are pairs with too many cells, and ``--joint-cells-overflow`` is not ``skip``
+        :raises OptionError: there are pairs of too large a grid, and ``--joint-cells-overflow`` is not ``skip``
         """
         indices = super().filter_indices_by_size(indices, dataset, max_positions, ignore_invalid_inputs)
         if not self.max_joint_cells or dataset is not self.datasets.get(self.cfg.train_subset):
             return indices
-        cells = dataset.src_sizes[indices].astype(np.int64) * dataset.tgt_sizes[indices]
-        large = indices[cells > self.max_joint_cells]
+        positions = dataset.src_sizes[indices].astype(np.int64) * dataset.tgt_sizes[indices]
+        large = indices[positions > self.max_joint_cells]
         if not len(large):
             return indices
-        largest = indices[cells.argmax()]
+        largest = indices[positions.argmax()]
         description = (
-            f"{len(large):,} of {len(indices):,} sentence pairs have more cells than --max-joint-cells "
+            f"{len(large):,} of {len(indices):,} sentence pairs have more grid positions than --max-joint-cells "
             f"{self.max_joint_cells:,}, the largest (number {largest}) {dataset.src_sizes[largest]} × "
             f"{dataset.tgt_sizes[largest]}"
         )
         if self.cfg.joint_cells_overflow == "stop":
             raise OptionError(f"{description}: raise it, or skip them with --joint-cells-overflow skip")
         logger.warning(f"{description}: skipped")
-        return indices[cells <= self.max_joint_cells]
+        return indices[positions <= self.max_joint_cells]
 
 
 @dataclass

@@ -46,7 +46,7 @@ def joint_representation(source: Tensor, target: Tensor, combination: str = "add
 
 
 class Reduction(nn.Module):
-    """Reduction of a grid over its source axis (Eq. 6), for each feature by weights that the cells give.
+    """Reduction of a grid over its source axis (Eq. 6), for each feature by weights that the positions give.
 
     :param dim: width C
     :param kind: one of ``REDUCTIONS``: ``softmax``, the paper's weighted mean; ``max``, an option of the released code,
@@ -89,10 +89,10 @@ class Reduction(nn.Module):
         return reduced if self.normalize_before else self.layer_norm(reduced)
 
 
-def parts_of_batch(source: Sequence[int], target: Sequence[int], cells: int) -> list[slice]:
-    """Divide the rows of a batch so that the grid of each part has at most ``cells`` cells, padding included.
+def parts_of_batch(source: Sequence[int], target: Sequence[int], positions: int) -> list[slice]:
+    """Divide the rows of a batch so that the grid of each part has at most ``positions`` positions, padding included.
 
-    A row with more cells is a part of its own.
+    A row with more positions is a part of its own.
 
     :param source: length of each row's source
     :param target: length of each row's target
@@ -100,7 +100,7 @@ def parts_of_batch(source: Sequence[int], target: Sequence[int], cells: int) -> 
     parts, begin, longest = [], 0, (0, 0)
     for row, lengths in enumerate(zip(source, target, strict=True)):
         wider = max(longest[0], lengths[0]), max(longest[1], lengths[1])
-        if row > begin and (row + 1 - begin) * wider[0] * wider[1] > cells:
+        if row > begin and (row + 1 - begin) * wider[0] * wider[1] > positions:
             parts.append(slice(begin, row))
             begin, wider = row, lengths
         longest = wider

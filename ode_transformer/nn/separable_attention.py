@@ -1,9 +1,9 @@
 """Separable attention (Reformer, Eq. 5): self-attention along one axis of a source × target grid at a time.
 
-    SepAttn along D = Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)    for each line i of cells along D
+    SepAttn along D = Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)    for each line i of positions along D
 
-The other axis is one more batch axis. With one attention along each axis every cell reaches every other cell, by
-S·T² + S²·T scores in place of the (S·T)² of attention over all cells.
+The other axis is one more batch axis. With one attention along each axis every position reaches every other, by
+S·T² + S²·T scores in place of the (S·T)² of attention over all positions.
 
 Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 """
@@ -49,7 +49,7 @@ class SeparableAttention(MultiheadAttention):
         self.axis = axis
 
     def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        """Let the cells of each line attend to one another; further arguments are those of all attentions.
+        """Let the positions of each line attend to one another; further arguments are those of all attentions.
 
         The mask broadcasts to [B, lines, H, D, D]; a cache, for the axis ``target``, holds keys and values [B, S, H, T,
         C/H] of earlier target positions.

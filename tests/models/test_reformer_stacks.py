@@ -8,7 +8,7 @@ from torch import Tensor
 from ode_transformer.models.layers import JOINT_KINDS
 from ode_transformer.nn.dropout import Dropout
 
-LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 cells
+LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 positions
 DIM = 16
 
 
@@ -54,16 +54,16 @@ def gradients(model, source: Tensor, previous: Tensor) -> tuple[Tensor, list[Ten
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("cells", [30, 45, 84])
-def test_parts_of_a_batch_change_no_logit_and_no_gradient(cells: int, recompute: bool) -> None:
+@pytest.mark.parametrize("positions", [30, 45, 84])
+def test_parts_of_a_batch_change_no_logit_and_no_gradient(positions: int, recompute: bool) -> None:
     source, previous = example()
     expected = gradients(reformer(), source, previous)
-    parted = reformer(max_joint_cells=cells, checkpoint_activations=recompute)
+    parted = reformer(max_joint_cells=positions, checkpoint_activations=recompute)
     spans: list[int] = []
     parted.decoder.reduction.register_forward_pre_hook(lambda _, inputs: spans.append(inputs[0][..., 0].numel()))
     got = gradients(parted, source, previous)
-    assert max(spans) <= cells
-    assert len(spans) == {30: 6, 45: 6, 84: 4}[cells]  # forward, and again in the backward pass
+    assert max(spans) <= positions
+    assert len(spans) == {30: 6, 45: 6, 84: 4}[positions]  # forward, and again in the backward pass
     torch.testing.assert_close(got[0], expected[0])
     for ours, other in zip(got[1], expected[1], strict=True):
         torch.testing.assert_close(ours, other)
@@ -94,7 +94,7 @@ def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> 
     with torch.no_grad():
         torch.testing.assert_close(model(source, None, previous)[0][previous.ne(PAD)],
                                    reformer()(source, None, previous)[0][previous.ne(PAD)])  # fmt: skip
-    with pytest.raises(ValueError, match="a sentence pair has 30 cells, more than --max-joint-cells 29: raise it, or"):
+    with pytest.raises(ValueError, match="has 30 grid positions, more than --max-joint-cells 29: raise it, or"):
         model.train()(source, None, previous)
 
 

@@ -1,4 +1,4 @@
-"""The task that keeps pairs of too many cells out of the training."""
+"""The task that keeps pairs of too many positions out of the training."""
 
 import logging
 from pathlib import Path
@@ -9,7 +9,7 @@ from commands_for_tests import SMALL
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-PAIRS = [("s s", "e"), ("s s s s s", "e e e e"), ("s", "e e e"), ("s s s", "e e e e e")]  # 6, 30, 8 and 24 cells
+PAIRS = [("s s", "e"), ("s s s s s", "e e e e"), ("s", "e e e"), ("s s s", "e e e e e")]  # 6, 30, 8 and 24 positions
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def lengths_kept(folder: Path, *flags: object, trained: bool = False, split: str
 
 def test_pairs_that_do_not_fit_stop_the_training_before_it_starts(folder: Path) -> None:
     reason = (
-        r"2 of 4 sentence pairs have more cells than --max-joint-cells 23, the largest \(number 1\) 6 × 5: raise it, or"
+        r"2 of 4 sentence pairs have more grid positions than --max-joint-cells 23, the largest \(number 1\) 6 × 5: "
+        "raise it, or"
     )
     with pytest.raises(ValueError, match=reason) as refused:
         lengths_kept(folder, "--max-joint-cells", 23)
@@ -45,7 +46,7 @@ def test_or_they_are_left_out_with_a_word_about_it(folder: Path, caplog: pytest.
     with caplog.at_level(logging.WARNING):
         kept = lengths_kept(folder, "--max-joint-cells", 24, "--joint-cells-overflow", "skip")
     assert kept == [0, 2, 3]
-    assert "1 of 4 sentence pairs have more cells than --max-joint-cells 24" in caplog.text
+    assert "1 of 4 sentence pairs have more grid positions than --max-joint-cells 24" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_pairs_of_too_many_cells(text: Text, tmp_path: Path) -> None:
     limit = ("--max-joint-cells", 150)
     for task, said in (
         ("translation", "a sentence pair has"),
-        ("joint_translation", "40 sentence pairs have more cells"),
+        ("joint_translation", "40 sentence pairs have more grid positions"),
     ):
         done = run("train", *training(text, tmp_path / task, FAST, BATCHES, *limit, "--task", task))
         assert done.returncode != 0
