@@ -256,7 +256,8 @@ class ReformerDecoder(ODETransformerDecoder):
         if self.training and largest > self.cfg.max_joint_cells:
             raise OptionError(
                 f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
-                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation --joint-cells-overflow skip"
+                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation "
+                f"--joint-cells-overflow skip"
             )
 
     def _compute_grid(

@@ -1,8 +1,8 @@
 """Tasks that are added to fairseq's.
 
 joint_translation is translation for models over a source × target grid: no training pair has more grid positions than
-the model allows. The grid of a single pair cannot be divided. With ``--task translation`` a training fails at the batch with too
-large a pair; this task checks all sizes before the first update, and stops there or skips such pairs.
+the model allows. The grid of a single pair cannot be divided. With ``--task translation`` a training fails at the batch
+with too large a pair; this task checks all sizes before the first update, and stops there or skips such pairs.
 
 symmetric_sentence_prediction is for pairs without an order. The released Macaron Net trains MRPC, STS-B and QQP so
 (``--symmetric``): whenever a training pair is read, its texts change places with probability ½. Development and test
