@@ -2,19 +2,13 @@
 
 import argparse
 
-from ode_transformer.cli import run_arguments
-from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.cli.run_arguments import MACHINE, RESULTS, add, run_options
 from ode_transformer.support.arguments import add_train_flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer evaluate``."""
-    run_arguments.add_recipe(parser)
-    run_arguments.add_system(parser)
-    run_arguments.add_seed(parser)
-    run_arguments.add_averaging(parser)
-    run_arguments.add_machine(parser)
-    run_arguments.add_output(parser)
+    add(parser, "recipe", "--arch", "--variant", "--seed", "--average", *MACHINE, *RESULTS)
     add_train_flags(
         parser, "the flags after -- of the training: with --arch, --variant and --seed they name its folder"
     )

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from ode_transformer.cli import run_arguments
-from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.cli.run_arguments import PREPARATION, RESULTS, add, run_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer prepare``."""
-    run_arguments.add_recipe(parser)
-    run_arguments.add_system(parser)
-    run_arguments.add_preparation(parser)
-    run_arguments.add_output(parser)
+    add(parser, "recipe", "--arch", "--variant", *PREPARATION, *RESULTS)
     parser.epilog = f"{parser.epilog} A changed raw file or recipe prepares again what depends on it."
 
 

@@ -3,9 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from ode_transformer.cli import run_arguments
-from ode_transformer.cli.run_arguments import run_options
-from ode_transformer.recipes.options import RunOptions
+from ode_transformer.cli.run_arguments import MACHINE, PREPARATION, RESULTS, add, run_options
 from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import read_yaml
@@ -13,26 +11,16 @@ from ode_transformer.support.yaml_file import read_yaml
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer reproduce``."""
-    run_arguments.add_recipe(parser)
-    run_arguments.add_system(parser)
+    add(parser, "recipe", "--arch", "--variant")
     parser.add_argument(
         "--table",
         metavar="TABLE",
         help="every system of a published table, such as 'Xu et al. 2020, Table 1', one after the other, instead of "
         "--arch and --variant",
     )
-    run_arguments.add_seeds(
-        parser, "a training for each seed; the mean and deviation of their scores are printed", RunOptions.seeds
-    )
-    run_arguments.add_minutes(parser)
-    run_arguments.add_preparation(parser)
-    run_arguments.add_averaging(parser)
-    run_arguments.add_machine(parser)
-    run_arguments.add_max_tokens(parser)
-    run_arguments.add_output(parser)
-    run_arguments.add_sources(parser)
+    add(parser, "--seeds", "--minutes", *PREPARATION, "--average", *MACHINE, "--max-tokens", *RESULTS, "--sources")
     add_train_flags(parser)
-    parser.epilog = f"{parser.epilog} And glue: pre-training and the eight tasks of GLUE."
+    parser.epilog = f"{parser.epilog} RECIPE glue: pre-training and the eight tasks of GLUE."
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,8 +3,7 @@
 import argparse
 import re
 
-from ode_transformer.cli import run_arguments
-from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.cli.run_arguments import MACHINE, PREPARATION, RESULTS, RESUMES, add, run_options
 from ode_transformer.studies import study_names
 from ode_transformer.support.arguments import whole_numbers
 from ode_transformer.support.errors import UserError
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SETTING",
         help="one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)",
     )
-    run_arguments.add_seeds(parser, "some of the study's seeds (default: all)")
+    add(parser, "--seeds", default=(), help="some of the study's seeds (default: all)")
     parser.add_argument(
         "--systems",
         type=split_patterns,
@@ -34,15 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only these values of the quantity that the study varies, such as encoder layers",
     )
     parser.add_argument("--table", action="store_true", help="train nothing: write the results of the existing runs")
-    run_arguments.add_preparation(parser)
-    run_arguments.add_machine(parser)
-    run_arguments.add_max_tokens(parser)
-    run_arguments.add_output(parser)
-    run_arguments.add_sources(parser)
+    add(parser, *PREPARATION, *MACHINE, "--max-tokens", *RESULTS, "--sources")
     parser.epilog = (
         f"Only missing runs are trained and evaluated; trainings of `ode-transformer train` with the same flags count, "
         f"and those of other studies. results.md, .csv and .png go to the folder studies of --output. "
-        f"{run_arguments.RESUMES} Several processes can share a study: each with its own --seeds. "
+        f"{RESUMES} Several processes can share a study: each with its own --seeds. "
         f"Studies: {', '.join(study_names())}."
     )
 

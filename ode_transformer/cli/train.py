@@ -2,19 +2,13 @@
 
 import argparse
 
-from ode_transformer.cli import run_arguments
-from ode_transformer.cli.run_arguments import run_options
+from ode_transformer.cli.run_arguments import MACHINE, RESULTS, add, run_options
 from ode_transformer.support.arguments import add_train_flags, non_negative_int, positive_int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer train``."""
-    run_arguments.add_recipe(parser)
-    run_arguments.add_system(parser)
-    run_arguments.add_seed(parser)
-    run_arguments.add_minutes(parser)
-    run_arguments.add_machine(parser)
-    run_arguments.add_max_tokens(parser)
+    add(parser, "recipe", "--arch", "--variant", "--seed", "--minutes", *MACHINE, "--max-tokens")
     parser.add_argument(
         "--nodes",
         type=positive_int,
@@ -27,8 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-rank", type=non_negative_int, default=0, metavar="R", help="number of this machine among them, from 0"
     )
     parser.add_argument("--master", metavar="HOST:PORT", help="address of the first machine")
-    run_arguments.add_output(parser)
-    run_arguments.add_sources(parser)
+    add(parser, *RESULTS, "--sources")
     add_train_flags(parser)
 
 
