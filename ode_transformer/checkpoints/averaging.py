@@ -47,8 +47,8 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
     paths = [path for number, path in numbered_checkpoints(directory, by).items() if until is None or number <= until]
     if len(paths) < count:
         limit = "" if until is None else f" up to {by} {until}"
-        others = {other: len(numbered_checkpoints(directory, other)) for other in ("epoch", "update")}
-        existing = ", ".join(f"{number} of --by {other}" for other, number in others.items())
+        counts = {kind: len(numbered_checkpoints(directory, kind)) for kind in ("epoch", "update")}
+        existing = ", ".join(f"{number} of --by {kind}" for kind, number in counts.items())
         raise UserError(f"{directory}: --last {count}: {len(paths)} {by} checkpoints{limit}; there are {existing}")
     return paths[-count:]
 
@@ -87,8 +87,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         expected = expected or descriptions
         if different := sorted(name for name, _ in descriptions.items() ^ expected.items()):
             name = different[0]
-            here, there = (kinds.get(name, "absent") for kinds in (descriptions, expected))
-            raise UserError(f"{path}: {name} is {one_line(here)}, but {one_line(there)} in {paths[0]}")
+            own, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
+            raise UserError(f"{path}: {name} is {own}, but {first} in {paths[0]}")
         _add(sums, state["model"])
     model = state["model"]
     ties = _ties(model.items())

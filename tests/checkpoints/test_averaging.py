@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from fairseq.checkpoint_utils import load_model_ensemble
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.checkpoints import averaging
 from ode_transformer.checkpoints.averaging import average_checkpoints, best_checkpoints, last_checkpoints
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
@@ -150,14 +148,6 @@ def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):
     assert all(torch.equal(tensor, torch.full((100, 100), 0.5)) for tensor in model.values())
 
 
-def test_parameters_tied_in_the_last_file_only_become_two(tmp_path: Path):
-    shared = torch.zeros(2)
-    first = write(tmp_path / "1.pt", {"a": torch.ones(2), "b": torch.full((2,), 3.0)})
-    last = write(tmp_path / "2.pt", {"a": shared, "b": shared})
-    model = average_checkpoints([first, last])["model"]
-    assert [model["a"].tolist(), model["b"].tolist()] == [[0.5, 0.5], [1.5, 1.5]]
-
-
 def encode(value: str) -> torch.Tensor:
     return torch.tensor(list(value.encode()))
 
@@ -178,20 +168,6 @@ def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
     model = state["model"]
     assert (model["count"], model["mask"], model["w"]) == (torch.tensor(2), torch.tensor(True), torch.tensor(0.5))
     assert torch.equal(model["e._extra_state"], encode("scheme=rk4"))
-
-
-def test_one_checkpoint_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    paths = [write(tmp_path / f"{i}.pt", {"a": torch.zeros(3), "b": torch.zeros(3)}) for i in range(4)]
-    load, alive = averaging.load_checkpoint, weakref.WeakSet()
-
-    def watched(path):
-        assert len(alive) == 0
-        state = load(path)
-        alive.update(state["model"].values())
-        return state
-
-    monkeypatch.setattr(averaging, "load_checkpoint", watched)
-    average_checkpoints(paths)
 
 
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second model, error
@@ -229,7 +205,6 @@ def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFix
         (["{dir}"], "is a directory: give --last N or --best N"),
         (["{dir}/nope", "--last", "1"], "nope: No such file"),
         (["{dir}", "{dir}", "--last", "1"], "take one directory"),
-        (["{dir}/a.pt", "--by", "update"], "--by and --until go with --last"),
         (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
         (["{dir}/absent.pt"], "absent.pt: No such file"),
     ],
@@ -242,12 +217,6 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out.pt").exists()
-
-
-@pytest.mark.parametrize("options", [["--last", "0"], ["--last", "x"], ["--last", "1", "--best", "1"]])
-def test_options_that_the_parser_refuses(tmp_path: Path, options: list[str]):
-    with pytest.raises(SystemExit, match="2"):
-        main(["checkpoint", "average", str(tmp_path), "--output", "x.pt", *options])
 
 
 @pytest.mark.parametrize("harm", [flip_in_a_tensor, lambda path: path.write_bytes(path.read_bytes()[:-100])])

@@ -108,14 +108,9 @@ ATTACKS: dict[str, Callable[[State, str], object]] = {
     "args of fconv": lambda state, code: as_args(state, **convolutions(code)),
     "args beside cfg": lambda state, code: state.update(args=Namespace(**convolutions(code))),
     "cfg.model of fconv": lambda state, code: in_model(state, _name="fconv_iwslt_de_en", **convolutions(code)),
-    "cfg.model of fconv by _name": lambda state, code: in_model(
-        state, **convolutions(code) | {"arch": "ode_transformer_rk2_tiny", "_name": "fconv_iwslt_de_en"}
-    ),
     "our args": lambda state, code: as_args(state, adaptive_softmax_cutoff=code),
     "our cfg.model": lambda state, code: in_model(state, adaptive_softmax_cutoff=code),
     "our plain cfg.model": lambda state, code: in_plain_model(state, adaptive_softmax_cutoff=code),
-    "transformer": lambda state, code: in_model(state, **TRANSFORMER, adaptive_softmax_cutoff=code),
-    "option without prefix": lambda state, code: in_model(state, **TRANSFORMER, xformers_att_config=code),
     "option in a group": lambda state, code: in_model(state, **TRANSFORMER, encoder={"xformers_att_config": code}),
     "betas of Adam": lambda state, code: as_args(state, adam_betas=code),
 }

@@ -3,7 +3,7 @@
 import torch
 from models_for_tests import batch, small_model, teacher_forced
 
-from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
+from ode_transformer.decoding.attention_maps import attention_maps
 
 
 def sample() -> dict:
@@ -41,18 +41,6 @@ def test_a_model_may_show_maps_of_its_own() -> None:
     for target in range(4):
         for source in range(6):
             assert weights[target, source] == 36 * target + 6 * 2 + source
-
-
-def test_a_model_that_shows_nothing() -> None:
-    class Silent(torch.nn.Linear):
-        def forward(self, **_):
-            return torch.zeros(1), None
-
-    assert attention_maps(Silent(1, 1), sample()) == {}
-
-
-def test_axes_are_kept() -> None:
-    assert AttentionMap(("source", "target", "prefix"), torch.zeros(2, 3, 4)).matrix(0)[0] == ("source", "prefix")
 
 
 def test_a_grid_shows_both_axes_and_its_reduction() -> None:

@@ -1,6 +1,5 @@
 """One line of translation for each line of text, or one line of error and nothing written."""
 
-import argparse
 import io
 import os
 import re
@@ -20,14 +19,12 @@ import torch
 from checkpoint_for_tests import MAX_POSITIONS
 from commands_for_tests import ENVIRONMENT, PAIRS, USER_DIR, Text, lines_of, succeed
 from fairseq.hub_utils import GeneratorHubInterface
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
-from ode_transformer.decoding.translate import normalize_spaces, translate
+from ode_transformer.decoding.translate import normalize_spaces
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_encoder import SubwordEncoder
 from ode_transformer.support.subword_models import choose_subword_model
@@ -157,25 +154,6 @@ def test_control_characters_are_spaces(command: Command) -> None:
     assert len(normalize_spaces("".join(f"a{chr(code)}b" for code in range(0x110000))).splitlines()) == 1
 
 
-@settings(deadline=None, max_examples=15)
-@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=12), max_size=4))
-def test_as_many_lines_as_were_read(untrained: Path, texts: list[str]) -> None:
-    hub = hub_of(untrained)
-    found = translate(hub, texts, "text", beam=1, max_len_b=3)
-    assert len(found) == len(texts)
-    assert all(len(line.splitlines()) <= 1 for line in found)
-    assert all(line == "" for text, line in zip(texts, found, strict=True) if not text.strip())
-
-
-def test_a_dictionary_with_a_line_end_in_it_does_not_break_a_line(folder: Path, command: Command) -> None:
-    # fairseq's own dictionaries have no such symbol, but it would read one.
-    dictionary = folder / "dict.de.txt"
-    dictionary.write_text(re.sub(r"^(.*?)(\S)( \d+)$", "\\1\u2028\x85\\2\\3", dictionary.read_text(), flags=re.M))
-    out = command("The dog sleeps.\n", folder).decode()
-    assert out.count("\n") == 1
-    assert len(out.splitlines()) == 1
-
-
 def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Command) -> None:
     text, output = tmp_path / "text", tmp_path / "output"
     text.write_text("The dog sleeps.\n\nThe cat sleeps.")
@@ -218,27 +196,6 @@ def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Comm
     assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
 
 
-def write_older_form(state: dict[str, Any]) -> None:
-    model = {name: value for name, value in vars(state.pop("cfg")["model"]).items() if not name.startswith("_")}
-    task = {"task": "translation", "source_lang": "en", "target_lang": "de", "criterion": "cross_entropy"}
-    state["args"] = argparse.Namespace(**model | task)
-
-
-@pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize(
-    "change",
-    [
-        write_older_form,
-        lambda state: state["cfg"]["dataset"].update(max_tokens=2, batch_size=1, required_batch_size_multiple=8),
-    ],
-    ids=["options of the older form", "batches of the training"],
-)
-def test_what_does_not_matter_in_a_checkpoint(folder: Path, command: Command, change) -> None:
-    expected = command("The dog sleeps.\n")
-    spoil(folder, change)
-    assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
-
-
 def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
     codes = tmp_path / "bpecodes"
     codes.write_text("#version: 0.2\nl o\nlo w</w>\n")
@@ -264,11 +221,6 @@ def test_a_subword_model_of_another_name_is_found_and_named(
     (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
     message = refused("a\n", path=folder / "model.pt")
     assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
-    named = {"bpe": "sentencepiece", "sentencepiece_model": str(pieces)}
-    hub = torch.hub.load(
-        str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True, **named
-    )
-    assert hub.bpe.encode("The dog sleeps.").split() == divided
     for kind, file in (("sentencepiece", "my.model"), ("subword_nmt", "codes.txt")):
         assert choose_subword_model(kind, None, folder) == (kind, folder / file)
     with pytest.raises(UserError, match=r"--bpe sentencepiece: name its file with --bpe-model, there is none in"):
@@ -315,8 +267,6 @@ def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, 
     ("text", "message"),
     [
         (b"good\nb\xffd\n", "line 2 is not UTF-8: byte 2 of it is 0xff"),
-        (b"\xe2\x80\n", "line 1 is not UTF-8: byte 1 of it is 0xe2"),
-        (b"a\n" * 3 + b"\xed\xa0\x80", "line 4 is not UTF-8: byte 1 of it is 0xed"),
         (
             b"good\n\n" + b"x " * 5000 + b"\n",
             f"line 3 has 5001 tokens with the end symbol, the model takes at most {MAX_POSITIONS}",
@@ -324,9 +274,8 @@ def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, 
     ],
 )
 def test_bad_text(tmp_path: Path, refused, monkeypatch, text: bytes, message: str) -> None:
-    monkeypatch.setattr(
-        translation_hub.TranslationHub, "generate", None
-    )  # nothing is translated before everything is checked
+    # Nothing is translated before everything is checked.
+    monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)
     file, output = tmp_path / "text", tmp_path / "output"
     file.write_bytes(text)
     output.write_bytes(b"old")
@@ -393,18 +342,6 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
 )
 def test_wrong_options(refused, options: tuple[str, ...], message: str) -> None:
     assert re.search(message, refused("The dog sleeps.\n", *options))
-
-
-def test_a_failed_write_leaves_the_old_output(tmp_path: Path, command: Command, refused, monkeypatch) -> None:
-    output = tmp_path / "output"
-    output.write_bytes(b"old")
-
-    def fsync(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    assert "output: could not be written" in refused("The dog sleeps.\n", "--output", output)
-    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("output", b"old")]
 
 
 # --- a trained model, as a user runs it --------------------------------------------------------

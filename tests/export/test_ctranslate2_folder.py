@@ -105,22 +105,16 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         (RK2, "--encoder-layer-history dlcl, only none"),
         ((*RK2, *NO_HISTORY), "--ode-coefficients gate of the scheme rk2, only ones"),
         ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
-        ((*EULER, *NO_HISTORY, "--encoder-ode-scheme", "polynet"), "--encoder-ode-scheme polynet, only euler"),
         ((*ONES, "--no-decoder-final-norm"), "--no-decoder-final-norm, only a decoder that ends with a normalisation"),
-        ((*NO_HISTORY, "--arch", "dlstm_tiny"), "--encoder-ode-scheme dlstm, only euler"),
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
         ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
-        ((*ONES, "--ode-function-scope", "san/ffn"), "--ode-function-scope san/ffn with several stages, only san+ffn"),
-        ((*ONES, "--value-residual", "mean"), "--value-residual mean, only none"),
-        ((*ONES, "--activation-fn", "linear"), "--activation-fn linear, only relu, gelu"),
         ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (
             (*EULER, *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
             "--post-norm, only layers with the normalisation before",
         ),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
-        (("--arch", "reformer_fast_tiny"), "--arch reformer_fast_tiny, only ode_transformer_*"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: str) -> None:

@@ -16,14 +16,9 @@ from ode_transformer.models import ODETransformerModel
 SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
 KINDS: dict[str, tuple[object, ...]] = {
     "rk2": ("--share-all-embeddings",),
-    "rk4": ("--arch", "ode_transformer_rk4_tiny", "--decoder-ode-scheme", "rk4"),
     "iiet": ("--arch", "ode_transformer_iiet_tiny", "--encoder-learned-pos", "--activation-fn", "gelu"),
-    "macaron": ("--arch", "macaron_tiny", "--max-relative-positions", 0),
     "dlstm": ("--arch", "dlstm_tiny"),
-    "reformer": (
-        "--arch",
-        "reformer_fast_tiny",
-    ),
+    "reformer": ("--arch", "reformer_fast_tiny"),
     "bfloat16": ("--cpu", "--cpu-bf16"),
     "adaptive": ("--arch", "ode_transformer_euler_tiny", "--adaptive-softmax-cutoff", "50"),
 }

@@ -103,17 +103,3 @@ def test_from_text_to_perplexity_and_continuations(tmp_path: Path, capsys: pytes
     first, again, other = (generated(*drawing, "--seed", seed) for seed in (1, 1, 2))
     assert first == again != other
     assert generated("--beam", 1, "--sampling", "--sampling-topp", 0.9) != first
-
-
-def test_options_that_make_no_language_model(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "dict.txt").write_text("the 2\n")
-    for options, said in {
-        ("--encoder-ode-scheme", "rk4"): "unrecognized arguments: --encoder-ode-scheme rk4",
-        ("--adaptive-input",): "--adaptive-input is not supported by --arch ode_transformer_lm_rk2",
-        ("--decoder-ode-scheme", "euler"): "--decoder-ode-scheme euler: coefficients 'gate' weigh at least two stages",
-    }.items():
-        done = run("train", *training(tmp_path / "data", tmp_path / "saved", 1), *options)
-        assert done.returncode != 0
-        assert said in done.stderr.rstrip().splitlines()[-1]
-    assert not list((tmp_path / "saved").glob("**/*"))
