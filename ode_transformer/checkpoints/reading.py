@@ -180,7 +180,6 @@ def saved_architecture(state: Mapping[str, Any], path: Path) -> str:
             raise UserError(f"{path}: refused: architecture {name} is none of this package or fairseq's plain ones")
     for name in {task.get("_name"), task.get("task")} - {None}:
         if name not in TASKS:
-            known = ", ".join(TASKS)
             raise UserError(f"{path}: refused: task {name} is not supported, only {', '.join(TASKS)}")
     return str(model.get("arch") or model.get("_name"))
 
