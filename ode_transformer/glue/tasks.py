@@ -179,18 +179,18 @@ def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = 
     :param raw: folder with a folder for each task; None downloads the tables
     :param dry_run: download nothing
     """
-    own, made = None if raw is None else raw / task.name, output / task.name
-    if own is not None:
-        if task.name != "MRPC" or (own / "train.tsv").exists():
-            return own
-        divide_mrpc(own, made)
-    elif not dry_run and not (made / task.tables["train"]).exists():
-        for path in obtain_files(task.sources, read_sources(SOURCES_FILE), None, made).values():
+    folder = output / task.name
+    if raw is not None:
+        if task.name != "MRPC" or (raw / task.name / "train.tsv").exists():
+            return raw / task.name
+        divide_mrpc(raw / task.name, folder)
+    elif not dry_run and not (folder / task.tables["train"]).exists():
+        for path in obtain_files(task.sources, read_sources(SOURCES_FILE), None, folder).values():
             if path.suffix == ".zip":
                 unpack(task, path)
         if task.name == "MRPC":
-            divide_mrpc(made, made)
-    return made
+            divide_mrpc(folder, folder)
+    return folder
 
 
 def unpack(task: GlueTask, archive: Path) -> None:

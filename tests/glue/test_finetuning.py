@@ -14,7 +14,6 @@ from ode_transformer.glue.finetuning import METRICS, PreparedTask, evaluate
 from ode_transformer.glue.glue_command import CONFIG
 from ode_transformer.glue.tasks import TASKS, Example
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_encoder import SubwordEncoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -155,17 +154,6 @@ def test_models_that_cannot_be_fine_tuned_are_refused(pretrained: Path, tmp_path
     torch.save(state, tmp_path / "macaron.pt")
     assert main(["analyse", "glue", "--path", str(tmp_path / "macaron.pt")]) == 2
     assert "--arch macaron_tiny; what can be fine-tuned is macaron_bert_base" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_translation_model_cannot_be_pre_trained_on_text(pretrained: Path, tmp_path: Path, monkeypatch) -> None:
-    run_quickly(monkeypatch)
-    options = {"user-dir": finetuning.PACKAGE, "task": "masked_lm", "arch": "macaron_tiny", "optimizer": "adam"}
-    options |= {"cpu": True, "save-dir": tmp_path / "run", "tokens-per-sample": 40, "max-tokens": 400}
-    with pytest.raises(
-        UserError, match="--task masked_lm does not go with --arch macaron_tiny, which needs --task translation"
-    ):
-        commands.run(["fairseq-train", pretrained.parents[2] / "data-bin", *commands.flags(options)], tmp_path / "log")
 
 
 @pytest.mark.slow
