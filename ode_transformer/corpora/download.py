@@ -23,7 +23,7 @@ from typing import Any
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.sources import AnySource, Copy, Source
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, did_you_mean
 from ode_transformer.support.files import file_stamp, lock_directory, write_text
 
 Checksum = tuple[str, str]  # algorithm and value
@@ -47,8 +47,12 @@ def obtain_files(
     :param raw: folder of the user, in which every file must be and to which nothing is written; None: download
     :param folder: for downloads and records
     :returns: paths by the sources' names
-    :raises UserError: a file is missing, has a wrong checksum or cannot be downloaded
+    :raises UserError: there is no such source, a file is missing, has a wrong checksum or cannot be downloaded
     """
+    names = list(names)
+    if unknown := [name for name in names if name not in sources]:
+        help_text = f"for a file of your own write 'sources: {{{unknown[0]}: FILE}}' into the recipe"
+        raise UserError(f"{unknown[0]}: no such source{did_you_mean(unknown[0], sources)}; {help_text}")
     selected = {name: sources[name] for name in names}
     paths = {name: _local_path(source, raw, folder) for name, source in selected.items()}
     if missing := [

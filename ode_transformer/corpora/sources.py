@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
-from ode_transformer.support.errors import did_you_mean
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 SOURCES_FILE = CONFIGS / "sources.yaml"
@@ -77,11 +75,3 @@ class SourceList(RootModel[dict[str, Source]]):
 def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
     """Return the sources of a list by name."""
     return read_yaml(path, SourceList).root
-
-
-def missing_source_help(name: str, sources: Iterable[str]) -> str:
-    """Return what to do about the name of a source that does not exist, for an error."""
-    return (
-        f"no such source{did_you_mean(name, sources)}; for a file of your own write 'sources: {{{name}: FILE}}' "
-        "into the recipe, with FILE relative to it; published files are listed in docs/data.md"
-    )

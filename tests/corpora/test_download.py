@@ -153,6 +153,8 @@ def test_a_servers_words_do_not_control_the_terminal(tmp_path: Path, server: Fil
 def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     own = tmp_path / "mine.en"
     sources = {"a": source(server), "n": LICENSED, "own": own}
+    with pytest.raises(UserError, match="owns: no such source .did you mean own..; for a file of your own write"):
+        obtain_files(["a", "owns"], sources, None, tmp_path)
     with pytest.raises(
         UserError, match=r"missing: .*n\.tar \(ask at https://example.org for n.tar\), .*mine\.en \(the recipe's own\)"
     ):
