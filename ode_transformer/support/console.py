@@ -11,7 +11,6 @@ from contextvars import ContextVar
 from pathlib import Path
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
-SAVE_INTERVAL = 60.0  # seconds between two savings of unfinished work
 
 
 # File of the whole commands while the output is compact; None otherwise.
@@ -47,7 +46,7 @@ def print_progress(line: str) -> None:
 
 
 class ProgressMeter:
-    """Progress of a long loop: prints a line every few seconds and decides when to save unfinished work.
+    """Progress of a long loop: prints a line every few seconds.
 
     :param label: names the items in the line, such as "sentences decoded"
     :param total: number of items; None if it is unknown
@@ -55,7 +54,7 @@ class ProgressMeter:
 
     def __init__(self, label: str, total: int | None = None) -> None:
         self.label, self.total = label, total
-        self.last_report = self.last_save = time.monotonic()
+        self.last_report = time.monotonic()
 
     def update(self, count: int, note: str = "") -> None:
         """Print the number of finished items if the last line is old enough, or if all are finished."""
@@ -63,10 +62,3 @@ class ProgressMeter:
             self.last_report = time.monotonic()
             total = "" if self.total is None else f" of {self.total:,}"
             print_progress(f"  {self.label}: {count:,}{total}{note}")
-
-    def is_save_due(self) -> bool:
-        """Return True once every ``SAVE_INTERVAL`` seconds."""
-        if time.monotonic() - self.last_save < SAVE_INTERVAL:
-            return False
-        self.last_save = time.monotonic()
-        return True

@@ -51,9 +51,7 @@ TCMALLOC_NAMES = ("LD_PRELOAD", "TCMALLOC_RELEASE_RATE")
     [
         (None, {}, ["--cpu"], f"0 {2**40} None None"),
         (None, {"MALLOC_MMAP_MAX_": "9"}, ["--cpu"], f"9 {2**40} None None"),
-        (None, {}, [], "None None None None"),
         ("libm.so.6", {}, ["--cpu"], "None None libm.so.6 0"),
-        ("libm.so.6", {"LD_PRELOAD": "libc.so.6"}, ["--cpu"], f"0 {2**40} libc.so.6 None"),
         ("libm.so.6", {}, [], "None None None None"),
     ],
 )
