@@ -68,3 +68,9 @@ def test_fairseq_is_not_loaded(module: str) -> None:
     code = f"import {module}, sys; print([m for m in sys.modules if m.split('.')[0] == 'fairseq'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Without packages, pytest takes two files of one name for one module."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
