@@ -13,7 +13,6 @@ import sentencepiece
 import torch
 from checkpoint_for_tests import MAX_POSITIONS, binarise
 from commands_for_tests import PAIRS
-from test_layer_replacement import PRINTED
 
 from ode_transformer.analysis import linear_probe, systems
 from ode_transformer.analysis.linear_probe import table
@@ -28,6 +27,19 @@ from ode_transformer.support.lines import read_lines
 # Batches of few tokens, so that a pass over the training data has several.
 SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
 NLL = ("--objective", "nll", "--updates", "6", "--lr", "0.01", "--stack", "decoder", "--layer", "2")
+
+
+# BLEU and Δ of Tables 6 and 7, the whole model first: encoder 1–6, decoder 1–6.
+PRINTED = {
+    27.55: (
+        [(27.17, -1.38), (27.11, -1.60), (27.09, -1.67), (27.07, -1.74), (27.15, -1.45), (27.24, -1.13)],
+        [(27.62, 0.25), (27.64, 0.33), (27.47, -0.29), (27.53, -0.07), (26.96, -2.14), (26.42, -4.10)],
+    ),
+    28.41: (
+        [(27.50, -3.20), (26.60, -6.37), (27.09, -4.65), (27.41, -3.52), (27.87, -1.90), (27.84, -2.01)],
+        [(28.30, -0.39), (28.17, -0.84), (28.22, -0.67), (28.05, -1.27), (26.82, -5.60), (19.87, -30.06)],
+    ),
+}
 
 
 @pytest.fixture(scope="module")
