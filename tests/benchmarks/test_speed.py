@@ -59,7 +59,7 @@ def test_memory_of_a_network_that_can_be_counted_by_hand() -> None:
     assert peak >= 4 * 2 * 3 * 16
 
 
-@pytest.mark.parametrize("name", ["fairseq-6", "rk4-6"])
+@pytest.mark.parametrize("name", ["fairseq-6", "euler-6-plain"])  # a layer history keeps its states itself
 def test_memory_held_for_backward_is_that_of_saved_tensors(name: str) -> None:
     measured = measured_system(name, small_setting())
     held, _ = measured.memory()

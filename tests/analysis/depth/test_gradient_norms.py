@@ -126,4 +126,4 @@ def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert command(folder, "--split", "absent") == 2
-    assert "no data of the split 'absent'" in capsys.readouterr().err
+    assert "Dataset not found: absent" in capsys.readouterr().err
