@@ -26,7 +26,7 @@ from ode_transformer.corpora.sources import AnySource
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory, write_files
-from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS
@@ -54,7 +54,7 @@ class WheelCorpus(CorpusKind):
         requirements = CONFIGS / self.packages
         wheels, job = folder / requirements.stem, f"download {requirements.stem}"
         folder.mkdir(parents=True, exist_ok=True)
-        if wheels.exists() and not (folder / f"{job}.done").exists():
+        if wheels.exists() and f"done {job}" not in Manifest(folder).entries():
             raise UserError(f"{wheels}: was not downloaded by this program, which leaves it: --raw takes such a folder")
         pins = [line for line in read_lines(requirements) if not line.startswith("#")]
         Jobs(folder).run(job, pins, wheels, lambda: download(requirements, wheels))

