@@ -21,13 +21,13 @@ ARROWS = {
     "checkpoints": "support",
     "models": "support numerics nn checkpoints",
     "decoding": "support nn checkpoints models",
-    "export": "support numerics nn checkpoints models decoding",
+    "export": "support numerics nn models decoding",
     "metrics": "support",
     "analysis": "support numerics nn models decoding metrics",
     "pages": "support numerics nn models decoding metrics analysis",
     "corpora": "support metrics",
     "recipes": "support nn models checkpoints corpora metrics analysis",
-    "studies": "support models decoding metrics analysis corpora recipes",
+    "studies": "support models decoding metrics analysis recipes",
     "glue": "support checkpoints models corpora recipes",
 }
 ARROWS["cli"] = " ".join(ARROWS)

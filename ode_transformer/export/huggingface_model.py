@@ -6,7 +6,6 @@ prefix at each position and reorders its caches.
 
 from __future__ import annotations
 
-import argparse
 import math
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -17,8 +16,7 @@ from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, 
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.checkpoints.reading import harmless_options
-from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.model_from_options import build_from_saved_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
@@ -111,9 +109,8 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
-        options = argparse.Namespace(**harmless_options(config.options))
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
-            self.model = build_from_options(options, config.source_size, config.target_size)
+            self.model = build_from_saved_options(config.options, config.source_size, config.target_size)
         for module in self.model.modules():
             # Else transformers would replace tables of positions by empty ones.
             module._non_persistent_buffers_set.clear()

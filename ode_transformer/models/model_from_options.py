@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from math import prod
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -21,6 +22,7 @@ from fairseq.models import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ode_transformer.checkpoints.reading import harmless_options
 from ode_transformer.nn import ONEDNN_LINEAR
 
 
@@ -39,6 +41,14 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     _set_config_defaults(args)
     task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+
+
+def build_from_saved_options(options: Mapping[str, Any], source_size: int, target_size: int) -> BaseFairseqModel:
+    """Build the model of options from a stranger's file, as :func:`build_from_options`.
+
+    :raises UserError: an option would be evaluated
+    """
+    return build_from_options(argparse.Namespace(**harmless_options(options)), source_size, target_size)
 
 
 def model_flags(arch: str) -> list[argparse.Action]:
