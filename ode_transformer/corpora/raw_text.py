@@ -110,6 +110,9 @@ def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
     parse = _MONOLINGUAL[location.format]
     for members in zip(*texts, strict=True):
         names = [name for name, _ in members]
+        stems = [_stem(name, member or "") for name, (_, member) in zip(names, sides, strict=True)]
+        if None not in stems and stems[0] != stems[1]:
+            raise UserError(f"{names[0]} stands beside {names[1]}: name the members one by one, in the same order")
         source, target = (parse(text, name) for name, text in members)
         for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
             if source_line is None or target_line is None:
@@ -118,6 +121,12 @@ def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
                 described = [f"{name} has {length:,}" for name, length in zip(names, lengths, strict=True)]
                 raise UserError(f"sides of different length: {', '.join(described)}")
             yield source_line, target_line
+
+
+def _stem(name: str, pattern: str) -> str | None:
+    """Return what stands in the place of the ``*`` of a member's pattern; None if it has not exactly one."""
+    before, star, after = pattern.removeprefix("./").partition("*")
+    return name.removeprefix(before).removesuffix(after) if star and "*" not in after else None
 
 
 def _segments(text: IO[bytes], name: str) -> Iterator[str]:

@@ -159,6 +159,9 @@ def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) ->
         pairs(tar(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
     with pytest.raises(UserError, match=r"no c/\*\.fr in it; there is c/"):
         pairs(tmp_path / "a.tar", source="c/*.en", target="c/*.fr")
+    swapped = dict(sorted(texts.items(), key=lambda item: item[0].endswith("de") ^ ("b" in item[0])))
+    with pytest.raises(UserError, match="stands beside"):
+        pairs(tar(tmp_path / "e.tar", swapped), source="c/*.en", target="c/*.de")
     del texts["c/b.de"]
     with pytest.raises(ValueError, match="shorter"):
         pairs(tar(tmp_path / "d.tar", texts), **location)
