@@ -39,7 +39,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"open": 0, "os.rename": 1, "os.remove": 0, "os.rmdir": 0, "os.mkdir": 0, "os.truncate": 0}
 TIME_LIMIT = 100  # seconds
 # Files that hold times, or digests of times; two uninterrupted runs differ in them, too.
-TIMED = (".log", ".done", ".verified", "trained.json", "train.begun", "results.md", "report.html")
+TIMED = (".log", "manifest.jsonl", ".verified", "trained.json", "results.md", "report.html")
 
 Work = Callable[[], int]  # returns an exit status, as the command line does
 
