@@ -11,7 +11,9 @@ from commands_for_tests import PAIRS, Text
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ode_transformer.cli.command import main
+from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
 KINDS: dict[str, tuple[object, ...]] = {
@@ -123,3 +125,11 @@ def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     )
     assert torch.equal(with_cache, without)
     assert torch.equal(with_cache[:, :3], prefix)
+
+
+def test_code_in_a_configuration_does_not_run(tmp_path: Path) -> None:
+    code = f"[1] if open({str(tmp_path / 'trace')!r}, 'w') else 0"
+    options = {"arch": "ode_transformer_rk2_tiny", "adaptive_softmax_cutoff": code}
+    with pytest.raises(UserError, match="option adaptive_softmax_cutoff would be evaluated"):
+        ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
+    assert not (tmp_path / "trace").exists()
