@@ -6,10 +6,10 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 PAGES = {
-    "flags.md": "ode_transformer.cli.flags",
-    "combinations.md": "ode_transformer.analysis.depth.combinations",
-    "schemes.md": "ode_transformer.studies.scheme_table",
-    "experiments.md": "experiments",
+    "flags.md": "generator.flags",
+    "combinations.md": "generator.combinations",
+    "schemes.md": "generator.schemes",
+    "experiments.md": "generator.experiments",
 }
 
 

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from experiments import DOCS, experiments_page, read_papers
+from generator.experiments import DOCS, experiments_page, read_papers
 
 from ode_transformer.cli import main
 from ode_transformer.recipes.options import find_recipe, recipe_names

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from generator.schemes import page, published_scores, scheme_and_size
 
 from ode_transformer.numerics import RECURRENCES
 from ode_transformer.recipes.recipe import PublishedResult
-from ode_transformer.studies.scheme_table import page, published_scores, scheme_and_size
 
 PAGE = Path(__file__).parents[2] / "docs" / "schemes.md"
 

@@ -20,16 +20,14 @@ from ode_transformer.support import commands
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[1]
 
 INTRODUCTION = """# Experiments
 
-Written by `python docs/generate.py` from [papers.yaml](papers.yaml), the
-recipes and the studies.
+`python docs/generate.py` writes this page from [papers.yaml](papers.yaml), the recipes and the studies.
 
-Every table and figure of the five papers, and the one command that makes it; those of `scripts/` print what they will
-do with `--dry-run`. A study answers the same question, most with controls of equal compute and at a small size, too:
-`--setting g2p` or `--setting cpu`.
+Every table and figure of the five papers, with the one command that makes it. Add `--dry-run` to a script to print its
+commands without running them. A study answers the same question at a small size: `--setting g2p` or `--setting cpu`.
 
 | state | means |
 |---|---|

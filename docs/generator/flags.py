@@ -31,16 +31,15 @@ SIZES = {
 
 INTRODUCTION = """# Flags and architectures
 
-Written by `python docs/generate.py` from fairseq-train's parser and the registered architectures.
+`python docs/generate.py` writes this page from fairseq-train's parser and the registered architectures.
 
-This package adds the following flags to those of fairseq's Transformer. Language models have the flags of the decoder,
-BERT those of the encoder. [ode_transformer.md](ode_transformer.md) explains the choices and shows each row of the
-papers' tables as flags; [schemes.md](schemes.md) has the schemes, of which `rk2`, `rk3` and `repeat2` are other
-names of `heun`, `kutta3` and `repeat`; [combinations.md](combinations.md) says which choices go together. fairseq-train
-refuses all other combinations in one line."""
+This package adds the following flags to fairseq's Transformer. Language models take the decoder's flags, BERT takes the
+encoder's. [ode_transformer.md](ode_transformer.md) explains the choices. [schemes.md](schemes.md) compares the schemes;
+`rk2`, `rk3` and `repeat2` are other names of `heun`, `kutta3` and `repeat`. [combinations.md](combinations.md) says
+which choices go together."""
 
-ARCHITECTURES = """Layers of the encoder + layers of the decoder; so are schemes, where they differ. All are pre-norm
-except `dlstm*`, whose layers have no residual connections."""
+ARCHITECTURES = """Layers and schemes are written as encoder + decoder. All architectures are pre-norm except `dlstm*`, which has
+no residual connections."""
 
 
 def reference_page() -> str:

@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 import pytest
-
-from ode_transformer.cli.flags import default_of, flag_row, name_patterns, reference_page
+from generator.flags import default_of, flag_row, name_patterns, reference_page
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
+from generator.combinations import KINDS, OTHERS, SCHEMES, WEIGHTS, page
 
-from ode_transformer.analysis.depth.combinations import KINDS, OTHERS, SCHEMES, WEIGHTS, page
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KNOWN = {  # row, column: whether they go together
     ("`euler`", "`gate`"): False,  # one evaluation has nothing to weigh
     ("`midpoint`", "`gate`"): False,  # a weight of 0 is no start for a gate
