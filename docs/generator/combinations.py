@@ -113,10 +113,10 @@ def page() -> str:
     lines = [
         "# Options that go together",
         "",
-        "`python docs/generate.py` writes this page from `ode_transformer/nn/compatibility.py`, which refuses all other",
-        "combinations. A number in an entry is a reason of the list below. `rk2` is Heun's scheme; the architectures",
-        "called `*_rk2` combine it with `gate`. In the second table coefficients are `tableau`, or `gate` where a column",
-        "says learned.",
+        "`python docs/generate.py` writes this page from `ode_transformer/nn/compatibility.py`, which refuses all",
+        "other combinations. A number in an entry is a reason of the list below. `rk2` is Heun's scheme; the architectures",
+        "called `*_rk2` combine it with `gate`. In the second table coefficients are `tableau`, or `gate` where a",
+        "column says learned.",
         "",
         "## Schemes and coefficients",
         "",
@@ -135,9 +135,9 @@ def page() -> str:
         "scheme that weighs its stages. Iterations and normalised stages need a scheme that corrects a prediction. The",
         "flags `--dlstm-*` need a depth-wise LSTM.",
         "",
-        "Options without a row go together with all others, with four exceptions. A Reformer's layers take no splitting",
-        "`strang` and no value residual. A Reformer without a PreNet has no encoder layers to step. `--dlstm-output-norm`",
-        "needs post-norm and no layer history.",
+        "Options without a row go together with all others, with four exceptions. A Reformer's layers take no",
+        "splitting `strang` and no value residual. A Reformer without a PreNet has no encoder layers to step.",
+        "`--dlstm-output-norm` needs post-norm and no layer history.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -38,8 +38,8 @@ encoder's. [ode_transformer.md](ode_transformer.md) explains the choices. [schem
 `rk2`, `rk3` and `repeat2` are other names of `heun`, `kutta3` and `repeat`. [combinations.md](combinations.md) says
 which choices go together."""
 
-ARCHITECTURES = """Layers and schemes are written as encoder + decoder. All architectures are pre-norm except `dlstm*`, which has
-no residual connections."""
+ARCHITECTURES = """Layers and schemes are written as encoder + decoder. All architectures are pre-norm except
+`dlstm*`, which has no residual connections."""
 
 
 def reference_page() -> str:
