@@ -54,6 +54,10 @@ class RelativePositionKeys(_OffsetTable):
         :param scale: factor of the scores
         :returns: [.., H, T, S]
         """
+        if torch.compiler.is_compiling():  # which derives the gradient of what it compiles
+            products = query.reshape(-1, query.size(-1)) @ (scale * self.weight).t()  # [ΠH · T, 2k+1]
+            pairs = products.view(-1, query.size(-2) * len(self.weight)).index_select(1, index)  # [ΠH, T · S]
+            return pairs.view(*query.shape[:-1], -1)  # [.., H, T, S]
         scores: Tensor = _RelativeScores.apply(query, self.weight, index, scale)
         return scores
 
