@@ -23,7 +23,7 @@ ARROWS = {
     "decoding": "support nn checkpoints models",
     "export": "support numerics nn models decoding",
     "metrics": "support",
-    "analysis": "support numerics nn models decoding metrics",
+    "analysis": "support numerics nn decoding metrics",
     "pages": "support numerics nn models decoding metrics analysis",
     "corpora": "support metrics",
     "recipes": "support nn models checkpoints corpora metrics analysis",

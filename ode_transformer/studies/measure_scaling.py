@@ -1,4 +1,4 @@
-"""``ode-transformer analyse scaling``: a larger architecture, by one step along two gradients (``analysis.scaling``).
+"""``ode-transformer analyse scaling``: a larger architecture, by one step along two gradients (``studies.scaling``).
 
     ode-transformer analyse scaling --arch NAME --gradients L'_l L'_w
     ode-transformer analyse scaling --arch NAME [--recipe NAME | --data DIR] [--seeds 1,2,3] [-- FLAGS OF fairseq-train]
@@ -26,7 +26,13 @@ from typing import Any
 
 import torch
 
-from ode_transformer.analysis.scaling import (
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.recipes import training, workflow
+from ode_transformer.recipes.options import RunOptions
+from ode_transformer.recipes.training import TrainingProgress
+from ode_transformer.studies.scaling import (
     ModelSize,
     ScalingStep,
     StackSize,
@@ -35,12 +41,6 @@ from ode_transformer.analysis.scaling import (
     solution_lines,
     training_options,
 )
-from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
-from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.recipes import training, workflow
-from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.training import TrainingProgress
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.errors import UserError

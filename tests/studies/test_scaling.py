@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from ode_transformer.analysis.scaling import (
+from ode_transformer.cli.command import main
+from ode_transformer.studies.scaling import (
     ModelSize,
     ScalingStep,
     StackSize,
@@ -16,7 +17,6 @@ from ode_transformer.analysis.scaling import (
     solve,
     training_options,
 )
-from ode_transformer.cli.command import main
 from ode_transformer.support.errors import UserError
 
 PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
