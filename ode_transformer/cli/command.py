@@ -1,8 +1,7 @@
 """The ``ode-transformer`` command.
 
 A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and one
-line in ``COMMANDS``; or a module with a table ``SUBCOMMANDS``. Only the module in use is imported, so that ``--help``
-stays quick.
+line in a table. Only the module in use is imported, so that ``--help`` stays quick.
 A subcommand that passes the words after ``--`` to fairseq-train declares it with
 ``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
 
@@ -25,7 +24,66 @@ from ode_transformer.support.files import check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
 # name: (module, what it does)
-COMMANDS = {
+OF_CHECKPOINTS = {
+    "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
+    "convert": (
+        "ode_transformer.models.conversion",
+        "convert checkpoints of the authors' released code to the names of this package",
+    ),
+    "verify": ("ode_transformer.models.verification", "check that checkpoints run no code in fairseq's own commands"),
+}
+ANALYSES = {
+    "coefficients": (
+        "ode_transformer.analysis.depth.coefficients",
+        "the stage weights of a trained model, layer by layer",
+    ),
+    "stage-inputs": (
+        "ode_transformer.analysis.depth.stage_inputs",
+        "what the stages of a trained model's steps read and add, layer by layer",
+    ),
+    "gradient-norms": (
+        "ode_transformer.analysis.depth.gradient_norms",
+        "how much of the loss's gradient reaches each layer",
+    ),
+    "truncation-error": (
+        "ode_transformer.analysis.depth.truncation_error",
+        "how exact the steps of trained models are as solutions of y' = F(y), layer by layer",
+    ),
+    "splitting-error": (
+        "ode_transformer.analysis.depth.splitting_error",
+        "how exact a step of a splitting is, measured",
+    ),
+    "linear-probe": (
+        "ode_transformer.analysis.linear_probe",
+        "what a model loses when one of its layers becomes a linear map",
+    ),
+    "outputs": (
+        "ode_transformer.analysis.outputs",
+        "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
+    ),
+    "examples": (
+        "ode_transformer.analysis.examples",
+        "what several systems make of chosen sentences, side by side",
+    ),
+    "error-types": (
+        "ode_transformer.analysis.error_types",
+        "corrections of several systems by type of error",
+    ),
+    "curves": (
+        "ode_transformer.analysis.curves",
+        "training and validation curves of some runs, by their logs",
+    ),
+    "scaling": (
+        "ode_transformer.studies.measure_scaling",
+        "a larger architecture, by what depth and width are worth to it in short trainings",
+    ),
+    "glue": (
+        "ode_transformer.glue.glue_command",
+        "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper",
+    ),
+}
+# name: (module or table of subcommands, what it does)
+COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     "quickstart": (
         "ode_transformer.cli.quickstart",
         "train an ODE Transformer on real text in minutes, translate with it and score the translations",
@@ -45,7 +103,7 @@ COMMANDS = {
         "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
     ),
     "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
-    "checkpoint": ("ode_transformer.cli.checkpoint", "average, convert and verify checkpoints"),
+    "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
     "score": (
         "ode_transformer.metrics.score_command",
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
@@ -59,7 +117,7 @@ COMMANDS = {
         "ode_transformer.pages.serve_command",
         "a page on this machine to try models, and an endpoint that translates",
     ),
-    "analyse": ("ode_transformer.cli.analyse", "measure trained models, and compare them with each other"),
+    "analyse": (ANALYSES, "measure trained models, and compare them with each other"),
     "report": (
         "ode_transformer.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
@@ -132,7 +190,7 @@ def run_command(words: Sequence[str]) -> int:
 
 
 def add_commands(
-    parser: argparse.ArgumentParser, table: Mapping[str, tuple[str, str]], words: Sequence[str]
+    parser: argparse.ArgumentParser, table: Mapping[str, tuple[Any, str]], words: Sequence[str]
 ) -> tuple[argparse.ArgumentParser, Any]:
     """Add the commands of a table, and the arguments of the one that the words name.
 
@@ -143,9 +201,10 @@ def add_commands(
         subparsers.add_parser(command, help=summary, description=summary[0].upper() + summary[1:] + ".")
     if not words or words[0] not in table:
         return parser, None
-    module, subparser = importlib.import_module(table[words[0]][0]), subparsers.choices[words[0]]
-    if hasattr(module, "SUBCOMMANDS"):
-        return add_commands(subparser, module.SUBCOMMANDS, words[1:])
+    source, subparser = table[words[0]][0], subparsers.choices[words[0]]
+    if not isinstance(source, str):
+        return add_commands(subparser, source, words[1:])
+    module = importlib.import_module(source)
     module.add_arguments(subparser)
     return subparser, module
 

@@ -21,8 +21,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.parallel import map_chunks
-from ode_transformer.support.subword_encoder import SubwordEncoder
-from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE, SubwordEncoder
 from ode_transformer.support.yaml_file import YamlSection
 
 MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.support.commands import available_processors
-from ode_transformer.support.subword_encoder import SubwordEncoder
+from ode_transformer.support.subword_models import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
 PADDING = "<pad>"  # fairseq never generates it

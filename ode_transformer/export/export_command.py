@@ -17,8 +17,7 @@ from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import add_language_arguments
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
-from ode_transformer.support.subword_encoder import SubwordEncoder
-from ode_transformer.support.subword_models import SUBWORD_MODELS, choose_subword_model
+from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 FORMATS = {
     "ctranslate2": "ode_transformer.export.ctranslate2_folder",

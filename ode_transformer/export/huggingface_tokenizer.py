@@ -10,8 +10,13 @@ from typing import Any
 from transformers import PreTrainedTokenizer
 
 from ode_transformer.decoding.translate import normalize_spaces
-from ode_transformer.support.subword_encoder import SubwordEncoder
-from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE, join_pieces, kind_of_symbols
+from ode_transformer.support.subword_models import (
+    SENTENCEPIECE_FILE,
+    SUBWORD_NMT_FILE,
+    SubwordEncoder,
+    join_pieces,
+    kind_of_symbols,
+)
 
 DICTIONARIES_FILE = "vocab.json"
 

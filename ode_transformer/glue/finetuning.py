@@ -20,8 +20,7 @@ from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.subword_encoder import SubwordEncoder
-from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SubwordEncoder
 
 WARMUP_FRACTION = 0.1
 PREDICTED_TOGETHER = 64  # examples in a batch

@@ -1,8 +1,10 @@
-"""Subword models that fairseq can apply: their files beside a trained model, and the marks of their pieces."""
+"""Subword models that fairseq can apply: their files beside a trained model, their pieces, and the marks of these."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+import io
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,3 +144,46 @@ def join_pieces(line: str, kind: str | None) -> str:
     if kind == "sentencepiece":
         return line.replace(" ", "").replace("▁", " ").strip()
     return f"{line} ".replace("@@ ", "").rstrip(" ") if kind == "subword_nmt" else line
+
+
+class SubwordEncoder:
+    """Divides lines into pieces and joins pieces to lines, with the methods of fairseq's encoders, without fairseq.
+
+    :param kind: a key of ``SUBWORD_MODELS``
+    :param file: file of the subword model
+    :raises UserError: the file is not of this kind
+    """
+
+    def __init__(self, kind: str, file: Path) -> None:
+        self.kind = kind
+        message = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(message):  # subword_nmt prints its errors and exits
+                self._divide = _DIVIDERS[kind](file)
+        except (RuntimeError, ValueError, SystemExit) as error:
+            raise UserError(f"{file}: not a file of {kind}: {message.getvalue() or error}") from error
+
+    def encode(self, line: str) -> str:
+        """Return the pieces of a line, divided by spaces."""
+        return self._divide(line)
+
+    def decode(self, pieces: str) -> str:
+        """Return the line of some pieces."""
+        return join_pieces(pieces, self.kind)
+
+
+def _sentencepiece_divider(file: Path) -> Callable[[str], str]:
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    return lambda line: " ".join(processor.encode(line, out_type=str))
+
+
+def _subword_nmt_divider(file: Path) -> Callable[[str], str]:
+    from subword_nmt.apply_bpe import BPE
+
+    with open(file, encoding="utf-8") as codes:
+        return BPE(codes).process_line
+
+
+_DIVIDERS = {"sentencepiece": _sentencepiece_divider, "subword_nmt": _subword_nmt_divider}

@@ -21,9 +21,9 @@ from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from ode_transformer.checkpoints import reading
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli import main
-from ode_transformer.cli.verify import verify_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
+from ode_transformer.models.verification import verify_checkpoint
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 
 State = dict[str, Any]

@@ -26,8 +26,7 @@ from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
 from ode_transformer.decoding.translate import normalize_spaces
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.subword_encoder import SubwordEncoder
-from ode_transformer.support.subword_models import choose_subword_model
+from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
 
 SHORT = ("--max-len-b", 12)
 SOURCES = [source for source, _ in PAIRS]

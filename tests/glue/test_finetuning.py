@@ -14,7 +14,7 @@ from ode_transformer.glue.finetuning import METRICS, PreparedTask, evaluate
 from ode_transformer.glue.glue_command import CONFIG
 from ode_transformer.glue.tasks import TASKS, Example
 from ode_transformer.support import commands
-from ode_transformer.support.subword_encoder import SubwordEncoder
+from ode_transformer.support.subword_models import SubwordEncoder
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 48}

@@ -31,8 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each checkpoint, and end at the first that is refused."""
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
-
     for path in args.checkpoints:
         print(verify_checkpoint(path), flush=True)
     return 0
