@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.catalogue_files import Message, Wheel, read_wheel
+from ode_transformer.corpora.catalogue_files import read_wheel
 from ode_transformer.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.corpora.wheel_corpus import HeldOutFractions, Origin, Pair, WheelCorpus, normalise, write_corpus
 from ode_transformer.support.errors import UserError
 
 HELD_OUT = HeldOutFractions(valid=0.025, test=0.035)
 MAX_WORDS = 80
-# A translation this many times longer or shorter than usual for the languages is taken for a wrong one.
+# A translation this many times longer or shorter, in characters, than the median of all is taken for a wrong one.
 MAX_STRETCH = 2.0
 # Languages in the error for a missing language: those of most packages.
 MAX_LISTED = 40
@@ -55,7 +55,7 @@ def plain_typography(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY).split())
 
 
-def strip_mnemonics(message: Message) -> Message:
+def strip_mnemonics(message: Pair) -> Pair:
     """Remove the marks of a shortcut key, as in ``_File`` or ``&File``, if the English text has exactly one.
 
     A mark inside a word stays if the translation has none, or the same word: it belongs to a name (``MAX_SIZE``).
@@ -68,7 +68,7 @@ def strip_mnemonics(message: Message) -> Message:
         shared_words = set(message.source.split()) & set(message.target.split())
         if not is_inside_word or (target_marks and not any(mark.search(word) for word in shared_words)):
             target = mark.sub("", _APPENDED_MNEMONIC.sub("", message.target))
-            message = Message(mark.sub("", message.source), target)
+            message = Pair(mark.sub("", message.source), target)
     return message
 
 
@@ -80,7 +80,7 @@ def is_prose(text: str) -> bool:
     return all(category[0] in "LMNP" or category == "Sc" for category in categories)
 
 
-def clean_message(message: Message) -> Pair | None:
+def clean_message(message: Pair) -> Pair | None:
     """Return the pair for training that a message gives, or None if it is unfit."""
     if "\n" in message.source.strip() or "\n" in message.target.strip():
         return None
@@ -118,30 +118,6 @@ def choose_translations(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, se
     return chosen
 
 
-def filter_lengths(chosen: dict[Pair, set[str]]) -> dict[Pair, set[str]]:
-    """Remove pairs whose ratio of lengths, in characters, is far from the median of all pairs."""
-    if not chosen:
-        return chosen
-    # Eight characters are added on both sides because ratios of short phrases vary more.
-    ratio = {pair: math.log((len(pair.target) + 8) / (len(pair.source) + 8)) for pair in chosen}
-    middle = statistics.median(ratio.values())
-    return {p: names for p, names in chosen.items() if abs(ratio[p] - middle) <= math.log(MAX_STRETCH)}
-
-
-def read_wheels(directory: Path, target: str) -> list[Wheel]:
-    """Read all wheels in a folder.
-
-    :param target: language code
-    :raises UserError: there are none, or none has the language
-    """
-    wheels = [read_wheel(path, target) for path in sorted(directory.glob("*.whl"))]
-    if not any(wheel.messages for wheel in wheels):
-        languages = Counter(language for wheel in wheels for language in wheel.languages).most_common(MAX_LISTED)
-        listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages)) or "none at all"
-        raise UserError(f"{directory}: no catalogues of --target {target}; languages of most packages: {listed}")
-    return wheels
-
-
 class CatalogueCorpus(WheelCorpus):
     """Corpus of English and another language.
 
@@ -156,8 +132,11 @@ class CatalogueCorpus(WheelCorpus):
         return "en", self.target
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Make the corpus from the wheels in a folder."""
-        contents = read_wheels(files["wheels"], self.target)
+        contents = [read_wheel(path, self.target) for path in sorted(files["wheels"].glob("*.whl"))]
+        if not any(wheel.messages for wheel in contents):
+            languages = Counter(code for wheel in contents for code in wheel.languages).most_common(MAX_LISTED)
+            listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages)) or "none at all"
+            raise UserError(f"no catalogues of --target {self.target}; languages of most packages: {listed}")
         spelling = _RESPELLED.get(self.target, {})
         candidates = (
             (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
@@ -165,7 +144,11 @@ class CatalogueCorpus(WheelCorpus):
             for message in wheel.messages
             if (pair := clean_message(message))
         )
-        chosen = filter_lengths(choose_translations(candidates))
+        chosen = choose_translations(candidates)
+        # Eight characters are added on both sides because ratios of short phrases vary more.
+        ratio = {pair: math.log((len(pair.target) + 8) / (len(pair.source) + 8)) for pair in chosen}
+        middle = statistics.median(ratio.values())
+        chosen = {pair: chosen[pair] for pair in chosen if abs(ratio[pair] - middle) <= math.log(MAX_STRETCH)}
         origins = []
         for wheel in contents:
             names = [packages for packages in chosen.values() if wheel.package in packages]

@@ -15,11 +15,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.message import Message as Metadata
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
 import polib
+
+from ode_transformer.corpora.wheel_corpus import Pair
 
 _FLAG_WITHOUT_SPACE = re.compile(r"^#,(?=\S)", re.MULTILINE)
 _COMMENT_WITHOUT_SPACE = re.compile(r"^#(?=[^\s,.:|~#]|[.:|]\S|~[^\s|])", re.MULTILINE)
@@ -37,14 +39,6 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}([_@-]\w+)*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Message:
-    """Text and translation as programmers and translators wrote them."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True)
 class Wheel:
     """Name, version and licence of a wheel, the languages of its catalogues, and its messages in one language."""
 
@@ -52,7 +46,7 @@ class Wheel:
     version: str
     licence: str
     languages: frozenset[str]
-    messages: tuple[Message, ...]
+    messages: tuple[Pair, ...]
 
 
 def read_wheel(path: Path, target: str) -> Wheel:
@@ -64,8 +58,11 @@ def read_wheel(path: Path, target: str) -> Wheel:
         files = catalogue_files(archive.namelist())
         catalogues = sorted(files.get(choose_language(files, target) or "", ()))
         messages = [message for stem in catalogues for message in read_catalogue(archive, files, stem)]
-        name, version, licence = read_metadata(archive)
-    return Wheel(name, version, licence, frozenset(files), tuple(messages))
+        name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+        metadata = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
+    return Wheel(
+        str(metadata["Name"]), str(metadata["Version"]), licence_of(metadata), frozenset(files), tuple(messages)
+    )
 
 
 def catalogue_files(names: list[str]) -> dict[str, dict[str, set[str]]]:
@@ -104,7 +101,7 @@ def choose_language(available: dict[str, dict[str, set[str]]], target: str) -> s
     return regional[0] if len(regional) == 1 and language not in DISTINCT_REGIONS else None
 
 
-def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]]], stem: str) -> list[Message]:
+def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]]], stem: str) -> list[Pair]:
     """Return the messages of a catalogue, with the English text for symbolic identifiers if the package has it.
 
     :param files: from ``catalogue_files``
@@ -126,17 +123,10 @@ def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]
     # An English catalogue may also respell English text ("colour"): only its symbols are replaced.
     english = {key: value for key, value in english.items() if not re.search(r"\s", key)}
     english |= {entry.msgid: default for entry in entries if (default := default_text(entry)) is not None}
-    return [Message(english.get(key, key), value) for key, value in pairs if key and value]
+    return [Pair(english.get(key, key), value) for key, value in pairs if key and value]
 
 
-def read_metadata(archive: zipfile.ZipFile) -> tuple[str, str, str]:
-    """Return name, version and licence that a wheel states."""
-    name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-    metadata = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
-    return str(metadata["Name"]), str(metadata["Version"]), licence_of(metadata)
-
-
-def licence_of(metadata: Metadata) -> str:
+def licence_of(metadata: Message) -> str:
     """Return the licence in one line: the SPDX expression, else the classifiers, else the free-text field."""
     if expression := metadata["License-Expression"]:
         return str(expression)

@@ -40,11 +40,12 @@ class TextPreparation(YamlSection):
     def functions(self, language: str) -> list[Callable[[str], str]]:
         """Return the chosen functions from line to line, for a language."""
         tokenise = partial(_tokenizer(language).tokenize, aggressive_dash_splits=self.split_dashes, return_str=True)
-        spelling = {"respell": [respell_romanian], "plain": [respell_romanian, remove_diacritics], None: []}
+        respelt = language == "ro" and self.romanian is not None
         choices: list[tuple[bool, Callable[[str], str]]] = [
             (self.normalise, _normalizer(language).normalize),
             (self.printable, replace_control_characters),
-            *((language == "ro", function) for function in spelling[self.romanian]),
+            (respelt, lambda line: line.translate(ROMANIAN_LETTERS)),
+            (respelt and self.romanian == "plain", lambda line: line.translate(ROMANIAN_PLAIN)),
             (self.tokenise, tokenise),
             (self.lowercase, str.lower),
             (True, single_spaces),
@@ -114,16 +115,6 @@ _normalizer, _tokenizer = cache(MosesPunctNormalizer), cache(Tokenizer)  # they 
 def replace_control_characters(line: str) -> str:
     """Replace control, format and unassigned characters (Unicode's class C) by spaces."""
     return regex.sub(r"\p{C}", " ", line)
-
-
-def respell_romanian(line: str) -> str:
-    """Replace s and t with a cedilla by those with a comma below."""
-    return line.translate(ROMANIAN_LETTERS)
-
-
-def remove_diacritics(line: str) -> str:
-    """Replace Romanian letters with diacritics by plain ones."""
-    return line.translate(ROMANIAN_PLAIN)
 
 
 def single_spaces(line: str) -> str:

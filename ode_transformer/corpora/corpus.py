@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, Self, TextIO
+from typing import Annotated, Any, ClassVar, Protocol, TextIO
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ode_transformer.corpora.download import file_identity, obtain_files
 from ode_transformer.corpora.sources import AnySource
@@ -26,7 +26,6 @@ class PieceFilter(Protocol):
 
     def model_dump(self) -> dict[str, Any]:
         """Return the rule's values, which identify it."""
-        ...
 
 
 class CorpusKind(YamlSection):
@@ -107,12 +106,6 @@ class TwoSidedCorpus(CorpusKind):
 
     source: Suffix
     target: Suffix
-
-    @model_validator(mode="after")
-    def _check_sides_differ(self) -> Self:
-        if self.source == self.target:
-            raise ValueError(f"source and target are both {self.source}: their files would be the same")
-        return self
 
     @property
     def languages(self) -> tuple[str, str]:

@@ -103,7 +103,6 @@ class GecCorpus(TwoSidedCorpus):
 
     @property
     def sources(self) -> list[str]:
-        """Names of the raw files in the source list."""
         return [*dict.fromkeys((*self.train, self.valid)), *([PUNKT] if "lang8_raw" in self.train else []), TEST]
 
     @property
@@ -114,13 +113,6 @@ class GecCorpus(TwoSidedCorpus):
         return self.unedited and split == "train"
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Make the corpus folder, with ``test.m2`` for scoring.
-
-        :param files: paths of the raw files by the names in ``self.sources``
-        :param workers: number of processes for raw Lang-8
-        :returns: number of lines in each split
-        :raises UserError: a split is empty
-        """
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
             pairs_by_split = {
@@ -232,21 +224,16 @@ def hold_out_sentences(
     for sentence in sentences:
         by_annotation[_edit_count(sentence) > 0].append(sentence)
     annotated = sorted(by_annotation[True], key=lambda sentence: (_edit_count(sentence), -len(sentence.tokens)))
-    _shuffle_as_python_2(annotated)
+    chance = random.Random(SEED)
+    for last in range(len(annotated) - 1, 0, -1):  # random.shuffle of Python 2, which drew otherwise
+        other = int(chance.random() * (last + 1))
+        annotated[last], annotated[other] = annotated[other], annotated[last]
     size = len(annotated) // parts
     return annotated[size:] + by_annotation[False], annotated[:size]
 
 
 def _edit_count(sentence: AnnotatedSentence) -> int:
     return sum(map(len, sentence.edits.values()))
-
-
-def _shuffle_as_python_2(sentences: list[AnnotatedSentence]) -> None:
-    """Shuffle in the order of ``random.seed(1234); random.shuffle(sentences)`` in Python 2, which drew otherwise."""
-    chance = random.Random(SEED)
-    for last in range(len(sentences) - 1, 0, -1):
-        other = int(chance.random() * (last + 1))
-        sentences[last], sentences[other] = sentences[other], sentences[last]
 
 
 def apply_edits(sentence: AnnotatedSentence) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -34,29 +34,20 @@ Pair = tuple[str, str]  # a learner's sentence and a correction
 
 def entry_pairs(line: str) -> list[Pair]:
     """Return the pairs of an entry; none if it is broken, not in English or without corrections."""
+    import langid  # slow to load
+
     try:
         _, _, language, _, sentences, corrections = json.loads(line, strict=False)[:6]
         if language != LANGUAGE or len(sentences) != len(corrections) or not any(corrections):
             return []
         pairs = [
-            (_remove_marks(sentence), _remove_marks(text))
+            (_MARKS.sub("", sentence).strip(), _MARKS.sub("", text).strip())
             for sentence, texts in zip(sentences, corrections, strict=True)
             for text in (texts if any(texts) else [sentence])
         ]
     except (ValueError, TypeError, KeyError, RecursionError):
         return []
-    return [pair for pair in pairs if all(map(is_english, dict.fromkeys(pair)))]
-
-
-def _remove_marks(text: str) -> str:
-    return _MARKS.sub("", text).strip()
-
-
-def is_english(text: str) -> bool:
-    """Return whether langid takes a text for English."""
-    import langid  # slow to load
-
-    return langid.classify(text)[0] == "en"
+    return [pair for pair in pairs if all(langid.classify(text)[0] == "en" for text in dict.fromkeys(pair))]
 
 
 class WordTokenizer:
@@ -70,10 +61,12 @@ class WordTokenizer:
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
         parameters = PunktParameters()
-        parameters.collocations = {(first, second) for first, second in _punkt_table(punkt, "collocations.tab")}
-        parameters.sent_starters = {word for (word,) in _punkt_table(punkt, "sent_starters.txt")}
-        parameters.abbrev_types = {word for (word,) in _punkt_table(punkt, "abbrev_types.txt")}
-        for word, context in _punkt_table(punkt, "ortho_context.tab"):
+        tables = ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab")
+        rows = {table: [line.split("\t") for line in read_texts(punkt, f"{PUNKT_FOLDER}/{table}")] for table in tables}
+        parameters.collocations = {(first, second) for first, second in rows["collocations.tab"]}
+        parameters.sent_starters = {word for (word,) in rows["sent_starters.txt"]}
+        parameters.abbrev_types = {word for (word,) in rows["abbrev_types.txt"]}
+        for word, context in rows["ortho_context.tab"]:
             parameters.ortho_context[word] = int(context)
         self.normalizer = MosesPunctNormalizer("en")
         self.sentences = PunktSentenceTokenizer(parameters)
@@ -85,14 +78,7 @@ class WordTokenizer:
         return " ".join(word for part in self.sentences.tokenize(text) for word in self.words.tokenize(part))
 
 
-def _punkt_table(punkt: Path, name: str) -> Iterator[list[str]]:
-    for line in read_texts(punkt, f"{PUNKT_FOLDER}/{name}"):
-        yield line.split("\t")
-
-
-@cache  # slow to make
-def _word_tokenizer(punkt: Path) -> WordTokenizer:
-    return WordTokenizer(punkt)
+_word_tokenizer = cache(WordTokenizer)  # slow to make
 
 
 def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[Pair]:

@@ -50,7 +50,6 @@ class ParallelCorpus(TwoSidedCorpus):
 
     @property
     def sources(self) -> list[str]:
-        """Names of the raw files in the source list."""
         locations = chain(self.train, self.valid, *self.test.values(), *self.references.values())
         return list(dict.fromkeys(name for location in locations for name in location.files))
 
@@ -63,7 +62,6 @@ class ParallelCorpus(TwoSidedCorpus):
         return self.keep if self.keep and self.keep.unit == "pieces" else None
 
     def filters(self, split: str) -> bool:
-        """Return whether ``keep`` applies to a split, that is, whether it is taken from the training text."""
         return split == "train" or (split == "valid" and self.hold_out is not None)
 
     def further_references(self, test: str) -> int:
@@ -72,7 +70,10 @@ class ParallelCorpus(TwoSidedCorpus):
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             training_pairs = self._prepared(files, self.train, self.text, workers, "training pairs")
-            for pair in self._filtered(training_pairs, splits):
+            for pair in training_pairs:
+                if self.keep is not None and not self.piece_filter and not self.keep(*pair):
+                    splits.counts["left out"] += 1
+                    continue
                 number = splits.counts["train"] + splits.counts["valid"] + 1
                 splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
             for pair in self._prepared(files, self.valid, self.text, workers, "validation pairs"):
@@ -109,10 +110,3 @@ class ParallelCorpus(TwoSidedCorpus):
     ) -> Pairs:
         raw_pairs = chain.from_iterable(read_pairs(files, location) for location in locations)
         return map_chunks(partial(prepare_pairs, preparation, self.languages), raw_pairs, workers, f"{title} read")
-
-    def _filtered(self, pairs: Pairs, splits: SplitWriter) -> Pairs:
-        for pair in pairs:
-            if self.keep is None or self.piece_filter or self.keep(*pair):
-                yield pair
-            else:
-                splits.counts["left out"] += 1

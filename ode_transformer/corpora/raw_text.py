@@ -81,7 +81,7 @@ def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pa
     """Yield sentence pairs, source first, in the order of the files.
 
     :param files: paths by the sources' names
-    :raises UserError: a member, language or column is missing; a file has no text; the sides have different lengths
+    :raises UserError: a member is missing; a file has no text; the sides have different lengths
     """
     empty = True
     for source, target in (
@@ -99,9 +99,12 @@ def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pa
 def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
     for name, text in open_texts(files[str(location.file)], location.member):
         if location.languages is not None:
-            yield from _translation_units(text, name, location.languages)
+            yield from _translation_units(text, location.languages)
         elif location.columns is not None:
-            yield from _columns(text, name, location.columns)
+            source, target = (column - 1 for column in location.columns)
+            for line in decode_stream(text, name):
+                fields = line.split("\t")
+                yield fields[source], fields[target]
 
 
 def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
@@ -138,16 +141,14 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
     for line in decode_stream(text, name):
         position, line = 0, f"{unfinished} {line}" if unfinished else line
         for match in _SEGMENT.finditer(line) if "</seg>" in line else ():
-            yield _ENTITY.sub(_character, match[1].strip(" \t"))
+            yield _ENTITY.sub(
+                # a line feed would make two lines of a sentence
+                lambda entity: html.unescape(entity[0]).replace("\n", " "),
+                match[1].strip(" \t"),
+            )
             position = match.end()
         start = _SEGMENT_START.search(line, position)
         unfinished = start[0] if start else ""
-    if unfinished:
-        raise UserError(f"{name}: <seg> without its end: {unfinished[:80]}")
-
-
-def _character(entity: re.Match[str]) -> str:
-    return html.unescape(entity[0]).replace("\n", " ")  # a line feed would make two lines of a sentence
 
 
 def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
@@ -157,10 +158,9 @@ def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
             yield _SPOKEN.sub("", line).strip(" \t")
 
 
-def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iterator[Pair]:
+def _translation_units(text: IO[bytes], languages: list[str]) -> Iterator[Pair]:
     """Yield the pairs of a TMX file. The parser refuses entities that refer to other files."""
     ancestors: list[ElementTree.Element] = []
-    number = 0
     for event, element in ElementTree.iterparse(text, ("start", "end")):
         if event == "start":
             ancestors.append(element)
@@ -168,27 +168,15 @@ def _translation_units(text: IO[bytes], name: str, languages: list[str]) -> Iter
         ancestors.pop()
         if element.tag.rpartition("}")[2] != "tu":
             continue
-        number += 1
         segments = {
             (side.get(_LANGUAGE) or side.get("lang", "")).lower(): " ".join("".join(segment.itertext()).split("\n"))
             for side in element.iterfind(".//{*}tuv")
             for segment in side.iterfind(".//{*}seg")
         }
-        if absent := [language for language in languages if language.lower() not in segments]:
-            raise UserError(f"{name}: unit {number} is not in {absent[0]}, but in {', '.join(segments) or 'nothing'}")
         source, target = (segments[language.lower()].strip() for language in languages)
         yield source, target
         for ancestor in ancestors:
             ancestor.clear()  # frees the units so far
-
-
-def _columns(text: IO[bytes], name: str, columns: list[int]) -> Iterator[Pair]:
-    source, target = (column - 1 for column in columns)
-    for number, line in enumerate(decode_stream(text, name), start=1):
-        fields = line.split("\t")
-        if len(fields) < max(columns):
-            raise UserError(f"{name}: line {number} has {len(fields)} columns, but column {max(columns)} is needed")
-        yield fields[source], fields[target]
 
 
 # Lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*

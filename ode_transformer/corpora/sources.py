@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, RootModel, StringConstraints, model_validator
+from pydantic import Field, RootModel, StringConstraints
 
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
@@ -49,12 +49,6 @@ class Source(YamlSection):
     bytes: Annotated[int, Field(gt=0)] | None = None
     licence: str
     obtain: str | None = None
-
-    @model_validator(mode="after")
-    def _check_consistency(self) -> Source:
-        if bool(self.urls) == bool(self.obtain):
-            raise ValueError("has to have either urls or obtain")
-        return self
 
     @property
     def checksum(self) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO, Literal
@@ -75,23 +75,19 @@ class SummarisationCorpus(TwoSidedCorpus):
         return list(SOURCES)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Make the corpus folder.
-
-        :param files: paths of the raw files by the names in ``SOURCES``
-        :returns: number of lines in each split, and of stories that were left out
-        :raises UserError: a listed story is in none of the archives, or a split is empty
-        """
         lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
         listed = {name for names in lists.values() for name in names}
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
             texts = folder / "texts"
             with open(texts, "wb") as file:
-                offsets = _write_texts(_stories(files, listed), file, self, workers)
+                offsets = _write_texts(files, listed, file, self, workers)
             with open(texts, "rb") as file:
                 for split, names in lists.items():
                     if missing := [name for name in names if name not in offsets]:
                         raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
-                    for source, target in _read_texts(file, [offsets[name] for name in names]):
+                    for name in names:
+                        file.seek(offsets[name])
+                        source, target = (file.readline().decode().strip() for _ in range(2))
                         if source and target:
                             splits.add(split, (source, target))
                         else:
@@ -111,32 +107,24 @@ def story_name(address: str) -> str:
     return f"{hashlib.sha1(address.strip().encode()).hexdigest()}.story"
 
 
-def _stories(files: Mapping[str, Path], listed: set[str]) -> Iterator[Story]:
-    for archive in ARCHIVES:
-        for name, stream in open_texts(files[archive], "*.story"):
-            if PurePosixPath(name).name in listed:
-                yield name, stream.read()
-
-
 def _write_texts(
-    stories: Iterator[Story], file: BinaryIO, options: SummarisationCorpus, workers: int
+    files: Mapping[str, Path], listed: set[str], file: BinaryIO, options: SummarisationCorpus, workers: int
 ) -> dict[str, int]:
-    """Write source and target of each story, a line each.
+    """Write source and target of each listed story, a line each.
 
     :returns: offsets in the file by the stories' names
     """
+    stories = (
+        (name, stream.read())
+        for archive in ARCHIVES
+        for name, stream in open_texts(files[archive], "*.story")
+        if PurePosixPath(name).name in listed
+    )
     offsets = {}
     for name, source, target in map_chunks(partial(prepare_stories, options), stories, workers, "stories read", 500):
         offsets[PurePosixPath(name).name] = file.tell()
         file.write(f"{source}\n{target}\n".encode())
     return offsets
-
-
-def _read_texts(file: BinaryIO, offsets: list[int]) -> Iterator[tuple[str, str]]:
-    """Yield source and target of the stories at these offsets."""
-    for offset in offsets:
-        file.seek(offset)
-        yield file.readline().decode().strip(), file.readline().decode().strip()
 
 
 def prepare_stories(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
@@ -174,6 +162,4 @@ def prepare_line(line: str, options: SummarisationCorpus) -> str:
     return line.lower() if options.lowercase else line
 
 
-@cache  # slow to make
-def _tokenizer() -> Tokenizer:
-    return Tokenizer("en")
+_tokenizer = cache(partial(Tokenizer, "en"))  # slow to make

@@ -14,6 +14,7 @@ generation and fairseq-eval-lm treat it like any word. A word that is missing in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,7 +32,15 @@ from ode_transformer.support.files import atomic_directory
 SourceNames = Annotated[list[str], Field(min_length=1)]
 
 
-class PlainTextCorpus(CorpusKind):
+class TextCorpus(CorpusKind):
+    """Corpus with one side, whose files end in ``.txt``."""
+
+    @property
+    def languages(self) -> tuple[str]:
+        return ("txt",)
+
+
+class PlainTextCorpus(TextCorpus):
     """Lines of text files; white space becomes single spaces, and empty lines are left out.
 
     :param train: names of the sources of the training text, in this order
@@ -43,10 +52,6 @@ class PlainTextCorpus(CorpusKind):
     train: SourceNames
     valid: SourceNames
     test: dict[str, SourceNames] = {}
-
-    @property
-    def languages(self) -> tuple[str]:
-        return ("txt",)
 
     @property
     def sources(self) -> list[str]:
@@ -74,7 +79,7 @@ def text_lines(paths: Sequence[Path]) -> Iterator[str]:
         yield from filter(None, map(single_spaces, read_texts(path)))
 
 
-class DocumentCorpus(CorpusKind):
+class DocumentCorpus(TextCorpus):
     """Settings of a corpus of documents.
 
     :param texts: names of the raw files in the source list
@@ -84,10 +89,6 @@ class DocumentCorpus(CorpusKind):
     kind: Literal["documents"] = "documents"
     texts: Annotated[list[str], Field(min_length=1)]
     valid_fraction: Annotated[float, Field(gt=0, lt=1)]
-
-    @property
-    def languages(self) -> tuple[str]:
-        return ("txt",)
 
     @property
     def sources(self) -> list[str]:
@@ -112,9 +113,10 @@ class DocumentCorpus(CorpusKind):
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
     """Yield the lines of each document, stripped; in a file without inner blank lines every line is a document."""
     for path in paths:
-        has_blank_lines = _has_inner_blank_line(path)
+        runs = groupby(read_texts(path), key=lambda line: bool(line.strip()))
+        has_blank_lines = [has_text for has_text, _ in islice(runs, 4)].count(True) > 1  # between two lines of text
         document: list[str] = []
-        for line in _stripped_lines(path):
+        for line in map(str.strip, read_texts(path)):
             if line:
                 document.append(line)
             if document and not (line and has_blank_lines):
@@ -124,28 +126,13 @@ def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
             yield document
 
 
-def _has_inner_blank_line(path: Path) -> bool:
-    """Return True if a blank line stands between two lines that are not blank."""
-    text_seen = blank_seen = False
-    for line in _stripped_lines(path):
-        if line and blank_seen:
-            return True
-        text_seen = text_seen or bool(line)
-        blank_seen = text_seen and not line
-    return False
-
-
-def _stripped_lines(path: Path) -> Iterator[str]:
-    return map(str.strip, read_texts(path))
-
-
 ARCHIVE = "ptb"
 MEMBERS = {split: f"simple-examples/data/ptb.{split}.txt" for split in ("train", "valid", "test")}
 SEPARATE = {split: f"ptb_{split}" for split in MEMBERS}
 UNKNOWN = "<unk>"
 
 
-class PennTreebankCorpus(CorpusKind):
+class PennTreebankCorpus(TextCorpus):
     """Settings of the Penn Treebank corpus.
 
     :param types: number of different words that the training text must have, counting ``<unk>``, but not the end of a
@@ -154,10 +141,6 @@ class PennTreebankCorpus(CorpusKind):
 
     kind: Literal["penn_treebank"] = "penn_treebank"
     types: int = 9_999
-
-    @property
-    def languages(self) -> tuple[str]:
-        return ("txt",)
 
     @property
     def sources(self) -> list[str]:
@@ -175,15 +158,15 @@ class PennTreebankCorpus(CorpusKind):
         return obtain_files(names, sources, raw, folder)
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Write ``train.txt``, ``valid.txt`` and ``test.txt``.
-
-        :param files: ``ptb``, the archive, or ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``
-        :returns: number of lines in each split
-        :raises UserError: a file is not this text
-        """
+        """Build it of ``ptb``, the archive, or of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``."""
+        texts: dict[str, tuple[Path, str | None]] = {
+            split: (files[name], None) for split, name in SEPARATE.items() if name in files
+        }
+        if ARCHIVE in files:
+            texts = {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
         types: set[str] = set()
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            for split, (path, member) in _split_texts(files).items():
+            for split, (path, member) in texts.items():
                 for sentence in map(str.split, read_texts(path, member)):
                     types.update(sentence)
                     splits.add(split, (" ".join(sentence),))
@@ -192,10 +175,3 @@ class PennTreebankCorpus(CorpusKind):
                     raise UserError(f"{path}: {len(types):,} different words so far; {expected}")
                 splits.check_filled(split, files=[path])
         return dict(splits.counts)
-
-
-def _split_texts(files: Mapping[str, Path]) -> dict[str, tuple[Path, str | None]]:
-    """Return the file of each split and, if the file is the archive, the member."""
-    if ARCHIVE in files:
-        return {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
-    return {split: (files[name], None) for split, name in SEPARATE.items() if name in files}

@@ -131,15 +131,11 @@ def assign_splits(pairs: Iterable[Pair], fractions: HeldOutFractions) -> dict[st
     """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
 
     :param pairs: of different normalised sources
-    :raises UserError: a split is empty
     """
     by_split: dict[str, list[Pair]] = {name: [] for name in SPLITS}
     for pair in pairs:
         by_split[split_of(pair.source, fractions)].append(pair)
-    for name, members in by_split.items():
-        if not members:
-            count = sum(map(len, by_split.values()))
-            raise UserError(f"{count} pairs are too few: nothing is left for the {name} split")
+    for members in by_split.values():
         members.sort(key=lambda pair: (text_hash(pair.source), pair.source))
     return by_split
 
@@ -156,7 +152,6 @@ def write_corpus(
 
     :param title: of SOURCES.md
     :returns: number of pairs in each split
-    :raises UserError: a split is empty
     """
     by_split = assign_splits(pairs, fractions)
     counts = {name: len(by_split[name]) for name in SPLITS}
@@ -174,14 +169,6 @@ def write_corpus(
         "source_words": {n: sum(len(p.source.split()) for p in by_split[n]) for n in SPLITS},
         "origins": [asdict(origin) for origin in origins],
     }
-    files["SOURCES.md"] = sources_text(title, counts, origins)
-    files["corpus.json"] = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-    write_files(directory, files, last="corpus.json")
-    return counts
-
-
-def sources_text(title: str, counts: dict[str, int], origins: Sequence[Origin]) -> str:
-    """Return the text of SOURCES.md: counts, then a table of packages with their licences."""
     rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
     sections = [
         f"# {title}",
@@ -190,4 +177,7 @@ def sources_text(title: str, counts: dict[str, int], origins: Sequence[Origin]) 
         "The text stays under the licence of the package it comes from. A pair that several packages\n"
         "contain counts in the column `pairs` of each.",
     ]
-    return "\n\n".join(sections) + "\n"
+    files["SOURCES.md"] = "\n\n".join(sections) + "\n"
+    files["corpus.json"] = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+    write_files(directory, files, last="corpus.json")
+    return counts

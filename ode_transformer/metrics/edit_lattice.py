@@ -175,11 +175,8 @@ class EditLattice:
             if previous == vertex:
                 edit_end = vertex
             elif unchanged == OUTSIDE != state[1]:
-                edits.append(self._system_edit(previous, edit_end, correct=False))
+                edits.append((previous, edit_end, False))
             elif unchanged == OUTSIDE and not self.keeps(previous, vertex):
-                edits.append(self._system_edit(previous, vertex, correct=True))
+                edits.append((previous, vertex, True))
             vertex, state = origin
-        return edits[::-1]
-
-    def _system_edit(self, start: Vertex, end: Vertex, correct: bool) -> SystemEdit:
-        return SystemEdit(start[0], end[0], self.hypothesis[start[1] : end[1]], correct)
+        return [SystemEdit(i, k, self.hypothesis[j:m], correct) for (i, j), (k, m), correct in reversed(edits)]

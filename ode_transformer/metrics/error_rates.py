@@ -30,15 +30,12 @@ def phoneme_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatist
     """Count the edits and the reference's phonemes of each word."""
     from rapidfuzz.distance import Levenshtein  # of the extra experiments
 
-    pairs = _split_pairs(hypotheses, settings)
-    return _statistics(
-        [(Levenshtein.distance(hypothesis, reference), len(reference)) for hypothesis, reference in pairs]
-    )
+    return _statistics([(Levenshtein.distance(h, r), len(r)) for h, r in _split_pairs(hypotheses, settings)])
 
 
 def word_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
     """Mark each word as wrong (1) or right (0), beside a 1 for the word itself."""
-    return _statistics([(hypothesis != reference, 1) for hypothesis, reference in _split_pairs(hypotheses, settings)])
+    return _statistics([(h != r, 1) for h, r in _split_pairs(hypotheses, settings)])
 
 
 def _statistics(errors: Sequence[tuple[int, int]]) -> SentenceStatistics:

@@ -21,14 +21,13 @@ from typing import Any
 
 from ode_transformer.metrics.m2_file import (
     AnnotatedSentence,
-    check_sentence_count,
     correct_tokens,
     has_overlapping_edits,
     max_annotators,
     read_m2,
 )
 from ode_transformer.metrics.max_match import BETA, Counts, prf_scores
-from ode_transformer.metrics.metric import Lines, Score, Settings
+from ode_transformer.metrics.metric import Lines, Score, Settings, check_line_counts
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 
@@ -140,7 +139,7 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str,
     """
     gold = read_m2(gold_file)
     for lines in hypotheses.values():
-        check_sentence_count(lines, gold)
+        check_line_counts(lines, gold)
     annotator, versions = load_errant()
     meter = ProgressMeter("sentences with typed edits", len(gold))
     references: list[list[list[TypedEdit]]] = []

@@ -12,7 +12,7 @@ correct. An empty line ends a sentence. An edit outside its sentence, as the con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -109,15 +109,6 @@ def _parse_edit(text: str, location: str) -> tuple[int, Edit]:
     return annotator_number, Edit(start, end, kind, corrections)
 
 
-def check_sentence_count(hypotheses: Sequence[str], sentences: Sequence[AnnotatedSentence]) -> None:
-    """Check that there is one hypothesis for each sentence.
-
-    :raises UserError: there are more or fewer
-    """
-    if len(hypotheses) != len(sentences):
-        raise UserError(f"{len(hypotheses)} hypotheses, but {len(sentences)} sentences in the M2 file")
-
-
 def max_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
     """Return the largest number of annotators of a sentence; a sentence without A lines has one annotator."""
     return max(len(sentence.edits) or 1 for sentence in sentences)
@@ -130,7 +121,7 @@ def correct_tokens(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]
     """
     result: list[str] = []
     position = 0
-    for edit in _compatible_edits(sentence, annotator):
+    for edit in _divide_edits(sentence, annotator)[0]:
         result += [*sentence.tokens[position : edit.start], *edit.corrections[0]]
         position = edit.end
     return [*result, *sentence.tokens[position:]]
@@ -138,16 +129,14 @@ def correct_tokens(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]
 
 def has_overlapping_edits(sentence: AnnotatedSentence, annotator: int = 0) -> bool:
     """Return whether edits of an annotator overlap, so that they cannot all be applied."""
-    return len(_compatible_edits(sentence, annotator)) < len(_known_corrections(sentence, annotator))
+    return bool(_divide_edits(sentence, annotator)[1])
 
 
-def _compatible_edits(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
+def _divide_edits(sentence: AnnotatedSentence, annotator: int) -> tuple[list[Edit], list[Edit]]:
+    """Return the edits with a known correction, and the later ones of those that overlap."""
     edits: list[Edit] = []
-    for edit in _known_corrections(sentence, annotator):
-        if not edits or edit.start >= edits[-1].end:
-            edits.append(edit)
-    return edits
-
-
-def _known_corrections(sentence: AnnotatedSentence, annotator: int) -> list[Edit]:
-    return [edit for edit in sentence.edits.get(annotator, ()) if edit.kind not in UNCORRECTED_TYPES]
+    overlapping: list[Edit] = []
+    for edit in sentence.edits.get(annotator, ()):
+        if edit.kind not in UNCORRECTED_TYPES:
+            (edits if not edits or edit.start >= edits[-1].end else overlapping).append(edit)
+    return edits, overlapping

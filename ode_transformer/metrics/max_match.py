@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
-from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, check_sentence_count, max_annotators, read_m2
-from ode_transformer.metrics.metric import Lines, Score, Settings
+from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, max_annotators, read_m2
+from ode_transformer.metrics.metric import Lines, Score, Settings, check_line_counts
 
 BETA = 0.5
 
@@ -78,9 +78,8 @@ def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> l
     """Match each sentence with the annotator who makes F of all sentences up to it highest.
 
     :param hypotheses: one for each sentence, tokenised like the gold file
-    :raises UserError: the number of hypotheses differs from the number of sentences
     """
-    check_sentence_count(hypotheses, gold)
+    check_line_counts(hypotheses, gold)
     sentences, counts = [], Counts()
     for line, sentence in zip(hypotheses, gold, strict=True):
         lattice = EditLattice(sentence.tokens, line.split())

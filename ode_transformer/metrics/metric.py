@@ -113,13 +113,18 @@ class Metric:
         return self.function(hypotheses, self.select_settings(settings))
 
 
-def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
-    """Return the references after checking that there is one for each hypothesis.
+def check_line_counts(hypotheses: Lines, *references: Sequence[object]) -> None:
+    """Check that there is one reference, or annotated sentence, of each kind for each hypothesis.
 
     :raises UserError: there are more, fewer or none
     """
-    references = settings.references or []
-    lengths = {len(references), *map(len, settings.more_references)}
-    if not references or lengths != {len(hypotheses)}:
+    lengths = {len(lines) for lines in references}
+    if not hypotheses or lengths != {len(hypotheses)}:
         raise UserError(f"{len(hypotheses)} hypotheses, but {' and '.join(map(str, sorted(lengths)))} references")
+
+
+def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
+    """Return the references after checking that there is one for each hypothesis."""
+    references = settings.references or []
+    check_line_counts(hypotheses, references, *settings.more_references)
     return references

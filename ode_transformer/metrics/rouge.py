@@ -15,9 +15,8 @@ from ode_transformer.metrics.metric import Lines, Score, Settings, paired_refere
 
 # Functions that divide a document's line into lines of one sentence each
 SENTENCES = {
-    "period": lambda document: document.replace(
-        ". ", ".\n"
-    ),  # as common pipelines around pyrouge do; also splits "u.s. "
+    # as common pipelines around pyrouge do; also splits "u.s. "
+    "period": lambda document: document.replace(". ", ".\n"),
     "none": lambda document: document,
 }
 KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}

@@ -24,8 +24,6 @@ from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
 
 OUTPUTS = ("hypotheses", "generate_log")
-# Options that say what the compared text is: for all metrics of a command or for none
-TEXT_OPTIONS = ("more_references", "flavour", "detokenize", "lowercase")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,9 +109,6 @@ def parse_settings(args: argparse.Namespace) -> Settings:
         if not any(metric.uses(name) for metric in metrics):
             users = (user for user, metric in METRICS.items() if metric.uses(name))
             raise UserError(f"{option} goes with --metric {' or '.join(users)}")
-        for user, metric in zip(args.metric, metrics, strict=True):
-            if name in TEXT_OPTIONS and "hypotheses" in metric.needs and not metric.uses(name):
-                raise UserError(f"{option} changes a text that --metric {user} would read unchanged: score it alone")
     present = {*options, *(["references"] if args.generate_log else [])}
     for user, metric in zip(args.metric, metrics, strict=True):
         if missing := [name for name in metric.needs if name not in present]:
@@ -156,10 +151,7 @@ def read_system(
 
 
 def read_systems(args: argparse.Namespace) -> list[tuple[Lines, Settings]]:
-    """Read the hypotheses of each system; return them and the settings with the references.
-
-    :raises UserError: an option or a file is wrong
-    """
+    """Read the hypotheses of each system; return them and the settings with the references."""
     settings = parse_settings(args)
     references = [join_references(read_lines(path), args.remove_bpe, str(path)) for path in args.references or []]
     return [read_system(path, args, settings, references) for path in args.hypotheses or args.generate_log or [None]]
@@ -191,9 +183,7 @@ def run(args: argparse.Namespace) -> int:
 def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
     """Print the scores of several systems, each with the paired bootstrap test against the first.
 
-    :param paths: of each run
-    :param systems: hypotheses and settings of each run
-    :raises UserError: the runs cannot be compared
+    :param systems: hypotheses and settings of each run, whose files are ``paths``
     """
     compared = [name for name, metric in METRICS.items() if metric.statistics]
     for name in args.metric:

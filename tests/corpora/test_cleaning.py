@@ -17,13 +17,10 @@ def cleaned(line: str, language: str = "en", **steps: object) -> str:
     ("line", "steps", "expected"),
     [
         ("  one\u00a0two\u2028three\tfour ", {}, "one two three four"),
-        ("", {"normalise": True, "tokenise": True}, ""),
         ("“Don’t”", {"normalise": True}, '"Don\'t"'),
         ("a\u0007b\u200bc\ue000d", {"printable": True}, "a b c d"),
-        ("It's a well-known fact.", {"tokenise": True}, "It &apos;s a well-known fact ."),
         ("well-known", {"tokenise": True, "split_dashes": True}, "well @-@ known"),
         ("A|B & C", {"tokenise": True}, "A &#124; B &amp; C"),  # so that Moses' separator of factors is in no text
-        ("ÄÖ E", {"lowercase": True}, "äö e"),
         ("“So”, HE said", {"normalise": True, "tokenise": True, "lowercase": True}, "&quot; so , &quot; he said"),
     ],
 )
@@ -31,17 +28,11 @@ def test_steps(line: str, steps: dict, expected: str) -> None:
     assert cleaned(line, **steps) == expected
 
 
-def test_romanian_letters_of_romanian_alone() -> None:
-    old, new = "Ştiinţă, peşte", "Știință, pește"
-    assert cleaned(old, "ro", romanian="respell") == new
-    assert cleaned(old, "ro", romanian="plain") == "Stiinta, peste"
-    assert cleaned(old, "en", romanian="plain") == old
-
-
 def test_each_side_goes_through_the_steps_of_its_language() -> None:
-    steps = TextPreparation(tokenise=True, romanian="respell")
-    # French divides after an apostrophe, English before it.
+    # French divides after an apostrophe, English before it; only Romanian loses its diacritics.
+    steps = TextPreparation(tokenise=True, romanian="plain")
     assert prepare_pairs(steps, ("en", "fr"), [("l'air", "l'air")]) == [("l &apos;air", "l&apos; air")]
+    assert prepare_pairs(steps, ("fr", "ro"), [("Știinţă", "Știinţă")]) == [("Știinţă", "Stiinta")]
 
 
 @given(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2, st.sampled_from([1, 1.5, 2.0, 9]))

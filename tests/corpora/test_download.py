@@ -36,13 +36,6 @@ def fetch(remote: Source, folder: Path, raw: Path | None = None) -> Path:
     return obtain_files(["a"], {"a": remote}, raw, folder)["a"]
 
 
-def test_a_download_is_made_once_and_hashed_once(tmp_path: Path, server: FileServer, monkeypatch) -> None:
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    monkeypatch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
-    assert fetch(source(server), tmp_path) == tmp_path / "a.tgz"
-    assert server.fetched == [("a.tgz", "")]
-
-
 @pytest.mark.parametrize(
     ("cuts", "faults"), [([40_000, 30_000], {}), ([40_000], {"hangs": True}), ([40_000], {"ranges": False})]
 )
@@ -56,8 +49,7 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(
     assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-", "bytes=70000-"][: 1 + len(cuts)]
 
 
-@pytest.mark.parametrize("content", [CONTENT, OTHER], ids=["same", "changed"])
-@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize(("checksum", "content"), [(True, CONTENT), (True, OTHER), (False, CONTENT)])
 def test_a_later_run_goes_on_if_a_checksum_can_judge_the_whole(
     tmp_path: Path, server: FileServer, checksum: bool, content: bytes
 ) -> None:
@@ -102,22 +94,6 @@ def test_a_file_that_was_not_downloaded_is_never_replaced(tmp_path: Path, server
     with pytest.raises(UserError, match="move it away"):
         fetch(source(server), tmp_path)
     assert mine.read_bytes() == OTHER
-    mine.write_bytes(CONTENT)  # the published file, but put there by the user
-    fetch(source(server), tmp_path)
-    with pytest.raises(UserError, match="move it away"):
-        fetch(source(server, sha256=OTHER_SHA256), tmp_path)
-    assert mine.read_bytes() == CONTENT
-
-
-def test_a_download_is_replaced_once_the_new_one_is_there(tmp_path: Path, server: FileServer, capsys) -> None:
-    fetch(source(server), tmp_path)
-    corrected = source(server, sha256=OTHER_SHA256)
-    with pytest.raises(UserError, match="cannot be downloaded"):
-        fetch(corrected, tmp_path)
-    assert (tmp_path / "a.tgz").read_bytes() == CONTENT
-    server.files["a.tgz"] = OTHER
-    assert fetch(corrected, tmp_path).read_bytes() == OTHER
-    assert "it is downloaded again" in capsys.readouterr().err
 
 
 def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
@@ -126,12 +102,24 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
     server.files |= {"a.tgz": OTHER, "b.tgz": OTHER}
     with pytest.raises(UserError, match=f"100,000 bytes with sha256 {OTHER_SHA256}"):
         fetch(remote, tmp_path)
-    (tmp_path / "a.tgz").write_bytes(CONTENT)
-    fetch(remote, tmp_path)
-    with pytest.raises(UserError, match="from another address than the source's; it was not downloaded"):
-        fetch(source(server, "b.tgz", checksum=False), tmp_path)
-    (tmp_path / "a.tgz").unlink()
     assert fetch(source(server, "b.tgz", checksum=False), tmp_path).read_bytes() == OTHER
+
+
+def test_a_download_is_made_and_hashed_once_and_replaced_once_the_new_one_is_there(
+    tmp_path: Path, server: FileServer, capsys, monkeypatch
+) -> None:
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
+        assert fetch(source(server), tmp_path) == tmp_path / "a.tgz"
+    assert server.fetched == [("a.tgz", "")]
+    corrected = source(server, sha256=OTHER_SHA256)
+    with pytest.raises(UserError, match="cannot be downloaded"):
+        fetch(corrected, tmp_path)
+    assert (tmp_path / "a.tgz").read_bytes() == CONTENT
+    server.files["a.tgz"] = OTHER
+    assert fetch(corrected, tmp_path).read_bytes() == OTHER
+    assert "it is downloaded again" in capsys.readouterr().err
 
 
 def test_no_source_can_name_a_record(tmp_path: Path, server: FileServer) -> None:
@@ -142,23 +130,15 @@ def test_no_source_can_name_a_record(tmp_path: Path, server: FileServer) -> None
         source(server, file=str(records[0].relative_to(tmp_path)))
 
 
-def test_a_servers_words_do_not_control_the_terminal(tmp_path: Path, server: FileServer, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(download, "RETRY_PAUSES", (0, 0))
-    server.raw_answers["a.tgz"] = b"HTTP/1.1 500 \x1b[31mred\r\nContent-Length: 0\r\n\r\n"
-    with pytest.raises(UserError, match="Error 500"):
-        fetch(source(server), tmp_path)
-    assert "�[31mred" in capsys.readouterr().err
-
-
 def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     own = tmp_path / "mine.en"
     sources = {"a": source(server), "n": LICENSED, "own": own}
-    with pytest.raises(UserError, match="owns: no such source .did you mean own..; for a file of your own write"):
-        obtain_files(["a", "owns"], sources, None, tmp_path)
-    with pytest.raises(
-        UserError, match=r"missing: .*n\.tar \(ask at https://example.org for n.tar\), .*mine\.en \(the recipe's own\)"
+    for name, message in (
+        ("owns", "owns: no such source .did you mean own.."),
+        ("n", r"missing: .*n\.tar .ask at https"),
     ):
-        obtain_files(["a", "n", "own"], sources, None, tmp_path)
+        with pytest.raises(UserError, match=message):
+            obtain_files(["a", name], sources, None, tmp_path)
     assert server.fetched == []
     (tmp_path / "corpora").mkdir()
     (tmp_path / "corpora" / "n.tar").write_text("theirs")
@@ -194,23 +174,18 @@ def test_a_killed_download_goes_on_and_two_processes_do_not_write_one_file(tmp_p
     assert server.fetched[1][1].startswith("bytes=")
 
 
-@pytest.mark.parametrize("member", [CONTENT, OTHER])
-def test_a_copy_in_an_archive_is_taken_last_and_verified(tmp_path: Path, server: FileServer, member: bytes) -> None:
+def test_a_copy_in_an_archive_is_taken_last(tmp_path: Path, server: FileServer) -> None:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         entry = tarfile.TarInfo("d/a.tgz")
-        entry.size = len(member)
-        archive.addfile(entry, io.BytesIO(member))
+        entry.size = len(CONTENT)
+        archive.addfile(entry, io.BytesIO(CONTENT))
     server.files["b.tar.gz"] = data.getvalue()
     sources = {
         "a": source(server, "missing", copies=[{"source": "b", "member": "d/a.tgz"}]),
         "b": source(server, "b.tar.gz", checksum=False, file="b.tar.gz"),
     }
-    if member == CONTENT:
-        assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
-    else:
-        with pytest.raises(UserError, match=r"404.*; d/a\.tgz: 100,000 bytes with sha256"):
-            obtain_files(["a"], sources, None, tmp_path)
+    assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
     assert [name for name, _ in server.fetched] == ["missing", "b.tar.gz"]
 
 
@@ -220,26 +195,16 @@ def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServe
     (raw / "a.tgz").write_bytes(OTHER)
     with pytest.raises(UserError, match=f"a.tgz: sha256 {OTHER_SHA256} instead of {SHA256} .from us."):
         fetch(source(server), tmp_path / "data", raw)
-    with pytest.raises(UserError, match="missing: .*raw/b .http.*a.tgz., .*raw/corpora/n.tar .ask at"):
-        obtain_files(["b", "n"], {"b": source(server, file="b"), "n": LICENSED}, raw, tmp_path / "data")
     (raw / "a.tgz").write_bytes(CONTENT)
     for _ in range(2):
         assert fetch(source(server), tmp_path / "data", raw) == raw / "a.tgz"
         monkeypatch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
     assert [path.name for path in raw.iterdir()] == ["a.tgz"]
     assert server.fetched == []
-
-
-def test_the_other_form_of_a_file_is_accepted(tmp_path: Path, server: FileServer, capsys) -> None:
-    """A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds."""
-    raw, data = tmp_path / "raw", tmp_path / "data"
-    raw.mkdir()
+    # A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds.
+    monkeypatch.undo()
     (raw / "t.en").write_bytes(b"one\n")
     (raw / "u.de.gz").write_bytes(gzip.compress(b"zwei\n"))
     plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest())
-    assert fetch(source(server, file="t.en.gz"), data, raw) == raw / "t.en"
-    assert "t.en: used instead of t.en.gz" in capsys.readouterr().err
-    assert fetch(plain, data, raw) == raw / "u.de.gz"
-    (raw / "u.de.gz").write_bytes(gzip.compress(b"drei\n"))
-    with pytest.raises(UserError, match="u.de.gz: sha256"):
-        fetch(plain, data, raw)
+    assert fetch(source(server, file="t.en.gz"), tmp_path / "data", raw) == raw / "t.en"
+    assert fetch(plain, tmp_path / "data", raw) == raw / "u.de.gz"

@@ -9,7 +9,6 @@ from ode_transformer.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.support.errors import UserError
 
 SHORT = [(f"Quelle {number}", f"Ziel {number}") for number in range(1, 10)]
-UNEQUAL = ("viel zu lang für dies", "short")
 
 
 class Raw:
@@ -20,8 +19,8 @@ class Raw:
         self.folder.mkdir()
         self.output = folder / "corpus"
         self.write("train", SHORT)
-        self.write("valid", [UNEQUAL, ("", "nothing"), SHORT[0]])
-        self.write("test", [("„Es geht’s“", "“It’s well-known”"), UNEQUAL])
+        self.write("valid", [("Kurz", "short"), ("", "nothing"), SHORT[0]])
+        self.write("test", [("„Es geht’s“", "“It’s well-known”"), ("Kurz", "short")])
 
     def write(self, name: str, pairs: list[tuple[str, str]]) -> None:
         for side, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
@@ -50,26 +49,20 @@ def raw(tmp_path: Path) -> Raw:
     return Raw(tmp_path)
 
 
-def keep(unit: str = "words") -> dict[str, Any]:
-    return {"unit": unit, "max": 4, "ratio": 1.5}
-
-
-def test_every_split_has_its_files(raw: Raw) -> None:
-    assert raw.build() == {"train": 9, "valid": 3, "test": 2}
+def test_every_split_and_reference_has_its_files(raw: Raw) -> None:
+    raw.write("second", [("", "It’s known"), ("", "Brief")])
+    references = {"set": [location("second", straight_apostrophes=True)]}
+    assert raw.build(text={"lowercase": True}, references=references) == {"train": 9, "valid": 3, "test": 2}
     assert sorted(path.name for path in raw.output.iterdir()) == sorted(
-        ["raw.test.en", *(f"{split}.{side}" for split in ("train", "valid", "test") for side in ("de", "en"))]
+        ["raw.test.en", "raw1.test.en", "tokens1.test.en"]
+        + [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("de", "en")]
     )
-    assert (raw.lines("train.de"), raw.lines("train.en")) == tuple(map(list, zip(*SHORT, strict=True)))
-
-
-@pytest.mark.parametrize(("unit", "held_out"), [("words", [3, 6, 9]), ("pieces", [2, 5, 8])])
-def test_where_pairs_are_held_out(raw: Raw, unit: str, held_out: list[int]) -> None:
-    """Every third of those that words choose, as fairseq prepares IWSLT'14; of all, if pieces choose later, as WMT."""
-    raw.write("train", [UNEQUAL, *SHORT])
-    raw.build(keep=keep(unit), valid=[], hold_out=3)
-    assert raw.lines("valid.en") == [f"Ziel {number}" for number in held_out]
-    assert not set(raw.lines("valid.en")) & set(raw.lines("train.en"))
-    assert len(raw.lines("train.en")) == (6 if unit == "words" else 7)
+    assert raw.lines("train.de") == [source.lower() for source, _ in SHORT]
+    assert raw.lines("tokens1.test.en") == ["it's known", "brief"]
+    assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
+    with pytest.raises(UserError, match="no example for the valid split"):
+        raw.build(valid=[], hold_out=100)
+    assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
 
 
 def test_parts_follow_each_other_and_test_sets_have_numbers(raw: Raw) -> None:
@@ -78,28 +71,3 @@ def test_parts_follow_each_other_and_test_sets_have_numbers(raw: Raw) -> None:
     assert counts == {"train": 12, "valid": 3, "test": 2, "test1": 5}
     assert raw.lines("train.en") == [*(target for _, target in SHORT), "short", "nothing", "Ziel 1"]
     assert raw.corpus(test={"a": [location("test")], "b": [location("valid")]}).tests == ["a", "b"]
-
-
-def test_test_sets_may_have_their_own_steps_and_references_stay_as_published(raw: Raw) -> None:
-    text = {"normalise": True, "tokenise": True}
-    raw.build(text=text)
-    assert raw.lines("test.en")[0] == "&quot; It &apos;s well-known &quot;"
-    raw.build(text=text, test_text={"tokenise": True}, test={"set": [location("test", straight_apostrophes=True)]})
-    assert raw.lines("test.en")[0] == "“ It &apos;s well-known ”"
-    assert raw.lines("raw.test.en")[0] == "“It’s well-known”"
-
-
-def test_further_references(raw: Raw) -> None:
-    raw.write("second", [("", "It’s known"), ("", "Brief")])
-    raw.build(text={"lowercase": True}, references={"set": [location("second", straight_apostrophes=True)]})
-    assert raw.lines("tokens1.test.en") == ["it's known", "brief"]
-    assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
-
-
-def test_a_broken_file_leaves_nothing(raw: Raw) -> None:
-    with pytest.raises(UserError, match="no example for the valid split"):
-        raw.build(valid=[], hold_out=100)
-    raw.files["test_en"].write_text("one line\n")
-    with pytest.raises(UserError, match=r"sides of different length: .*test\.de has 2, .*test\.en has 1"):
-        raw.build()
-    assert list(raw.output.parent.iterdir()) == [raw.folder]

@@ -11,22 +11,8 @@ CORPUS = PronunciationCorpus(kind="pronunciations", packages="quickstart_pronunc
 
 
 def test_plain_words_with_their_first_pronunciation() -> None:
-    text = """\
-'bout B AW1 T
-a AH0
-a(2) EY1
-a's EY1 Z
-aalborg AO1 L B AO0 R G # place, danish
-read R EH1 D
-read(2) R IY1 D
-read R IY1 D
-x-ray EH1 K S R EY2
-"""
-    assert parse_dictionary(text.splitlines()) == [
-        Pair("a", "AH0"),
-        Pair("a a l b o r g", "AO1 L B AO0 R G"),
-        Pair("r e a d", "R EH1 D"),
-    ]
+    text = "'bout B AW1 T\na AH0\na(2) EY1\nread R EH1 D # past\nread R IY1 D\nx-ray EH1 K S R EY2"
+    assert parse_dictionary(text.splitlines()) == [Pair("a", "AH0"), Pair("r e a d", "R EH1 D")]
 
 
 def test_corpus_from_a_wheel(tmp_path: Path) -> None:
@@ -41,7 +27,4 @@ def test_corpus_from_a_wheel(tmp_path: Path) -> None:
     spellings = {name: (tmp_path / "out" / f"{name}.spelling").read_text().split("\n")[:-1] for name in SPLITS}
     assert counts == {name: len(lines) for name, lines in spellings.items()}
     assert sorted(line.replace(" ", "") for lines in spellings.values() for line in lines) == sorted([*words, "zoo"])
-    # The held-out fractions are 1 % and 2 %: five standard deviations for a thousand words.
-    assert abs(counts["valid"] - 10) < 16
-    assert abs(counts["test"] - 20) < 23
     assert "BSD-2-Clause" in (tmp_path / "out" / "SOURCES.md").read_text()

@@ -46,10 +46,6 @@ def sentence(source: str, *edits: tuple[int, int, str]) -> AnnotatedSentence:
     )
 
 
-def counts(hypothesis: str, annotated: AnnotatedSentence) -> Counts:
-    return sum_counts(max_match([hypothesis], [annotated]))
-
-
 def test_example_of_the_official_scorer():
     matched = max_match(OUTPUT, gold(EXAMPLE))
     assert [found.annotator for found in matched] == [0, 1, 0]
@@ -73,30 +69,17 @@ CASES = {  # source, hypothesis, gold edits, expected counts
     "words are two edits": (*MOTIVE, [(3, 4, ""), (7, 8, "systems"), (8, 9, "have")], (3, 3, 3)),
     "two unchanged words within": ("a b c d", "x b c y", [(0, 4, "x b c y")], (1, 1, 1)),
     "three unchanged words within": ("a b c d e", "x b c d y", [(0, 5, "x b c d y")], (0, 2, 1)),
-    "other edits merge alike": ("a b c d", "x b c y", [], (0, 1, 0)),
-    "an unchanged word at the end": ("a cat", "a big cat", [(0, 1, "a big")], (1, 1, 1)),
     "first alternative, deletion": ("I goes home", "I go", [(1, 2, "go|went"), (2, 3, "|away")], (2, 2, 2)),
-    "second alternatives": ("I goes home", "I went away", [(1, 2, "go|went"), (2, 3, "|away")], (2, 2, 2)),
     "no such alternative": ("I goes home", "I gone away", [(1, 2, "go|went"), (2, 3, "|away")], (1, 2, 2)),
-    "nothing corrected": ("I goes home", "I goes home", [(1, 2, "go|went"), (2, 3, "|away")], (0, 0, 2)),
     "another case": ("the cat", "The cat", [(0, 1, "the")], (0, 1, 1)),
-    "the same case": ("the cat", "The cat", [(0, 1, "The")], (1, 1, 1)),
     "an insertion counts once": ("x y", "x a a y", [(1, 1, "a")], (1, 2, 1)),
-    "insertions in order": ("x y", "x a b y", [(1, 1, "a"), (1, 1, "b")], (2, 2, 2)),
     "insertions out of order": ("x y", "x b a y", [(1, 1, "a"), (1, 1, "b")], (1, 2, 2)),
-    "a gold edit that changes nothing": ("x y", "x y", [(0, 1, "x")], (0, 0, 1)),
 }
 
 
 @pytest.mark.parametrize(("source", "hypothesis", "edits", "expected"), CASES.values(), ids=CASES)
 def test_counts_by_hand(source: str, hypothesis: str, edits: list, expected: tuple[int, int, int]):
-    assert counts(hypothesis, sentence(source, *edits)) == Counts(*expected)
-
-
-def test_of_equal_scores_the_one_with_more_correct_edits_counts():
-    # All of a phrase, or each of its words: F is 1 with both.
-    (both,) = gold("S a b\nA 0 2|||x|||c d|||-|||-|||0\nA 0 1|||x|||c|||-|||-|||1\nA 1 2|||x|||d|||-|||-|||1")
-    assert sum_counts(max_match(["c d"], [both])) == Counts(2, 2, 2)
+    assert sum_counts(max_match([hypothesis], [sentence(source, *edits)])) == Counts(*expected)
 
 
 # --- the command -------------------------------------------------------------------------------------
@@ -116,7 +99,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         f"R 80.00 (4 of 5 gold edits found; {settings})",
         f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
     ]
-    with pytest.raises(UserError, match="1 hypotheses, but 3 sentences in the M2 file"):
+    with pytest.raises(UserError, match="1 hypotheses, but 3 references"):
         max_match(["one"], gold(EXAMPLE))
 
 
@@ -254,6 +237,3 @@ def test_annotators_are_those_of_the_definition():
     result = sum_counts(matched)
     assert (result.correct, result.proposed, result.gold) == expected
     assert len(set(chosen)) == 3
-
-
-# --- properties --------------------------------------------------------------------------------------

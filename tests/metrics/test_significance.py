@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.significance import (
     BootstrapResult,
-    PairedDifference,
     SentenceStatistics,
     difference,
     paired_bootstrap,
@@ -59,24 +57,9 @@ def p_value(result: BootstrapResult) -> float:
 
 
 @pytest.mark.parametrize("metric", COMPARED)
-def test_a_clearly_worse_system_is_significant_and_an_equal_one_is_not(metric: str) -> None:
-    systems = (GOOD, GOOD, ALIKE, BAD)
-    good, same, alike, bad = bootstrap(metric, *systems)
-    assert good.difference is None
-    assert same.difference == PairedDifference(0, (0, 0), 1)
-    assert 0.05 < p_value(alike) < 1
-    assert p_value(bad) < 0.01
-    for system, found in zip(systems, (good, same, alike, bad), strict=True):
-        (score,) = METRICS[metric](system, SETTINGS)
-        assert abs(found.mean - score.value) <= found.interval  # no width, if all words are wrong
-
-
-@pytest.mark.parametrize("metric", COMPARED)
-@pytest.mark.parametrize("options", [{}, {"tokenize": "none"}, {"lowercase": True}])
-def test_the_sums_of_all_sentences_give_the_score(metric: str, options: dict[str, Any]) -> None:
-    settings = Settings(REFERENCES, **options)
-    statistics = METRICS[metric].sentence_statistics(BAD, settings)
-    (score,) = METRICS[metric](BAD, settings)
+def test_the_sums_of_all_sentences_give_the_score(metric: str) -> None:
+    statistics = METRICS[metric].sentence_statistics(BAD, SETTINGS)
+    (score,) = METRICS[metric](BAD, SETTINGS)
     assert statistics.score(statistics.numbers.sum(axis=0)) == pytest.approx(score.value)
 
 
@@ -166,11 +149,6 @@ def files(tmp_path: Path) -> dict[str, str]:
     texts = {"references": REFERENCES, "good": GOOD, "alike": ALIKE, "bad": BAD}
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(line + "\n" for line in lines))
-    for name in ("good", "bad"):
-        rows = zip(REFERENCES, texts[name], strict=True)
-        log = "".join(f"T-{n}\t{reference}\nD-{n}\t-1\t{line}\n" for n, (reference, line) in enumerate(rows))
-        (tmp_path / f"{name}.log").write_text(log)
-        (tmp_path / f"{name}.other").write_text(log.replace("dog", "hound"))
     return {path.name: str(path) for path in tmp_path.iterdir()}
 
 
@@ -189,23 +167,6 @@ def test_each_system_has_a_line_with_its_score_and_the_test(files, capsys: pytes
     assert ": chrF2 " in lines[2]
 
 
-def test_json_adds_to_what_one_system_has(files, capsys: pytest.CaptureFixture[str]) -> None:
-    assert score(files, "good", "alike", "bad", more=("--json", "--seed", "5")) == 0
-    good, alike, bad = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (
-        main(["score", "--metric", "bleu", "--json", "--hypotheses", files["bad"], "--references", files["references"]])
-        == 0
-    )
-    alone = json.loads(capsys.readouterr().out)
-    assert {key: bad[key] for key in alone} == alone
-    assert set(bad) - set(alone) == {"system", "bootstrap"}
-    assert bad["system"] == files["bad"]
-    assert (bad["bootstrap"]["samples"], bad["bootstrap"]["seed"]) == (100, 5)
-    assert good["bootstrap"]["difference"] is None
-    assert bad["bootstrap"]["difference"]["value"] == pytest.approx(bad["value"] - good["value"])
-    assert bad["bootstrap"]["difference"]["p_value"] < alike["bootstrap"]["difference"]["p_value"]
-
-
 def test_runs_of_a_system_are_compared_over_sentences_and_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2")) == 0
     good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()
@@ -219,23 +180,7 @@ def test_runs_of_a_system_are_compared_over_sentences_and_seeds(files, capsys: p
     assert first.startswith(f"{files['good']} and 1 more: BLEU {np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}; ")
     assert first.endswith(f": {expected[0]}")
     assert second.endswith(f": {expected[1]} against {files['good']} and 1 more")
-
     assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2", "--json")) == 0
     of_good, of_bad = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [run["system"] for run in of_good["runs"]] == [files["good"], files["alike"]]
     assert [run["value"] for run in of_good["runs"]] == scores
-    assert expected[1].difference is not None
     assert of_bad["bootstrap"]["difference"]["value"] == pytest.approx(expected[1].difference.value)
-
-
-@pytest.mark.parametrize(
-    ("metric", "words", "message"),
-    [
-        ("bleu", ("--generate-log", "good.log", "bad.other"), "bad.other: its references (T-) are not those of "),
-        ("bleu", ("--generate-log", "good.log", "bad.log", "good.log", "--runs", "2"), "--runs 2: 3 files are not two"),
-        ("rouge", ("--generate-log", "good.log", "bad.log"), "--metric rouge: systems are compared by bleu, chrf, per"),
-    ],
-)
-def test_refusals(files, capsys: pytest.CaptureFixture[str], metric: str, words: tuple[str, ...], message: str) -> None:
-    assert main(["score", "--metric", metric, *(files.get(word, word) for word in words)]) == 2
-    assert message in capsys.readouterr().err
