@@ -29,7 +29,6 @@ from ode_transformer.models.depth_options import (
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.nn import LSTM
-from ode_transformer.support.errors import OptionError
 
 SEGMENTS = 2
 
@@ -133,9 +132,11 @@ class ODEBertModel(RobertaModel):
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
         check_task(args, task, "masked_lm")
-        check_model_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS)
-        if args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM:
-            raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
+        mistake = (
+            args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM,
+            f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates",
+        )
+        check_model_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS, (mistake,))
         model = cls(args, ODEBertEncoder(args, task.source_dictionary))
         args.ode_options_saved = True
         return model

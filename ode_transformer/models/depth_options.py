@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -186,54 +186,82 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
 
 
 def check_model_options(
-    args: argparse.Namespace, stacks: tuple[str, ...] = STACKS, unsupported: Mapping[str, Any] | None = None
+    args: argparse.Namespace,
+    stacks: tuple[str, ...] = STACKS,
+    unsupported: Mapping[str, Any] | None = None,
+    more: Iterable[tuple[bool, str]] = (),
 ) -> None:
     """Refuse options that do not go together.
 
     :param stacks: those that the model has
     :param unsupported: further options that the model does not implement, with the value that means "off"
+    :param more: further mistakes: whether there is one, and what it is
     :raises OptionError: names the flag, its value, and what is allowed
     """
-    _check_processes(args)
     off_values: dict[str, Any] = UNSUPPORTED_OPTIONS | dict(unsupported or {})
     for name, off in off_values.items():
         if getattr(args, name, off) not in (off, None):
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
-    for stack in stacks:
-        if args.post_norm and getattr(args, f"{stack}_normalize_before"):
-            raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
-        if args.post_norm and getattr(args, f"{stack}_ode_scheme") == LSTM:
-            raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
-        if getattr(args, f"{stack}_layers") == 0:
-            raise OptionError(f"--{stack}-layers 0: a stack has at least one layer")
-    if args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved:
-        raise OptionError("--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16")
-    if args.dlstm_merge.startswith("concat") and ("decoder" not in stacks or args.decoder_ode_scheme != LSTM):
-        raise OptionError(
-            f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}"
-        )
-    if getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval:
-        raise OptionError(
-            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
-        )
+    for is_refused, message in (*_mistakes(args, stacks), *more):
+        if is_refused:
+            raise OptionError(message)
     cfg = TransformerConfig.from_namespace(args)
-    refused = refused_stack({stack: depth_choice(cfg, stack) for stack in stacks})
+    choices = {stack: depth_choice(cfg, stack) for stack in stacks}
+    refused = refused_stack(choices)
+    for stack, choice in choices.items() if refused is None else ():
+        middle, layers = choice.without_unused_options().middle_layers, getattr(args, f"{stack}_layers")
+        if middle > layers:
+            refused = stack, f"{middle} middle layers of a stack of {layers}"
     if refused is not None:
         stack, reason = refused
         raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
-    if args.value_residual != "none" and all(getattr(args, f"{stack}_layers") < 2 for stack in stacks):
-        raise OptionError(f"--value-residual {args.value_residual}: a stack of one layer has no later layer to add to")
 
 
-def _check_processes(args: argparse.Namespace) -> None:
-    """Refuse a training that torchrun has started several times, and that fairseq would run as often by itself."""
+def _mistakes(args: argparse.Namespace, stacks: tuple[str, ...]) -> Iterator[tuple[bool, str]]:
+    """Yield mistakes that options can contain: whether these do, and the message."""
     processes = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
-    if processes > 1 and not args.ode_options_saved and not torch.distributed.is_initialized():
-        raise OptionError(
-            f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
-            f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
-            f"that it prints with --dry-run"
+    yield (
+        processes > 1 and not args.ode_options_saved and not torch.distributed.is_initialized(),
+        f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
+        f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
+        f"that it prints with --dry-run",
+    )
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        value = getattr(args, name) or 0
+        yield not 0 <= value < 1, f"{flag_name(name)} {value}: a fraction from 0 up to 1, without 1"
+    for stack in stacks:
+        layers, width, heads, scheme, pre_norm = (
+            getattr(args, f"{stack}_{name}")
+            for name in ("layers", "embed_dim", "attention_heads", "ode_scheme", "normalize_before")
         )
+        if stack == "decoder" and getattr(args, "joint_combination", "add") == "concat":
+            width += args.encoder_embed_dim
+        yield args.post_norm and pre_norm, f"--post-norm and --{stack}-normalize-before contradict each other"
+        yield (
+            args.post_norm and scheme == LSTM,
+            f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise",
+        )
+        yield layers < 1, f"--{stack}-layers {layers}: a stack has at least one layer"
+        yield (
+            heads < 1 or width % heads > 0,
+            f"--{stack}-attention-heads {heads}: the heads have to divide the width {width} of the layers",
+        )
+    yield (
+        args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved,
+        "--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16",
+    )
+    yield (
+        args.dlstm_merge.startswith("concat") and ("decoder" not in stacks or args.decoder_ode_scheme != LSTM),
+        f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}",
+    )
+    yield (
+        getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval > 0,
+        "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities",
+    )
+    yield (
+        args.value_residual != "none" and all(getattr(args, f"{stack}_layers") < 2 for stack in stacks),
+        f"--value-residual {args.value_residual}: a stack of one layer has no later layer to add to",
+    )
 
 
 def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:

@@ -22,7 +22,6 @@ from ode_transformer.models.architectures import (
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
-from ode_transformer.support.errors import OptionError
 
 # Options that our language models do not implement, with the value that means "off".
 UNSUPPORTED_LM_OPTIONS = {
@@ -57,11 +56,11 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)
         check_task(args, task, "language_modeling")
-        check_model_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS)
-        if args.dlstm_merge.startswith("concat"):
-            raise OptionError(
-                f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one"
-            )
+        mistake = (
+            args.dlstm_merge.startswith("concat"),
+            f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one",
+        )
+        check_model_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS, (mistake,))
         dictionary = task.source_dictionary
         embed_tokens = Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         cfg = TransformerConfig.from_namespace(args)

@@ -28,7 +28,6 @@ from ode_transformer.nn import (
     observing,
 )
 from ode_transformer.support.arguments import non_negative_int
-from ode_transformer.support.errors import OptionError
 
 # Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower
 # (docs/reformer.md); fairseq's default dropout of 0.1 is the paper's, the other rates are those released for IWSLT.
@@ -91,17 +90,28 @@ class ReformerModel(ODETransformerModel):
 
         :raises OptionError: names the flag and what is allowed
         """
-        if args.layer_splitting != "lie-trotter":
-            raise OptionError(f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter")
         prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
-        if not args.encoder_layers and prenet_options != ("euler", "none", 0):
-            raise OptionError(
+        widths = args.encoder_embed_dim, args.decoder_embed_dim
+        mistakes = (
+            (
+                args.layer_splitting != "lie-trotter",
+                f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter",
+            ),
+            (
+                not args.encoder_layers and prenet_options != ("euler", "none", 0),
                 "--encoder-ode-scheme, --encoder-layer-history, --encoder-layerdrop: without a PreNet "
-                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers"
-            )
-        if args.value_residual != "none":
-            raise OptionError("--value-residual adds values along one text, and a Reformer's layers attend in a grid")
-        check_model_options(args, STACKS if args.encoder_layers else ("decoder",))
+                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers",
+            ),
+            (
+                args.value_residual != "none",
+                "--value-residual adds values along one text, and a Reformer's layers attend in a grid",
+            ),
+            (
+                getattr(args, "joint_combination", "add") == "add" and widths[0] != widths[1],
+                f"--joint-combination add: source and target have widths {widths[0]} and {widths[1]}; use concat",
+            ),
+        )
+        check_model_options(args, STACKS if args.encoder_layers else ("decoder",), more=mistakes)
 
     @torch.no_grad()
     def attention_maps(

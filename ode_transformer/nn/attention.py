@@ -113,7 +113,6 @@ class MultiheadAttention(nn.Module):
     :param choice: variant of the attention
     :param encoder_dim: width of the encoder output; ``dim`` by default
     :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; needs explicit weights
-    :raises ValueError: if the heads do not divide the width
     """
 
     def __init__(
@@ -126,8 +125,6 @@ class MultiheadAttention(nn.Module):
         shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        if heads <= 0 or dim % heads:
-            raise ValueError(f"{heads} attention heads do not divide the width {dim}")
         self.heads = heads
         self.dropout = Dropout(dropout, shared_noise)
         self.scale = (dim // heads) ** -0.5

@@ -21,13 +21,8 @@ def joint_width(source: int, target: int, combination: str) -> int:
     """Return the width of a grid over sequences of widths ``source`` and ``target``.
 
     :param combination: one of ``COMBINATIONS``
-    :raises ValueError: if vectors of different width are to be added
     """
-    if combination == "concat":
-        return source + target
-    if source != target:
-        raise ValueError(f"source and target of width {source} and {target} cannot be added; concatenate them")
-    return target
+    return source + target if combination == "concat" else target
 
 
 def joint_representation(source: Tensor, target: Tensor, combination: str = "add") -> Tensor:

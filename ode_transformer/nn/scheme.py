@@ -33,8 +33,6 @@ def build_scheme(
     reason = refusal(choice)
     if reason is not None:
         raise ValueError(reason)
-    if choice.middle_layers > layers:
-        raise ValueError(f"{choice.middle_layers} middle layers of a stack of {layers}")
     blocks_of_layer = sum(stepped for _, stepped in choice.grouping(kinds))
     blocks = blocks_of_layer * len(choice.stepped_layers(layers))
     sets = 1 if choice.share_coefficients or not choice.has_learned_weights else blocks

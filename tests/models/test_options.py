@@ -18,6 +18,7 @@ from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZ
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS
 from ode_transformer.models.depth_stack import depth_choice
 from ode_transformer.nn import DepthChoice
+from ode_transformer.support.errors import OptionError
 
 WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
     "": (512, 2048, 8, 6, 6, 0.1),
@@ -75,10 +76,15 @@ ON = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "0", "quant_noise
       "base_layers": 1, "encoder_xformers_att_config": "{}", "decoder_xformers_att_config": "{}"}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED_OPTIONS)
-def test_what_is_not_carried_out_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} is not supported"):
-        small_model(**{name: ON.get(name, True)})
+LANGUAGE_MODEL, BERT = "ode_transformer_lm_euler", "macaron_bert_base"
+UNSUPPORTED = [(name, "ode_transformer_euler") for name in UNSUPPORTED_OPTIONS]
+UNSUPPORTED += [("scale_fc", LANGUAGE_MODEL), ("mha_reg_scale_factor", BERT)]
+
+
+@pytest.mark.parametrize(("name", "arch"), UNSUPPORTED)
+def test_what_is_not_carried_out_is_refused(name: str, arch: str) -> None:
+    with pytest.raises(OptionError, match=f"--{name.replace('_', '-')} is not supported by --arch {arch}"):
+        small_model(arch=arch, **{name: ON.get(name, True)})
 
 
 @pytest.mark.parametrize(
@@ -99,13 +105,23 @@ def test_what_is_not_carried_out_is_refused(name: str) -> None:
         ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
         ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "3 middle layers of a stack of 2"),
         ({"encoder_ode_scheme": "no-such-scheme"}, "unknown scheme 'no-such-scheme'"),
-        ({"encoder_attention_heads": 3}, "3 attention heads do not divide the width 16"),
+        ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3: the heads have to divide the width 16"),
         ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
+        ({"dropout": 1.5}, "--dropout 1.5: a fraction from 0"),
+        ({"arch": "reformer", "encoder_embed_dim": 8}, "--joint-combination add: source and target have widths 8 and"),
+        ({"arch": "reformer", "layer_splitting": "strang"}, "--layer-splitting strang is not defined for joint layers"),
+        ({"arch": "reformer", "encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet"),
+        ({"arch": LANGUAGE_MODEL, "decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "joins two attentions"),
+        (
+            {"arch": BERT, "layer_norm_without_affine": True, "encoder_ode_scheme": "dlstm"},
+            "--layer-norm-without-affine: --encoder-ode-scheme dlstm",
+        ),
+        ({"arch": BERT, "encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
         ({"log_depth_interval": 1, "adaptive_softmax_cutoff": "10,20"}, "--log-depth-interval does not go with"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as raised:
+    with pytest.raises(OptionError, match=reason) as raised:  # ends fairseq-train with this line and status 1
         small_model(**options)
     assert "\n" not in str(raised.value)
 

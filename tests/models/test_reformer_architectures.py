@@ -61,19 +61,3 @@ def test_a_concatenation_has_the_sum_of_the_widths() -> None:
     assert model.decoder.layer_norm.weight.shape == (24,)
     assert model.decoder.project_out_dim.weight.shape == (16, 24)
     assert model.decoder.output_projection.weight.shape == (40, 16)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"encoder_embed_dim": 8}, "source and target of width 8 and 16 cannot be added"),
-        ({"layer_splitting": "strang"}, "--layer-splitting strang is not defined for joint layers"),
-        ({"decoder_layers": 0}, "--decoder-layers 0: a stack has at least one layer"),
-        ({"encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet .* there are no layers to step"),
-        ({"decoder_layerdrop": 0.1}, "--decoder-ode-scheme euler: LayerDrop"),  # the rules of all stacks hold here, too
-    ],
-)
-def test_what_makes_no_model_is_refused_in_one_line(options: dict, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as refused:
-        build_model("reformer", 30, 40, **(SMALL | {"max_relative_positions": 0} | options))
-    assert "\n" not in str(refused.value)

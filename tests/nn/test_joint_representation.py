@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.nn import Reduction, joint_representation, joint_width, parts_of_batch
+from ode_transformer.nn import Reduction, joint_representation, parts_of_batch
 
 B, S, T, C = 2, 4, 3, 6
 
@@ -31,12 +31,6 @@ def test_each_cell_is_the_sum_or_the_pair_of_its_two_positions() -> None:
         for t in range(T):
             assert torch.equal(added[:, s, t], source[:, s] + target[:, t])
             assert torch.equal(paired[:, s, t], torch.cat([source[:, s], target[:, t]], dim=-1))
-
-
-def test_only_vectors_of_one_width_are_added() -> None:
-    assert (joint_width(6, 6, "add"), joint_width(6, 4, "concat")) == (6, 10)
-    with pytest.raises(ValueError, match="width 6 and 4 cannot be added"):
-        joint_width(6, 4, "add")
 
 
 @pytest.mark.parametrize("normalize_before", [True, False])

@@ -261,8 +261,6 @@ def test_middle_layers(layers: int, middle: int, stepped: list[int]) -> None:
     choice = DepthChoice("rk2", "gate", middle_layers=middle)
     assert list(choice.stepped_layers(layers)) == stepped
     assert len(build_scheme(choice, layers, KINDS, DIM).coefficients) == len(stepped)
-    with pytest.raises(ValueError, match=f"{layers + 1} middle layers of a stack of {layers}"):
-        build_scheme(DepthChoice("rk2", middle_layers=layers + 1), layers, KINDS, DIM)
 
 
 def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
