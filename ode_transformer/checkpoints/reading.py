@@ -128,10 +128,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a checkpoint; whenever the process dies, ``path`` holds its old content or the whole new one.
-
-    :raises UserError: it could not be written, for example because the disk is full
-    """
+    """Write a checkpoint; whenever the process dies, ``path`` holds its old content or the whole new one."""
     with atomic_write(Path(path)) as file:
         torch.save(state, file)
 

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="numbers of the weights, for ctranslate2 (default: float32)",
     )
     parser.add_argument(
-        "--bpe", metavar="NAME", help=f"subwords: {', '.join(SUBWORD_MODELS)} or none (default: by the model's folder)"
+        "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the model's folder)"
     )
     parser.add_argument("--bpe-model", type=Path, metavar="FILE", help="file of --bpe (default: by the model's folder)")
     add_language_arguments(parser)

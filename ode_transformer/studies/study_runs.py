@@ -22,7 +22,6 @@ from ode_transformer.recipes.run_experiment import existing_scores, is_trained
 from ode_transformer.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.studies.study import DEPTH_FLAGS, Row, Setting, Study
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import read_json
 
 MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
@@ -85,10 +84,7 @@ class StudyRuns:
         system, setting, axis = row.system, self.setting, self.study.axis
         options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
         experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
-        try:
-            parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
-        except UserError as error:
-            raise UserError(f"{row}: {error}") from error
+        parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
 
         def default(flag: str) -> Any:
             value = parsed.get(flag.replace("-", "_"))

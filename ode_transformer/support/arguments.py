@@ -3,7 +3,6 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from ode_transformer.support.errors import shorten
@@ -43,11 +42,8 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def rising_numbers(text: str) -> list[int]:
-    """Parse whole numbers above 0 in rising order, separated by commas."""
-    numbers = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
-    if numbers[0] < 1 or any(left >= right for left, right in pairwise(numbers)):
-        raise argparse.ArgumentTypeError(f"{text}: expected rising whole numbers from 1 on, separated by commas")
-    return numbers
+    """Parse different whole numbers from 1 on, such as ``1,2,3``; return them in rising order."""
+    return sorted({positive_int(number) for number in text.split(",")})
 
 
 def named_path(text: str) -> tuple[str, Path]:

@@ -24,8 +24,6 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
     Whenever the process dies, ``path`` holds its old content or all of the new one. A symbolic link is followed: it
     stays, and the file that it points to is replaced.
-
-    :raises UserError: the file could not be written, for example because the disk is full
     """
     target = Path(os.path.realpath(path))
     # In the target's own directory, because a rename is atomic only within one file system.
@@ -36,8 +34,6 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except (OSError, RuntimeError) as error:  # torch's writer reports a full disk as a RuntimeError
-        raise UserError(f"{path}: could not be written ({error})") from error
     finally:
         temporary.unlink(missing_ok=True)
     directory = os.open(target.parent, os.O_RDONLY)
@@ -144,14 +140,8 @@ def _staging_folder(target: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    :raises UserError: the file holds something else
-    """
-    try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
+    """Read a JSON file."""
+    return json.loads(path.read_bytes())
 
 
 def is_locked(directory: Path) -> bool:

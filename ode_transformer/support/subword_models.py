@@ -67,10 +67,8 @@ def choose_subword_model(name: str | None, file: Path | None, directory: Path) -
     :param name: a key of ``SUBWORD_MODELS``, or none; by default that of the file in ``directory``
     :param file: file of the subword model; by default the one in ``directory``
     :param directory: folder of the translation model
-    :raises UserError: the name is unknown, or the file missing; several files could be the subword model
+    :raises UserError: the file is missing; several files could be the subword model
     """
-    if name not in (None, "none", *SUBWORD_MODELS):
-        raise UserError(f"--bpe {name}: unknown; known are {', '.join(SUBWORD_MODELS)} and none")
     if file and name in (None, "none"):
         raise UserError(f"--bpe-model {file}: name its kind with --bpe {' or '.join(SUBWORD_MODELS)}")
     if name == "none":

@@ -330,7 +330,6 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--bpe", "gpt2"), "--bpe gpt2: unknown; known are sentencepiece, subword_nmt and none"),
         (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: name its kind with --bpe"),
         (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__}: not a file of subword_nmt: .*line 1"),
         (("--fp16", "--cpu"), "--fp16 needs a GPU"),

@@ -71,7 +71,7 @@ def test_closed_form_and_bisection() -> None:
 @pytest.mark.parametrize(
     ("gradients", "beta", "message"),
     [
-        ((0.1, 0.1), 1, "--beta 1: scaling up needs a number above 1"),
+        ((0.1, 0.1), 1, "--beta 1 has to be above 1"),
         ((-0.1, 0.1), 2, "gradients L'_l = -0.1, L'_w = 0.1: neither may be negative"),
         ((0, 0), 2, "one has to be positive"),
     ],

@@ -49,7 +49,7 @@ def test_log_with_numbers_of_two_digits(tmp_path: Path):
         ("", "no output of fairseq-generate"),
         ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
         ("T-0\ta\n", "sentence 0 has no hypothesis"),
-        ("T-0\ta\nD-0\t-1", "line 2 has no hypothesis"),
+        ("T-0\ta\nD-0\t-1", "sentence 0 has no hypothesis"),
     ],
 )
 def test_broken_logs(tmp_path: Path, text: str, message: str):
