@@ -159,7 +159,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of loading a model and of its search."""
-    kinds, file_names = ", ".join(SUBWORD_MODELS), " or ".join(model.file_name for model in SUBWORD_MODELS.values())
+    file_names = " or ".join(model.file_name for model in SUBWORD_MODELS.values())
     parser.add_argument(
         "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the file beside the model)"
     )

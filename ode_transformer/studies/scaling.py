@@ -95,8 +95,8 @@ def solve(stacks: Sequence[StackSize], w: float, gradients: tuple[float, float],
     depth, width = gradients
     if not (beta > 1 and min(gradients) >= 0 and max(gradients) > 0):
         raise UserError(
-            f"--beta {beta:g} has to be above 1; gradients L'_l = {depth:g}, L'_w = {width:g}: neither may be "
-            "negative, and one has to be positive; where more makes the model worse, --gradients takes 0 to leave it as it is"
+            f"--beta {beta:g} has to be above 1; gradients L'_l = {depth:g}, L'_w = {width:g}: neither may be negative "
+            "and one has to be positive; where more makes the model worse, --gradients takes 0 to leave it as it is"
         )
     a = depth * width * sum(stack.ffn for stack in stacks)
     b = depth * sum(s.attention + s.ffn * w for s in stacks) + width * sum(s.layers * s.ffn for s in stacks)

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli import main
-from ode_transformer.recipes.options import find_recipe, recipe_names
-from ode_transformer.recipes.recipe import read_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -63,36 +61,6 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
     assert message in refused(capsys, *words)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("  dropout: 0.3", "  droput: 0.3", "unrecognized arguments: --droput 0.3 (did you mean --dropout?)"),
-        ("arch: ode", "colour: red\narch: ode", "own.yaml: colour: Extra inputs are not permitted"),
-        ("arch: ode_transformer_rk2_tiny", "arch: ode_tiny", "--arch ode_tiny: no architecture for translation"),
-    ],
-)
-def test_what_is_wrong_in_a_recipe_is_named(old: str, new: str, message: str, capsys) -> None:
-    text = find_recipe("multi30k_en_de").read_text()
-    assert text.count(old) == 1
-    Path("own.yaml").write_text(text.replace(old, new))
-    assert message in refused(capsys, "train", "own.yaml", "--dry-run")
-
-
-def test_sources_of_flags(capsys) -> None:
-    assert main(["train", "multi30k_en_de", "--dry-run", "--sources", "--", "--lr", "0.5"]) == 0
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
-    assert ["--dropout", "0.3", "the recipe"] in rows
-    assert ["--lr 0.5", "", "the study, or words after --"] in rows
-
-
-def test_every_recipe_can_be_rehearsed(capsys) -> None:
-    for name in recipe_names():
-        programs = [command[0] for command in printed(capsys, "reproduce", name)]
-        own, tests = read_recipe(find_recipe(name)), len(read_recipe(find_recipe(name)).sets)
-        assert programs[:3] == ["fairseq-preprocess", "fairseq-train", "ode-transformer"]
-        assert programs[3:] == [own.decoder] * tests + ["ode-transformer"] * len(own.score) * tests
-
-
 def test_seeds_are_trainings_of_their_own(capsys) -> None:
     commands = printed(capsys, "reproduce", "multi30k_en_de", "--seeds", "3,5")
     trainings = [command for command in commands if command[0] == "fairseq-train"]
@@ -109,12 +77,6 @@ def test_a_variant_and_another_architecture(capsys) -> None:
     assert "reformer_fast_iwslt_de_en-variant-released" in value(varied, "--save-dir")
 
 
-def test_a_limit_of_the_recipe_can_be_switched_off(capsys) -> None:
-    off = ["--max-update", "0", "--patience", "-1"]
-    (command,) = printed(capsys, "train", "multi30k_en_de", "--dry-run", "--", *off)
-    assert command[command.index(">") - 4 : command.index(">")] == off
-
-
 def test_what_follows_the_dashes_comes_last(capsys) -> None:
     (command,) = printed(capsys, "train", "multi30k_en_de", "--dry-run", "--", "--dropout", "0.2", "--fp16")
     assert command[command.index("--tensorboard-logdir") + 2 : command.index(">")] == ["--dropout", "0.2", "--fp16"]
@@ -122,16 +84,11 @@ def test_what_follows_the_dashes_comes_last(capsys) -> None:
 
 def test_checkpoints_to_average(capsys) -> None:
     own = printed(capsys, "evaluate", "multi30k_en_de")[0]
-    Path("experiments/multi30k_en_de/ode_transformer_rk2_tiny/checkpoints").mkdir(parents=True)
     assert own[:3] == ["ode-transformer", "checkpoint", "average"]
     assert value(own, "--last") == "10"
-
-
-def test_average_replaces_the_recipes_number_in_training_and_evaluation(capsys) -> None:
-    commands = printed(capsys, "reproduce", "iwslt14_de_en", "--average", "3")
-    assert value(commands[1], "--keep-last-epochs") == "3"
-    assert "--no-epoch-checkpoints" not in commands[1]  # as the best one alone would have it
-    assert value(commands[2], "--last") == "3"
+    _, train, average, *_ = printed(capsys, "reproduce", "iwslt14_de_en", "--average", "3")
+    assert value(train, "--keep-last-epochs") == value(average, "--last") == "3"
+    assert "--no-epoch-checkpoints" not in train  # as the best one alone would have it
 
 
 def test_a_machine_elsewhere(capsys) -> None:

@@ -17,23 +17,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import error_message
-from ode_transformer.corpora.catalogue_files import read_wheel
-from ode_transformer.corpora.pronunciation_corpus import parse_dictionary
 from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
-from ode_transformer.corpora.sources import read_sources
 from ode_transformer.metrics.m2_file import correct_tokens, read_m2
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.perplexity import perplexity
 from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.studies.study import read_study
 from ode_transformer.support.generate_log import read_generate_log
-from ode_transformer.support.lines import decode_stream, read_lines
+from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import CONFIGS
 
 INPUTS = 30  # changed ones for each reader
@@ -46,21 +41,6 @@ TMX = b"""<?xml version="1.0" encoding="UTF-8"?>
 <tmx version="1.4"><body>
 <tu><tuv xml:lang="en"><seg>Good &amp; bad</seg></tuv><tuv xml:lang="de"><seg>Gut<hi>e</hi></seg></tuv></tu>
 </body></tmx>
-"""
-PO = rb"""
-msgid ""
-msgstr "Content-Type: text/plain; charset=UTF-8\n"
-
-#, fuzzy
-msgctxt "menu"
-msgid "Save \"it\""
-msgstr ""
-"Sichern"
-
-msgid "one file"
-msgid_plural "many files"
-msgstr[0] "eine Datei"
-msgstr[1] "Dateien"
 """
 M2 = b"""S This are a sentence .
 A 1 2|||SVA|||is||was|||REQUIRED|||-NONE-|||0
@@ -115,15 +95,6 @@ def side_reader(kind: str) -> Callable[[Path], object]:
     return lambda path: list(read_pairs({"a": path}, PairLocation.model_validate(sides)))
 
 
-def catalogue_reader(suffix: str) -> Callable[[Path], object]:
-    def read(path: Path) -> None:
-        originals = compile_mo({"label": "A label"})
-        files = {f"app/de/LC_MESSAGES/a.{suffix}": path.read_bytes(), "app/en/LC_MESSAGES/a.mo": originals}
-        read_wheel(make_wheel(path.parent, "fuzzed", files), "de")
-
-    return read
-
-
 def score_m2(path: Path) -> None:
     sentences = read_m2(path)
     max_match([" ".join(correct_tokens(sentence)) for sentence in sentences], sentences)
@@ -136,12 +107,7 @@ READERS: dict[str, tuple[Sequence[bytes], Callable[[Path], object]]] = {
     "tagged lines": ([b"<url>x</url>\n<title>A title</title>\nA sentence.\n"], side_reader("tagged")),
     "columns": ([b"id\t0.1\teins\tone\nid\t0.2\tzwei\ttwo\n"], pairs_reader(format="tsv", columns=[4, 3])),
     "TMX": ([TMX], pairs_reader(format="tmx", languages=["en", "de"])),
-    "PO": ([PO], catalogue_reader("po")),
-    "MO": ([compile_mo({"Good day": "Guten Tag", "a file\0files": "eine\0zwei"})], catalogue_reader("mo")),
-    "pronunciations": ([b"read  R EH1 D # past\nword  W ER1 D\n"], lambda path: parse_dictionary(read_lines(path))),
     "recipe": ([(CONFIGS / "multi30k_en_de.yaml").read_bytes()], read_recipe),
-    "study": ([(CONFIGS / "studies" / "coefficients.yaml").read_bytes()], read_study),
-    "sources": ([(CONFIGS / "sources.yaml").read_bytes()], read_sources),
     "M2": ([M2], score_m2),
     "log of fairseq-generate": ([GENERATE_LOG], read_generate_log),
     "log of fairseq-eval-lm": ([EVAL_LM_LOG], lambda path: perplexity([], Settings(eval_lm_log=path))),

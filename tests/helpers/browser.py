@@ -21,15 +21,8 @@ CHROMIUM = next(
 )
 MISSING = "no Chromium on this machine: apt-get install chromium"
 FLAGS = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"),
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update"),
+    *("--disable-background-networking", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"),
 )
 TIMEOUT = 60  # seconds for an answer
 
@@ -58,13 +51,12 @@ class Page:
             assert time.monotonic() < deadline, f"{address} is not complete after {TIMEOUT} seconds"
             time.sleep(0.05)
 
-    def look(self, width: int, scheme: str = "light", height: int = 900, grey: bool = False, media: str = "") -> None:
-        """Set the width of the window in pixels, the colour scheme, and the medium."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    def look(self, width: int, scheme: str = "light") -> None:
+        """Set the width of the window in pixels, and the colour scheme."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", **size)
         feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.send("Emulation.setEmulatedMedia", media=media, features=[feature])
-        self.send("Emulation.setEmulatedVisionDeficiency", type="achromatopsia" if grey else "none")
+        self.send("Emulation.setEmulatedMedia", features=[feature])
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression; promises are awaited."""
@@ -78,12 +70,10 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
 
-    def screenshot(self, path: Path, whole: bool = True, clip: dict[str, float] | None = None) -> None:
-        """Write a PNG of the whole page, of the window, or of a part ``x, y, width, height``."""
-        parameters: dict[str, Any] = {"captureBeyondViewport": whole}
-        if clip is not None:
-            parameters["clip"] = {**clip, "scale": 1}
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", **parameters)["data"]))
+    def screenshot(self, path: Path, clip: dict[str, float]) -> None:
+        """Write a PNG of a part ``x, y, width, height`` of the page."""
+        data = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip={**clip, "scale": 1})["data"]
+        path.write_bytes(base64.b64decode(data))
 
     def pdf(self) -> bytes:
         """Return the page as it is printed."""

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
-from commands_for_tests import PAIRS, SMALL
+from commands_for_tests import PAIRS, SMALL, train_pieces
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
@@ -27,14 +26,7 @@ def make_model(directory: Path, *more: object) -> Path:
 
     Its parameters are random, yet a translation depends on the line. ``more`` are further flags.
     """
-    everything = [sentence for pair in PAIRS for sentence in pair]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(everything),
-        model_prefix=str(directory / "sentencepiece.bpe"),
-        vocab_size=200,
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(directory / "sentencepiece.bpe.model"))
+    pieces = train_pieces(directory / "sentencepiece.bpe")
     dictionary = Dictionary()
     for number in range(3, pieces.get_piece_size()):  # 0 to 2 are <unk>, <s> and </s>
         dictionary.add_symbol(pieces.id_to_piece(number))

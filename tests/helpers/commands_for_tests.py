@@ -100,18 +100,19 @@ class Text:
         return self.folder / "pieces.model"
 
 
-def prepare(directory: Path) -> None:
-    """Write 40 pairs to train on and 8 to validate and test on."""
+def train_pieces(prefix: Path) -> Any:
+    """Write a subword model of both languages, ``prefix.model``; return its processor."""
     import sentencepiece
 
-    everything = [sentence for pair in PAIRS for sentence in pair]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(everything),
-        model_prefix=str(directory / "pieces"),
-        vocab_size=200,
-        minloglevel=2,
-    )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "pieces.model"))
+    sentences = iter([sentence for pair in PAIRS for sentence in pair])
+    model = {"sentence_iterator": sentences, "model_prefix": str(prefix), "vocab_size": 200}
+    sentencepiece.SentencePieceTrainer.train(**model, minloglevel=2)
+    return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
+
+
+def prepare(directory: Path) -> None:
+    """Write 40 pairs to train on and 8 to validate and test on."""
+    processor = train_pieces(directory / "pieces")
     for split, pairs in (("train", PAIRS[:-8]), ("valid", PAIRS[-8:])):
         for language, sentences in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
             lines = [" ".join(processor.encode(sentence, out_type=str)) + "\n" for sentence in sentences]

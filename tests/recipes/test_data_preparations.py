@@ -7,7 +7,6 @@ import pytest
 from commands_for_tests import PAIRS
 from recipes_for_tests import counts_of, write_raw
 
-from ode_transformer.cli import main
 from ode_transformer.corpora.cleaning import prepare_pairs
 from ode_transformer.recipes.options import find_recipe, recipe_names
 from ode_transformer.recipes.preparation import RecipeData
@@ -61,20 +60,7 @@ def test_words_are_filtered_before_merges_as_by_clean_corpus_n(
     keep = prepared("wmt14_en_de", preparation).corpus.keep
     assert keep.unit == "words"
     assert keep("a " * source_words, "b " * target_words) == kept
-
-
-def test_the_other_order_loses_pairs_of_unequal_pieces() -> None:
-    keep = prepared("wmt14_en_de", "fairseq_pieces").corpus.keep
-    assert keep.unit == "pieces"
-    assert [keep("a " * 10, "b " * pieces) for pieces in (15, 16)] == [True, False]
-
-
-def test_a_variant_has_its_data_in_a_folder_of_its_own(tmp_path: Path, capsys) -> None:
-    words = ["wmt14_en_de", "--output", str(tmp_path)]
-    assert main(["prepare", *words, "--variant", "filter_pieces", "--dry-run"]) == 0
-    assert f"--destdir {tmp_path}/wmt14_en_de-fairseq_pieces/data-bin" in capsys.readouterr().out
-    assert main(["evaluate", *words, "--gpus", "0", "--arch", "macaron_wmt_en_de", "--dry-run"]) == 0
-    assert f" {tmp_path}/wmt14_en_de-macaron/data-bin " in capsys.readouterr().out
+    assert prepared("wmt14_en_de", "fairseq_pieces").corpus.keep.unit == "pieces"
 
 
 def data(folder: Path, hold_out: bool) -> RecipeData:

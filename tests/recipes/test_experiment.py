@@ -104,18 +104,6 @@ def test_systems_of_the_depth_wise_lstm_are_scored_with_whole_compounds(recipe: 
     assert run.recipe.generate["lenpen"] == 0
 
 
-def test_commands_of_other_tasks() -> None:
-    run = made("ptb")
-    average, valid, test, score_valid, score_test = run.evaluation_commands()
-    assert any(str(word).endswith("checkpoints/checkpoint_best.pt") for word in average)
-    assert [value(command, "--gen-subset") for command in (valid, test)] == ["valid", "test"]
-    assert valid[0] == "fairseq-eval-lm"
-    assert not {"--remove-bpe", "--source-lang"} & set(valid)
-    assert value(score_valid, "--eval-lm-log") == str(run.decode_log("valid"))
-    assert value(score_test, "--references") == "data/corpus/test.txt"
-    assert value(made("gec_conll14").evaluation_commands()[-1], "--gold") == "data/corpus/test.m2"
-
-
 def test_references() -> None:
     """Of several translators; and in the log, where the validation set is a part of the training text."""
     run = made("nist_zh_en")
@@ -228,20 +216,6 @@ def test_another_recipe_or_other_data_are_another_training(train, tmp_path: Path
     with pytest.raises(UserError, match="of a training with other flags or data"):
         train()
     assert record.read_text() == "that of the other training"
-
-
-def test_a_folder_of_an_earlier_version_goes_on(train, tmp_path: Path) -> None:
-    """It has files where there is one manifest now."""
-    train()
-    experiment = made("multi30k_en_de", tmp_path)
-    entries = Manifest(experiment.folder).entries()
-    (experiment.folder / "manifest.jsonl").unlink()
-    (experiment.folder / "train.begun").write_text(entries["training"])
-    assert train()[-2:] == ["append=True", "train.log"]
-    (experiment.folder / "manifest.jsonl").unlink()
-    (experiment.folder / "train.done").write_text(entries["done train"])
-    assert train() == []
-    assert (experiment.folder / "train.begun").exists()
 
 
 def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -> None:

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.distributed.utils import infer_init_method
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes.machine import MIN_TOKENS_PER_PROCESS, Machine, detect, plan_batch
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.support import commands
@@ -74,30 +71,6 @@ def test_few_tokens_take_fewer_processes(on, capsys) -> None:
     assert detect_here(10).gpus == 1
     assert detect_here(1000, nodes=2, master="a:1").gpus == 2  # of each
     assert on()(10, processes=4) == Machine(0)
-
-
-@pytest.mark.parametrize(
-    ("machine", "world"), [(Machine(0), 1), (Machine(1, "fp16"), 1), (Machine(2, "fp16", 2, 1, "a:1"), 4)]
-)
-@pytest.mark.parametrize("slurm", [False, True])
-def test_fairseq_takes_its_place_among_the_processes(
-    machine: Machine, world: int, slurm: bool, on, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """torchrun's count, also within Slurm, whose variables fairseq would read otherwise."""
-    on(A100, A100)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
-    if slurm and world > 1:
-        for name, text in {"SLURM_NNODES": "2", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "node[1-2]"}.items():
-            monkeypatch.setenv(name, text)
-    if machine.launcher():
-        for name, text in {"MASTER_ADDR": "a", "MASTER_PORT": "1", "WORLD_SIZE": "4", "RANK": "3"}.items():
-            monkeypatch.setenv(name, text)
-    words = ["data", "--arch", "transformer", "--max-tokens", "1", *commands.flags(machine.flags())]
-    cfg = convert_namespace_to_omegaconf(fairseq_parser.parse("fairseq-train", words)).distributed_training
-    infer_init_method(cfg)
-    rank, method = (3, "env://") if world > 1 else (0, None)
-    assert (cfg.distributed_world_size, cfg.distributed_rank, cfg.distributed_init_method) == (world, rank, method)
-    assert cfg.distributed_no_spawn == (world > 1)
 
 
 @pytest.mark.slow

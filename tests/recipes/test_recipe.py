@@ -87,12 +87,6 @@ def test_a_variant_can_prepare_and_score_the_data_in_another_way(recipe_of) -> N
     assert recipe_data(plain, "data.yaml", RunOptions()).folder == Path("experiments/data")
 
 
-@pytest.mark.parametrize(("arch", "known"), [("macaron", "released, capitals"), ("ode_transformer_rk2", "capitals")])
-def test_a_variant_that_is_not_there(recipe_of, arch: str, known: str) -> None:
-    with pytest.raises(UserError, match=f"--variant other: for {arch} there is {known}"):
-        recipe_of(GOOD).for_arch(arch, "other")
-
-
 def test_a_recipes_own_source_never_has_the_file_of_an_official_one(recipe_of) -> None:
     own = "sources: {czeng10_0: {file: czeng10/a.tar, urls: ['http://a.b/c'], licence: none}, a: texts/a.en"
     recipe = recipe_of(GOOD.replace("sources: {a: texts/a.en", own))
@@ -106,7 +100,6 @@ def test_a_recipes_own_source_never_has_the_file_of_an_official_one(recipe_of) -
         ("lr: 0.1,", "lr: [1],", "train.lr"),
         ("last: 5", "last: 5, best: true", "average: say either last: N or best: true"),
         ("metric: bleu", "metric: blue", "score.0: blue: metrics, with their numbers of names, are .*'bleu': 1"),
-        ("metric: bleu", "metric: rouge", "score.0: rouge: metrics, .*'rouge': 3"),
         ("kind: words", "kind: letters", "vocabulary: .*'words', 'subword_nmt', 'sentencepiece'"),
     ],
 )
@@ -115,16 +108,6 @@ def test_what_is_wrong_is_named_with_file_and_key(recipe_of, tmp_path: Path, old
     with pytest.raises(UserError, match=message) as raised:
         recipe_of(GOOD.replace(old, new, 1))
     assert str(raised.value).startswith(str(tmp_path / "recipe.yaml"))
-
-
-def test_recipes_are_found_by_name_or_path(tmp_path: Path) -> None:
-    assert "multi30k_en_de" in recipe_names()
-    assert find_recipe("multi30k_en_de").is_file()
-    own = tmp_path / "own.yaml"
-    own.write_text(GOOD)
-    assert find_recipe(str(own)) == own
-    with pytest.raises(UserError, match="multi31k: no such recipe; there are bert_pretraining, cnn_dm"):
-        find_recipe("multi31k")
 
 
 @pytest.mark.parametrize("name", recipe_names())

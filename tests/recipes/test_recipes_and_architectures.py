@@ -22,7 +22,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 
 from ode_transformer.models import fairseq_parser
-from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.model_from_options import numbered_dictionary
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
@@ -266,32 +265,3 @@ def test_every_published_system_has_its_command(name: str) -> None:
         args = read(published(name, entry))
         for flag, value in entry.flags.items():
             assert getattr(args, flag.replace("-", "_")) == value
-
-
-@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt14_en_fr", "wmt16_en_ro", "cnn_dm", "gec_conll14", "ptb"])
-def test_each_runge_kutta_row_is_compared_in_the_released_form_too(name: str) -> None:
-    def scores(released: bool) -> set[tuple[str, str]]:
-        entries = [entry for entry in recipe_of(name).expected if (entry.variant == "released") == released]
-        steps = [entry for entry in entries if released or "_rk" in entry.arch]
-        return {(entry.table, entry.system) for entry in steps if "2022" in entry.table}
-
-    assert scores(released=True) == scores(released=False) != set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_published_system_is_built(name: str) -> None:
-    """But those of other tests."""
-    systems = {
-        made.folder: made
-        for entry in recipe_of(name).expected
-        if entry.parameters is None
-        for made in [published(name, entry)]
-    }
-    for made in systems.values():
-        args, model = read(made), build(made)
-        for stack_name, stack in model.named_children():
-            if isinstance(stack, DepthStack):
-                settings = len(stack.layers), stack.choice.scheme, stack.choice.history
-                names = (f"{stack_name}_{setting}" for setting in ("layers", "ode_scheme", "layer_history"))
-                assert settings == tuple(getattr(args, name) for name in names)

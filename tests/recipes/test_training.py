@@ -48,15 +48,6 @@ def test_a_training_that_has_made_its_updates_is_not_run_again(run, tmp_path: Pa
     assert run() == [False, True, True]  # its end is not a number of updates
 
 
-def test_checkpoints_of_another_training_are_left_alone(run, tmp_path: Path) -> None:
-    run()
-    last = save(tmp_path / "checkpoints", "checkpoint_last.pt", 20)
-    with pytest.raises(UserError, match="of a training with other flags or data"):
-        run("other", updates=20)
-    assert last.exists()
-    assert run(updates=30) == [False, True]
-
-
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_torn_or_missing_last_checkpoint_is_replaced_by_the_newest_whole_one(
     missing: bool, run, tmp_path: Path

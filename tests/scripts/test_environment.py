@@ -80,24 +80,9 @@ def test_an_interrupted_set_up_is_completed_and_then_left_alone(checkout: Checko
     assert checkout.calls.read_text().splitlines()[2:] == calls
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_other_requirements_are_installed(checkout: Checkout, name: str) -> None:
-    checkout.run()
-    with (checkout.folder / name).open("a") as file:
-        file.write("# changed\n")
-    assert "== everything else" in checkout.run().stdout
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_makes_no_environment(checkout: Checkout, script: str) -> None:
     done = checkout.run(script, "--help")
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout
     assert not (checkout.folder / ".venv").exists()
-
-
-@pytest.mark.parametrize("script", ["test.sh", "../.ci/run"])
-def test_unknown_argument(checkout: Checkout, script: str) -> None:
-    done = checkout.run(script, "--fats")
-    assert done.returncode == 1
-    assert "unknown argument --fats" in done.stderr

@@ -107,19 +107,6 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
     return status, out, error
 
 
-def test_flags_and_counts_of_an_architecture(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--arch", "transformer", "--gradients", "1", "0", "--dictionaries", "100", "80"]
-    status, out, _ = command(capsys, *arguments, "--", "--encoder-layers", "2", "--decoder-layers", "1")
-    assert status == 0
-    step = solve([StackSize(2, 4, 2), StackSize(1, 8, 2)], 4, (1, 0), 2)
-    assert step.layers == pytest.approx((2 * 12 + 1 * 16) / 28)
-    assert "--arch transformer --encoder-layers 3 --decoder-layers 2 --encoder-ffn-embed-dim 2048" in out
-    encoder, decoder, rows = 3_152_384, 4_204_032, 512 * (100 + 2 * 80)
-    old, new = 2 * encoder + decoder, 3 * encoder + 2 * decoder
-    assert f"without embeddings: {old:,} -> {new:,}, {new / old:.3f} times" in out
-    assert f"with embeddings: {old + rows:,} -> {new + rows:,}, " in out
-
-
 @pytest.mark.parametrize("arch", ["dlstm_tiny", "ode_transformer_rk2_tiny", "macaron_tiny", "reformer_base_tiny"])
 def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
     """Biases, and parameters beside the layers, account for the tolerance."""

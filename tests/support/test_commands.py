@@ -31,17 +31,6 @@ def test_compact_output_has_whole_commands_in_a_log(tmp_path: Path, capsys: pyte
     assert log.read_text() == "fairseq-train data --lr 1 > x.log 2>&1\node-transformer score --metric bleu\n"
 
 
-@pytest.mark.parametrize(("chosen_by_user", "threads"), [(None, "1"), ("2", "2")])
-def test_the_user_decides_on_threads(
-    chosen_by_user: str | None, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if chosen_by_user is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", chosen_by_user)
-    commands.run(python("import os; print(os.environ['OMP_NUM_THREADS'])"), tmp_path / "log", threads=1)
-    assert (tmp_path / "log").read_text() == f"{threads}\n"
-
-
 GNU_NAMES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
 TCMALLOC_NAMES = ("LD_PRELOAD", "TCMALLOC_RELEASE_RATE")
 
@@ -71,6 +60,14 @@ def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(
     show = python(f"import os; print(*map(os.environ.get, {(*GNU_NAMES, *TCMALLOC_NAMES)}))")
     commands.run([*show, *flags], tmp_path / "log")
     assert (tmp_path / "log").read_text() == f"{printed}\n"
+
+
+def test_the_user_decides_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for threads in ("1", "2"):
+        commands.run(python("import os; print(os.environ['OMP_NUM_THREADS'])"), tmp_path / "log", threads=1)
+        assert (tmp_path / "log").read_text() == f"{threads}\n"
+        monkeypatch.setenv("OMP_NUM_THREADS", "2")
 
 
 def python(code: str) -> list[str]:

@@ -69,17 +69,11 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     path = tmp_path / "text"
-    path.write_bytes("a\u2028b\r\nb\rc\n\nc\x0bd".encode())
+    path.write_bytes("\ufeffa\u2028b\r\nb\rc\n\nc\x0bd".encode())  # with the mark of UTF-8
     assert read_lines(path) == ["a\u2028b", "b\rc", "", "c\x0bd"]
     path.write_bytes(b"a\nb\xffc\n")
     with pytest.raises(UserError, match=r"text: line 2 is not UTF-8: byte 2 of it is 0xff$"):
         read_lines(path)
-
-
-def test_the_mark_of_utf_8_is_no_part_of_a_text(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    path.write_bytes("\ufeffa\n\ufeffb\n".encode())
-    assert read_lines(path) == ["a", "\ufeffb"]
 
 
 def test_an_output_replaces_no_input(tmp_path: Path) -> None:

@@ -55,9 +55,3 @@ def test_log_with_numbers_of_two_digits(tmp_path: Path):
 def test_broken_logs(tmp_path: Path, text: str, message: str):
     with pytest.raises(UserError, match=message):
         read_generate_log(write(tmp_path, text))
-
-
-def test_control_characters_end_no_line(tmp_path: Path):
-    ends = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines would end a line
-    text = "".join(f"T-{n}\ta{end}b\nD-{n}\t-1\ta{end}b\n" for n, end in enumerate(ends))
-    assert [entry.hypothesis for entry in read_generate_log(write(tmp_path, text))] == [f"a{end}b" for end in ends]

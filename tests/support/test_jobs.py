@@ -73,13 +73,3 @@ def test_a_job_whose_result_is_gone_runs_again(tmp_path: Path) -> None:
     run(tmp_path)
     result.unlink()
     assert run(tmp_path) == ["b"]
-
-
-def test_jobs_that_build_on_others(tmp_path: Path) -> None:
-    below = Jobs(tmp_path)
-    below.run("a", 1, tmp_path, lambda: None)
-    above = Jobs(tmp_path, below.digest)
-    assert above.digest_of("x") != Jobs(tmp_path).digest_of("x")
-    with pytest.raises(ZeroDivisionError):
-        above.run("c", 1, tmp_path, lambda: 1 / 0)
-    assert "done c" not in Manifest(tmp_path).entries()

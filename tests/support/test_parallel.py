@@ -33,10 +33,6 @@ def test_a_chunk_may_give_another_number_of_results_and_other_processes_do_the_w
     assert {process for process, _ in map_chunks(one_for_all, range(10), 1, "numbers", chunk_size=4)} == {os.getpid()}
 
 
-def test_nothing_makes_nothing() -> None:
-    assert list(map_chunks(squares, [], 2, "numbers")) == []
-
-
 def test_the_input_may_be_longer_than_memory() -> None:
     assert list(islice(map_chunks(squares, count(), 1, "numbers", chunk_size=3), 7)) == squares(list(range(7)))
 

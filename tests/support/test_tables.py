@@ -12,11 +12,6 @@ def test_csv_text() -> None:
     assert list(csv.reader(io.StringIO(csv_text(rows)))) == [[str(cell) for cell in row] for row in rows]
 
 
-def test_markdown_table() -> None:
-    lines = markdown_table(["system", "score"], [["a", "1"], ["b", ""]]).split("\n")
-    assert lines == ["| system | score |", "|---|---:|", "| a | 1 |", "| b |  |"]
-
-
 def test_markdown_alignment_and_bars() -> None:
     lines = markdown_table(["a", "b|c"], [["1|2", r"3\|4"]], alignment="rl").split("\n")
     assert lines == ["| a | b\\|c |", "|---:|---|", r"| 1\|2 | 3\|4 |"]

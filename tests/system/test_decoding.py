@@ -1,12 +1,11 @@
-"""fairseq-validate, fairseq-generate and fairseq-interactive, against whole passes of the model in Python."""
+"""fairseq-generate and fairseq-interactive, against whole passes of the model in Python."""
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
-from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, run, succeed
+from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, succeed
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
@@ -84,28 +83,6 @@ def test_beam_search_finds_what_a_search_without_caches_finds(
         torch.testing.assert_close([h["score"] for h in ours], [h["score"] for h in others], atol=1e-4, rtol=0)
 
 
-def test_an_ensemble_takes_the_mean_of_the_probabilities(text: Text, trained: Path) -> None:
-    two = [trained / f"checkpoint{epoch}.pt" for epoch in (3, 5)]
-    output = generate(text, f"{two[0]}:{two[1]}", "--beam", 5)
-    assert_scores_are_those_of_whole_passes(output, WholePass(*two))
-
-
-def test_sampling_is_repeatable_and_stays_among_the_most_probable(text: Text, trained: Path) -> None:
-    path = trained / "checkpoint_last.pt"
-    options = ("--sampling", "--sampling-topk", 5, "--beam", 1)
-    first, again, other = (generate(text, path, *options, "--seed", seed) for seed in (1, 1, 2))
-    assert lines_of(again, "H") == lines_of(first, "H") != lines_of(other, "H")
-    model, sources = WholePass(path), lines_of(first, "S")
-    ranks = []
-    for number, (_, translation) in lines_of(first, "H").items():
-        everything, chosen = model.log_probabilities(sources[number][0], translation)
-        # Neither padding nor, at first, the end can be chosen.
-        everything[:, [model.dictionary.pad(), model.dictionary.eos()]] = -math.inf
-        ranks += (everything > chosen[:, None]).sum(1)[:-1].tolist()
-    assert max(ranks) < 5
-    assert len(set(ranks)) > 1  # a greedy choice would have rank 0 everywhere
-
-
 @pytest.mark.parametrize("name", ["rk4", "reformer_fast"])
 def test_alignments_follow_the_attention_over_the_source(text: Text, learned: Callable[[str], Path], name: str) -> None:
     """That of the last layer, or of the reduction of a Reformer."""
@@ -121,18 +98,6 @@ def test_alignments_follow_the_attention_over_the_source(text: Text, learned: Ca
             attention = model.models[0](src[None], torch.tensor([len(src)]), tgt.roll(1)[None])[1]["attn"][0][0]
         best = attention[:-1, :-1].argmax(1)  # the ends of the sentences are not aligned
         assert line.split() == [f"{source}-{target}" for target, source in enumerate(best.tolist())]
-
-
-def test_validate_reports_the_loss_of_whole_passes(text: Text, trained: Path) -> None:
-    path = trained / "checkpoint_last.pt"
-    common = ("--user-dir", USER_DIR, "--cpu", "--batch-size", 3, "--required-batch-size-multiple", 1)
-    done = run("validate", text.data, "--task", "translation", *common, "--path", path, "--log-format", "simple")
-    assert done.returncode == 0, done.stderr
-    summary = (done.stdout + done.stderr).rpartition("| nll_loss ")[2]
-    model = WholePass(path)
-    sources, targets = ((text.data.parent / f"valid.{language}").read_text().splitlines() for language in ("en", "de"))
-    losses = torch.cat([-model.log_probabilities(*pair)[1] for pair in zip(sources, targets, strict=True)])
-    assert abs(float(summary.split()[0]) - losses.mean().item()) < 2e-3  # printed with three decimals
 
 
 TYPED: Sequence[str] = (PAIRS[0][0], "", "The dog reads a book in Zürich ☃.", PAIRS[3][0])

@@ -1,9 +1,7 @@
-"""fairseq-train: resumes, spreads over processes and recomputes activations without changing a number; learns."""
+"""fairseq-train: resumes without changing a number, wherever it is started; learns."""
 
 import json
-import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from commands_for_tests import (
     Text,
     lines_of,
     parameters,
-    run,
     succeed,
     train,
     training,
@@ -82,6 +79,12 @@ def test_a_resumed_training_equals_an_uninterrupted_one_to_the_last_bit(
     assert len(ours["last_optimizer_state"]["state"]) > 50  # Adam's moments of every parameter are in it
 
 
+def test_user_dir_may_be_relative_to_where_the_command_is_started(text: Text, tmp_path: Path) -> None:
+    words = training(text, tmp_path, RK2, 1, "--user-dir", USER_DIR.name)
+    succeed("train", *words, cwd=USER_DIR.parent)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
 def test_fused_forms_and_fairseqs_resume_each_other(text: Text, tmp_path: Path) -> None:
     options = (*NO_DROPOUT, "--weight-decay", 0.01)
     whole = parameters(train(text, tmp_path / "whole", RK2, 4, *options))
@@ -92,44 +95,6 @@ def test_fused_forms_and_fairseqs_resume_each_other(text: Text, tmp_path: Path) 
             torch.testing.assert_close(
                 mixed[name], whole[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
             )
-
-
-def test_two_processes_make_the_update_of_one_that_accumulates(text: Text, tmp_path: Path) -> None:
-    # 7 batches in an epoch: in every fourth update one of the two processes has nothing to do.
-    options = (*NO_DROPOUT, "--batch-size", 6)
-    alone = train(text, tmp_path / "alone", RK2, 6, *options, "--update-freq", 2)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    together = (
-        *training(text, tmp_path / "two", RK2, 6, *options, "--ddp-backend", "legacy_ddp"),
-        *("--distributed-backend", "gloo", "--distributed-no-spawn", "--distributed-world-size", 2),
-        *("--distributed-init-method", f"tcp://localhost:{port}"),
-    )
-    with ThreadPoolExecutor(2) as threads:
-        for done in threads.map(lambda rank: run("train", *together, "--distributed-rank", rank), range(2)):
-            assert done.returncode == 0, done.stderr
-    one, two = (parameters(path) for path in (alone, tmp_path / "two" / "checkpoint_last.pt"))
-    for name in one:
-        torch.testing.assert_close(two[name], one[name], rtol=1e-6, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
-    assert (one["encoder.layer_norm.weight"] - 1).abs().max() > 1e-3  # it started at 1
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags"), [(RK2, ("--decoder-ode-scheme", "rk4")), ("reformer_fast_tiny", ())], ids=["rk4", "reformer"]
-)
-def test_recomputing_activations_changes_no_number(
-    text: Text, tmp_path: Path, arch: str, flags: tuple[object, ...]
-) -> None:
-    states, losses = [], []
-    for name, option in (("kept", ()), ("recomputed", ("--checkpoint-activations",))):
-        log = tmp_path / f"{name}.log"
-        options = (*flags, "--log-file", log, *option)
-        states.append(parameters(train(text, tmp_path / name, arch, 2, *options)))
-        losses.append(losses_in(log))
-    assert len(losses[0]) >= 2
-    assert losses[0] == losses[1]
-    assert_identical(*states)
 
 
 @pytest.mark.parametrize(("name", "least"), [("euler", 36), ("rk2", 36), ("rk4", 36), ("reformer_fast", 38)])

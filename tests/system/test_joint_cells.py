@@ -1,6 +1,5 @@
-"""Reformer by fairseq's own commands: pairs of too many cells, and the weights of a trained model."""
+"""Reformer by fairseq's own commands: pairs of too many cells."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,14 +37,3 @@ def test_pairs_of_too_many_cells(text: Text, tmp_path: Path) -> None:
     words = ("translate", text.data, "--path", checkpoint, "--input", tmp_path / "lines.en", "--bpe", "none")
     assert main([*map(str, words), "--output", str(tmp_path / "lines.de"), "--max-len-b", "5"]) == 0
     assert len((tmp_path / "lines.de").read_text().split("\n")) == 4
-
-
-def test_the_coefficients_of_a_trained_model(
-    text: Text, learned: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, expected in (
-        ("reformer_base", "decoder layer 2:  0."),
-        ("reformer_fast", "every layer has one stage"),
-    ):
-        assert main(["analyse", "coefficients", str(learned(name)), "--data", str(text.data)]) == 0
-        assert expected in capsys.readouterr().out

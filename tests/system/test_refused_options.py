@@ -10,31 +10,17 @@ from ode_transformer.nn import depth_schemes
 pytestmark = pytest.mark.slow
 
 
+# One of each place that refuses; tests/models/test_options.py has the others.
 REFUSED = {
     "unknown scheme": (
         ("--encoder-ode-scheme", "no-such-scheme"),
         ("--encoder-ode-scheme", "no-such-scheme", *depth_schemes()),
     ),
-    "probability of one": (("--word-dropout-prob", "1"), ("--word-dropout-prob", "[0, 1)")),
-    "negative distance": (("--max-relative-positions", "-1"), ("--max-relative-positions", "-1", "whole number")),
     "gate of one stage": (
         ("--encoder-ode-scheme", "euler", "--ode-coefficients", "gate"),
         ("--encoder-ode-scheme euler", "'gate'", "two stages"),
     ),
-    "history of what remembers": (
-        ("--encoder-ode-scheme", "leapfrog", "--ode-coefficients", "tableau"),
-        ("--encoder-ode-scheme leapfrog", "pass --encoder-layer-history none"),
-    ),
-    "post-norm": (("--post-norm",), ("post-norm", "layer-output")),
     "no step": (("--ode-steps", "0"), ("--ode-steps", "0", "whole number from 1 on")),
-    "values without distance": (
-        ("--relative-values", "--max-relative-positions", "0"),
-        ("relative positions on the values", "above 0"),
-    ),
-    "parts of no LSTM": (("--dlstm-share", "none"), ("--encoder-ode-scheme", "depth-wise LSTM", "'dlstm' alone")),
-    "bias that is no number": (("--dlstm-forget-bias", "nan"), ("--dlstm-forget-bias", "nan is not a number")),
-    "unknown part": (("--dlstm-merge", "mul"), ("--dlstm-merge", "mul", "add", "concat")),
-    "LayerDrop": (("--encoder-layerdrop", "0.1"), ("encoder", "LayerDrop", "0")),
     "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
 }
 

@@ -153,22 +153,3 @@ def test_a_training_that_is_killed_goes_on_to_the_same_end(run: Runner) -> None:
     )
     assert straight.keys() == stopped.keys()
     assert all(torch.equal(straight[name], stopped[name]) for name in straight)
-
-
-def test_data_of_another_vocabulary(run: Runner, capsys) -> None:
-    def refused(action: str) -> str:
-        before = tree(run.output)
-        assert run(action) == 2
-        assert tree(run.output) == before
-        return capsys.readouterr().err
-
-    assert run("prepare") == run("train") == 0
-    run.change("vocabulary", merges=100)
-    for action in ("train", "evaluate"):
-        assert f"{run.data / 'pieces'}: made for a recipe with another pieces than this one" in refused(action)
-    assert run("prepare") == 0
-    folder = run.data / "ode_transformer_rk2_tiny"
-    for action in ("train", "evaluate"):
-        assert f"{folder}: of a training with other flags or data" in refused(action)
-    shutil.rmtree(folder)
-    assert run("train") == run("evaluate") == 0
