@@ -23,106 +23,73 @@ from ode_transformer.support.errors import UserError, one_line, printable_line, 
 from ode_transformer.support.files import check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
-# name: (module, what it does)
+# name: (module of this package, what it does)
 OF_CHECKPOINTS = {
-    "average": ("ode_transformer.checkpoints.averaging", "average the parameters of several checkpoints"),
-    "convert": (
-        "ode_transformer.models.conversion",
-        "convert checkpoints of the authors' released code to the names of this package",
-    ),
-    "verify": ("ode_transformer.models.verification", "check that checkpoints run no code in fairseq's own commands"),
+    "average": ("checkpoints.averaging", "average the parameters of several checkpoints"),
+    "convert": ("models.conversion", "convert checkpoints of the authors' released code to the names of this package"),
+    "verify": ("models.verification", "check that checkpoints run no code in fairseq's own commands"),
 }
 ANALYSES = {
-    "coefficients": (
-        "ode_transformer.analysis.depth.coefficients",
-        "the stage weights of a trained model, layer by layer",
-    ),
+    "coefficients": ("analysis.depth.coefficients", "the stage weights of a trained model, layer by layer"),
     "stage-inputs": (
-        "ode_transformer.analysis.depth.stage_inputs",
+        "analysis.depth.stage_inputs",
         "what the stages of a trained model's steps read and add, layer by layer",
     ),
-    "gradient-norms": (
-        "ode_transformer.analysis.depth.gradient_norms",
-        "how much of the loss's gradient reaches each layer",
-    ),
+    "gradient-norms": ("analysis.depth.gradient_norms", "how much of the loss's gradient reaches each layer"),
     "truncation-error": (
-        "ode_transformer.analysis.depth.truncation_error",
+        "analysis.depth.truncation_error",
         "how exact the steps of trained models are as solutions of y' = F(y), layer by layer",
     ),
-    "splitting-error": (
-        "ode_transformer.analysis.depth.splitting_error",
-        "how exact a step of a splitting is, measured",
-    ),
-    "linear-probe": (
-        "ode_transformer.analysis.linear_probe",
-        "what a model loses when one of its layers becomes a linear map",
-    ),
+    "splitting-error": ("analysis.depth.splitting_error", "how exact a step of a splitting is, measured"),
+    "linear-probe": ("analysis.linear_probe", "what a model loses when one of its layers becomes a linear map"),
     "outputs": (
-        "ode_transformer.analysis.outputs",
+        "analysis.outputs",
         "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
     ),
-    "examples": (
-        "ode_transformer.analysis.examples",
-        "what several systems make of chosen sentences, side by side",
-    ),
-    "error-types": (
-        "ode_transformer.analysis.error_types",
-        "corrections of several systems by type of error",
-    ),
-    "curves": (
-        "ode_transformer.analysis.curves",
-        "training and validation curves of some runs, by their logs",
-    ),
+    "examples": ("analysis.examples", "what several systems make of chosen sentences, side by side"),
+    "error-types": ("analysis.error_types", "corrections of several systems by type of error"),
+    "curves": ("analysis.curves", "training and validation curves of some runs, by their logs"),
     "scaling": (
-        "ode_transformer.studies.measure_scaling",
+        "studies.measure_scaling",
         "a larger architecture, by what depth and width are worth to it in short trainings",
     ),
-    "glue": (
-        "ode_transformer.glue.glue_command",
-        "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper",
-    ),
+    "glue": ("glue.glue_command", "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper"),
 }
-# name: (module or table of subcommands, what it does)
+# name: (module of this package, or table of subcommands, what it does)
 COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     "quickstart": (
-        "ode_transformer.cli.quickstart",
+        "cli.quickstart",
         "train an ODE Transformer on real text in minutes, translate with it and score the translations",
     ),
-    "new": ("ode_transformer.cli.new", "write a recipe for text of one's own, with sizes that fit it"),
+    "new": ("cli.new", "write a recipe for text of one's own, with sizes that fit it"),
     "prepare": (
-        "ode_transformer.cli.prepare",
+        "cli.prepare",
         "prepare the data of a recipe: obtain raw files, clean, tokenise, divide and binarise them",
     ),
-    "train": ("ode_transformer.cli.train", "train an architecture with a recipe, or resume a stopped training"),
-    "evaluate": (
-        "ode_transformer.cli.evaluate",
-        "average the checkpoints of a training, decode the test sets and score the output",
-    ),
+    "train": ("cli.train", "train an architecture with a recipe, or resume a stopped training"),
+    "evaluate": ("cli.evaluate", "average the checkpoints of a training, decode the test sets and score the output"),
     "reproduce": (
-        "ode_transformer.cli.reproduce",
+        "cli.reproduce",
         "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
     ),
-    "study": ("ode_transformer.cli.study", "train and evaluate the systems of a study, and compare them"),
+    "study": ("cli.study", "train and evaluate the systems of a study, and compare them"),
     "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
     "score": (
-        "ode_transformer.metrics.score_command",
+        "metrics.score_command",
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
     ),
-    "translate": ("ode_transformer.decoding.translate", "translate text, line by line"),
+    "translate": ("decoding.translate", "translate text, line by line"),
     "export": (
-        "ode_transformer.export.export_command",
+        "export.export_command",
         "write a trained translation model as the folder of another library, such as CTranslate2",
     ),
-    "serve": (
-        "ode_transformer.pages.serve_command",
-        "a page on this machine to try models, and an endpoint that translates",
-    ),
+    "serve": ("pages.serve_command", "a page on this machine to try models, and an endpoint that translates"),
     "analyse": (ANALYSES, "measure trained models, and compare them with each other"),
     "report": (
-        "ode_transformer.pages.report_command",
+        "pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
-    "user-dir": ("ode_transformer.cli.user_dir", "the folder for --user-dir of fairseq's commands"),
+    "user-dir": ("cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
@@ -204,7 +171,7 @@ def add_commands(
     source, subparser = table[words[0]][0], subparsers.choices[words[0]]
     if not isinstance(source, str):
         return add_commands(subparser, source, words[1:])
-    module = importlib.import_module(source)
+    module = importlib.import_module(f"ode_transformer.{source}")
     module.add_arguments(subparser)
     return subparser, module
 

@@ -1,14 +1,27 @@
 """Trained models with their tasks, from a checkpoint and the folder of its dictionaries."""
 
+import gc
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.fairseq_import import import_fairseq
 
 _TRANSLATION = ("translation", "joint_translation")
+
+
+def import_fairseq() -> None:
+    """Import fairseq without looking for garbage among the objects that it creates, which all stay."""
+    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
+    if "fairseq" in sys.modules:
+        return
+    gc.disable()
+    import fairseq  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
 
 
 def load_trained_model(

@@ -25,7 +25,6 @@ class YamlSection(BaseModel):
 
 
 Schema = TypeVar("Schema", bound=BaseModel)
-Key = tuple[str | int, ...]  # keys of mappings and positions in lists that lead to a value
 
 
 def read_yaml(path: Path, schema: type[Schema]) -> Schema:
@@ -40,12 +39,9 @@ def read_yaml(path: Path, schema: type[Schema]) -> Schema:
     except ValidationError as error:
         # A misspelt key causes two errors; the unknown key says more than the missing one.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
-        raise key_error(path, first["loc"], first["msg"].removeprefix("Value error, ")) from error
-
-
-def key_error(path: Path, key: Key, message: str) -> UserError:
-    """Return an error about a value of a YAML file."""
-    return UserError(": ".join(filter(None, [str(path), ".".join(map(str, key)), message])))
+        key = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        raise UserError(": ".join(filter(None, [str(path), key, message]))) from error
 
 
 def find_config(name: str, folder: Path, names: Sequence[str], kind: str) -> Path:

@@ -21,7 +21,7 @@ def command(monkeypatch: pytest.MonkeyPatch):
         module = types.ModuleType("trial_command")
         module.add_arguments = lambda parser: parser.add_argument("--number", type=int, default=0)
         module.run = run
-        monkeypatch.setitem(sys.modules, "trial_command", module)
+        monkeypatch.setitem(sys.modules, "ode_transformer.trial_command", module)
         monkeypatch.setitem(cli.COMMANDS, "try", ("trial_command", "try something"))
 
     return install

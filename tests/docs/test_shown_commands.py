@@ -31,7 +31,9 @@ def parse_and_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
     for module, _ in [*command.COMMANDS.values(), *command.OF_CHECKPOINTS.values(), *command.ANALYSES.values()]:
         if isinstance(module, str):
-            monkeypatch.setattr(importlib.import_module(module), "run", lambda args: 0, raising=False)
+            monkeypatch.setattr(
+                importlib.import_module(f"ode_transformer.{module}"), "run", lambda args: 0, raising=False
+            )
 
 
 def check_command(words: list[str]) -> None:
