@@ -12,9 +12,10 @@ greatest of them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,17 +121,9 @@ def split_label(split: str) -> str:
     return f"validation {number}".strip() if split.startswith("valid") else split
 
 
-def layer_series(runs: Sequence[LoggedRun], pattern: str) -> list[str]:
-    """Return the names by layer that match a pattern such as ``depth/encoder/*/weight_1``, in the order of the layers.
-
-    :raises UserError: no name matches
-    """
-    names = list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
-    matches = [name for name in names if fnmatchcase(name, pattern)]
-    if not matches:
-        logged = ", ".join(names) or "nothing by layer: train with --log-depth-interval"
-        raise UserError(f"--what {pattern}: expected {', '.join(WHAT)}, or what the runs logged: {logged}")
-    return matches
+def logged_layers(runs: Iterable[LoggedRun]) -> list[str]:
+    """Return the names of the numbers that runs logged by layer, in the order of the layers."""
+    return list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
 
 
 def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str, by: str) -> None:
@@ -172,19 +165,24 @@ def _draw_splits(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: st
 def _draw_layers(axes: Axes, groups: Sequence[Sequence[LoggedRun]], pattern: str, by: str) -> None:
     from matplotlib import colormaps, rcParams
 
-    names = layer_series([run for seeds in groups for run in seeds], pattern)
+    logged = logged_layers(run for seeds in groups for run in seeds)
+    names = [name for name in logged if fnmatchcase(name, pattern)]
+    if not names:
+        known = ", ".join(logged) or "nothing by layer: train with --log-depth-interval"
+        raise UserError(f"--what {pattern}: expected {', '.join(WHAT)}, or what the runs logged: {known}")
     for shade, name in enumerate(names):
         colour = colormaps[rcParams["image.cmap"]](0.9 * shade / max(1, len(names) - 1))
         for index, seeds in enumerate(groups):
             label = _prefix(groups, seeds) + name.removeprefix(PREFIX)
             line_style = LINE_STYLES[index % len(LINE_STYLES)]
-            _draw_curve(axes, seeds, TRAIN, by, _layer_value(name), label, shade, colour, line_style)
+            value = partial(_layer_value, name)
+            _draw_curve(axes, seeds, TRAIN, by, value, label, shade, colour, line_style)
     axes.set_ylabel(pattern.removeprefix(PREFIX))
     axes.set_yscale("log" if pattern.endswith(GRADIENT_NORM) else "linear")
 
 
-def _layer_value(name: str) -> Value:
-    return lambda point: point.depth.get(name)
+def _layer_value(name: str, point: Point) -> float | None:
+    return point.depth.get(name)
 
 
 def _draw_curve(
@@ -229,7 +227,7 @@ def plot(runs: Sequence[LoggedRun], path: Path, quantity: str = "loss", by: str 
 
 def write_csv(runs: Sequence[LoggedRun], path: Path) -> None:
     """Write one line per report, with the name of its run; an unknown number is an empty field."""
-    layers = list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
+    layers = logged_layers(runs)
     rows: list[list[object]] = [["run", *_FIELDS, *layers, "log"]]
     for run in runs:
         for point in run.points:
@@ -243,12 +241,8 @@ def write_csv(runs: Sequence[LoggedRun], path: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse curves``."""
     add_systems(parser, "folder or log of a run")
-    parser.add_argument(
-        "--what",
-        default="loss",
-        metavar="WHAT",
-        help=f"{', '.join(WHAT)}, or depth/encoder/*/gradient_norm, ... (default: loss)",
-    )
+    what_help = f"{', '.join(WHAT)}, or depth/encoder/*/gradient_norm, ... (default: loss)"
+    parser.add_argument("--what", default="loss", metavar="WHAT", help=what_help)
     parser.add_argument("--by", choices=LOGGED_BY, default="updates", help="default: updates")
     add_output_arguments(parser)
 
@@ -256,9 +250,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the curves of the logs as a plot, a table or both."""
     check_outputs(args.output, args.csv)
-    paths = [path for _, path in args.systems]
-    names = system_names(args.systems)
-    runs = [LoggedRun(name, path, read_log(path)) for name, path in zip(names, paths, strict=True)]
+    systems = zip(system_names(args.systems), args.systems, strict=True)
+    runs = [LoggedRun(name, path, read_log(path)) for name, (_, path) in systems]
     if args.output is not None:
         plot(runs, args.output, args.what, args.by)
     if args.csv is not None:

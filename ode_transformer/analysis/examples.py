@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -18,12 +17,7 @@ from pathlib import Path
 from ode_transformer.analysis.systems import named_systems
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.arguments import (
-    add_pieces_argument,
-    add_systems,
-    positive_int,
-    rising_numbers,
-)
+from ode_transformer.support.arguments import add_pieces_argument, add_systems, positive_int, rising_numbers
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
@@ -33,7 +27,7 @@ from ode_transformer.support.tables import markdown_table
 
 OUTPUT = "log of fairseq-generate, or text with a line for each sentence,"
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
-MAX_STEPS = 10**8  # seconds; two texts of 2,000 words with few repeats take less
+MARKS = {"equal": "", "missing": "~~", "added": "**"}
 SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single sentence
 
 
@@ -84,10 +78,9 @@ def read_outputs(
     if reference_lines is None:
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
     for name, sentences in translations.items():
-        differ = len(sentences) != len(reference_lines) or any(
-            _differ(sentence.reference, line) for sentence, line in zip(sentences, reference_lines, strict=True)
-        )
-        if differ if references is None else len(sentences) != len(reference_lines):
+        own_lines = reference_lines if references else [sentence.reference for sentence in sentences]
+        pairs = zip(own_lines, reference_lines, strict=False)
+        if len(sentences) != len(reference_lines) or any(_differ(*pair) for pair in pairs):
             raise UserError(f"{systems[name]}: not the {len(reference_lines)} sentences of the references")
     hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
     return SystemOutputs(source_lines, reference_lines, hypotheses)
@@ -106,10 +99,7 @@ def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None
 
 
 def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]:
-    """Return the lines, from 1 on, whose scores differ most between the first and the last system, largest first.
-
-    Of equal differences the earlier line comes first.
-    """
+    """Return the lines, from 1 on, whose scores differ most between the first and the last system, largest first."""
     systems = list(outputs.systems.values())
 
     def difference(number: int) -> float:
@@ -124,20 +114,9 @@ def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]
 
 
 def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of both texts in order, each piece with its kind: ``equal``, ``missing`` or ``added``.
-
-    Texts that differ and would take more than ``MAX_STEPS`` to align are not: all of the reference is missing then, and
-    all of the hypothesis added.
-    """
+    """Yield the words of both texts in order, each piece with its kind: ``equal``, ``missing`` or ``added``."""
     hypothesis_words, reference_words = hypothesis.split(), reference.split()
-    if hypothesis_words == reference_words:
-        if reference_words:
-            yield "equal", " ".join(reference_words)
-        return
-    opcodes: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(reference_words), 0, len(hypothesis_words))]
-    if _alignment_steps(hypothesis_words, reference_words) <= MAX_STEPS:
-        opcodes = SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes()
-    for kind, i, j, k, m in opcodes:
+    for kind, i, j, k, m in SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes():
         added, missing = " ".join(hypothesis_words[k:m]), " ".join(reference_words[i:j])
         if kind == "equal":
             yield "equal", added
@@ -148,20 +127,13 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
             yield "added", added
 
 
-def _alignment_steps(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
-    """Return how long ``SequenceMatcher`` takes at most: pairs of equal words, for each piece that it finds."""
-    in_reference = Counter(reference)
-    return sum(in_reference[word] for word in hypothesis) * max(len(hypothesis), len(reference))
-
-
 def mark_differences(hypothesis: str, reference: str) -> str:
     """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
-    marks = {"equal": "", "missing": "~~", "added": "**"}
     pieces = differences(hypothesis, reference)
-    return " ".join(f"{marks[kind]}{escape_markdown(words)}{marks[kind]}" for kind, words in pieces)
+    return " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in pieces)
 
 
-def escape_markdown(text: str) -> str:
+def escape(text: str) -> str:
     """Escape the characters that Markdown would interpret, in a table too."""
     return re.sub(r"([\\`*_~\[\]<>|&#])", r"\\\1", text)
 
@@ -173,12 +145,12 @@ def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> 
         index, rows = line - 1, []
         reference = outputs.references[index]
         if outputs.source is not None:
-            rows.append(("source", escape_markdown(outputs.source[index])))
-        rows.append(("reference", escape_markdown(reference)))
+            rows.append(("source", escape(outputs.source[index])))
+        rows.append(("reference", escape(reference)))
         for name, hypotheses in outputs.systems.items():
             score = sentence_score(metric, hypotheses[index], reference)
             bracket = "" if score is None else f" ({score:.1f})"
-            rows.append((escape_markdown(name) + bracket, mark_differences(hypotheses[index], reference)))
+            rows.append((escape(name) + bracket, mark_differences(hypotheses[index], reference)))
         sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
     return "\n".join(sections)
 
@@ -191,18 +163,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_pieces_argument(parser)
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--lines", type=rising_numbers, metavar="N,N,...", help="these sentences, from 1 on")
-    choice.add_argument(
-        "--most-different",
-        type=positive_int,
-        metavar="N",
-        help="the N sentences whose scores differ most between the first and the last system",
-    )
-    parser.add_argument(
-        "--metric",
-        choices=SENTENCE_METRICS,
-        default="chrf",
-        help="score of a sentence (default: chrf; per: errors per word or phoneme)",
-    )
+    most_different_help = "the N sentences whose scores differ most between the first and the last system"
+    choice.add_argument("--most-different", type=positive_int, metavar="N", help=most_different_help)
+    metric_help = "score of a sentence (default: chrf; per: errors per word or phoneme)"
+    parser.add_argument("--metric", choices=SENTENCE_METRICS, default="chrf", help=metric_help)
     parser.add_argument("--output", type=Path, metavar="FILE.md", help="write the tables to a file, too")
 
 

@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,13 +160,10 @@ def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str,
 
 def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
     """Return an attention map for a page's script; weights are bytes, 255 for the largest possible weight 1."""
-    weights = base64.b64encode(_as_bytes(matrix.heads)).decode()
+    entries = (matrix.heads.clamp(0, 1) * 255).round().byte().flatten().tolist()
+    weights = base64.b64encode(bytes(entries)).decode()
     sides = {"rows": matrix.rows, "columns": matrix.columns}
     return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
-
-
-def _as_bytes(weights: Tensor) -> bytes:
-    return bytes((weights.clamp(0, 1) * 255).round().byte().flatten().tolist())
 
 
 def draw_map(drawn: DrawnMap, system: str, path: Path) -> None:
@@ -187,7 +184,7 @@ def draw_map(drawn: DrawnMap, system: str, path: Path) -> None:
         save_figure(figure, path)
 
 
-def write_maps(maps: Sequence[DrawnMap], system: str, folder: Path) -> None:
+def write_maps(maps: Iterable[DrawnMap], system: str, folder: Path) -> None:
     """Write a plot and a JSON file with the weights of each map."""
     folder.mkdir(exist_ok=True)
     for drawn in maps:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -23,13 +23,13 @@ import numpy as np
 from ode_transformer.analysis.bucket_tables import Buckets, BucketTable
 from ode_transformer.analysis.one_sentence import DrawnMap, drawn_map, write_maps
 from ode_transformer.analysis.plots import new_figure
-from ode_transformer.analysis.systems import Translator, add_data_arguments, named_systems
+from ode_transformer.analysis.systems import MAX_TOKENS, Translator, add_data_arguments, named_systems
 from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
-from ode_transformer.support.arguments import add_search_arguments, add_systems, positive_int, rising_numbers
+from ode_transformer.support.arguments import add_search_arguments, add_systems, rising_numbers
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_name, write_text
@@ -77,18 +77,10 @@ class TestSet:
     frequencies: np.ndarray | None
 
 
-@dataclass(frozen=True)
-class SystemResults:
-    """Translations of a test set by one system, and the accuracy of its tokens there."""
-
-    hypotheses: Sequence[str]
-    accuracy: TokenAccuracy
-
-
-def token_accuracy(system: Translator, max_tokens: int) -> TokenAccuracy:
+def token_accuracy(system: Translator) -> TokenAccuracy:
     """Predict the target tokens of a system's sentences."""
     count = len(system.numbers)
-    batches = map(system.split.sample, system.split.batches(count, max_tokens))
+    batches = map(system.split.sample, system.split.batches(count, MAX_TOKENS))
     columns: list[TokenAccuracy] = []
     meter, sentences = ProgressMeter("sentences forced", count), 0
     for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
@@ -117,15 +109,13 @@ def frequencies(system: Translator, data: Path) -> np.ndarray | None:
     return counts
 
 
-def maps(system: Translator, lines: Sequence[int]) -> list[DrawnMap]:
-    """Return all attention maps of some sentences, numbered from 1 on."""
-    drawn = []
+def maps(system: Translator, lines: Sequence[int]) -> Iterator[DrawnMap]:
+    """Yield all attention maps of some sentences, numbered from 1 on."""
     for line in lines:
         (row,) = system.split.rows([line - 1])
         tokens = axis_tokens(row, system.split.dictionaries)
         for title, attention in attention_maps(system.model, system.split.dataset.collater([row])).items():
-            drawn.append(drawn_map(line, title, attention, tokens))
-    return drawn
+            yield drawn_map(line, title, attention, tokens)
 
 
 def by_source_length(
@@ -142,7 +132,11 @@ def by_source_length(
 
 
 def comparison_tables(
-    systems: dict[str, SystemResults], test: TestSet, ends: Sequence[int], settings: Settings
+    translations: dict[str, list[str]],
+    accuracies: dict[str, TokenAccuracy],
+    test: TestSet,
+    ends: Sequence[int],
+    settings: Settings,
 ) -> list[BucketTable]:
     """Return the summary, with a row for each system, and the tables over buckets, with a column for each.
 
@@ -156,89 +150,60 @@ def comparison_tables(
     def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
         return length_ratio(hypotheses, Settings(references, tokenize=settings.tokenize))
 
-    ratios = {name: ratio_of(system.hypotheses, test.references) for name, system in systems.items()}
-    accuracies = {name: system.accuracy for name, system in systems.items()}
+    def accuracy_table(kind: str, title: str, buckets: Buckets, numbers: np.ndarray) -> BucketTable:
+        columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
+        counts = list(map(int, buckets.totals(numbers)))
+        return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
+
+    ratios = {name: [ratio_of(hypotheses, test.references)] for name, hypotheses in translations.items()}
     summary: dict[str, list[float | None]] = {
-        "BLEU": [bleu_of(system.hypotheses, test.references) for system in systems.values()],
-        "length ratio": list(ratios.values()),
+        "BLEU": [bleu_of(hypotheses, test.references) for hypotheses in translations.values()],
+        "length ratio": [ratio for (ratio,) in ratios.values()],
         "accuracy (%)": [100 * float(accuracy.right.mean()) for accuracy in accuracies.values()],
         "-log p": [float(accuracy.loss.mean()) for accuracy in accuracies.values()],
     }
     title = f"{len(test.references):,} sentences of {test.name}; -log p in nats per token"
-    ratio_columns: dict[str, list[float | None]] = {name: [ratio] for name, ratio in ratios.items()}
     tables = [
-        BucketTable("summary", list(systems), "system", title, summary),
-        BucketTable("length_ratio", [test.name], "test set", "length ratio", ratio_columns),
+        BucketTable("summary", list(translations), "system", title, summary),
+        BucketTable("length_ratio", [test.name], "test set", "length ratio", ratios),
     ]
     lengths = Buckets(tuple(ends))
     sentences = list(map(int, lengths.totals(test.lengths)))
     for name, value_title, measure in (("bleu", "BLEU", bleu_of), ("length_ratio", "length ratio", ratio_of)):
-        columns = {n: by_source_length(measure, s.hypotheses, test, lengths) for n, s in systems.items()}
+        columns = {n: by_source_length(measure, texts, test, lengths) for n, texts in translations.items()}
         row_title, rows = "source length (tokens)", lengths.names()
         tables.append(BucketTable(f"{name}_by_length", rows, row_title, value_title, columns, sentences, "sentences"))
     first = next(iter(accuracies.values()))  # the tokens are the same for all systems
-    tables.append(_accuracy_table("position", "target position", lengths, accuracies, first.positions))
+    tables.append(accuracy_table("position", "target position", lengths, first.positions))
     if test.frequencies is not None:
         buckets = Buckets(tuple(end for end in FREQUENCIES if end < test.frequencies.max()), start=0)
-        row_title, numbers = "frequency in the training data", test.frequencies[first.tokens]
-        tables.append(_accuracy_table("frequency", row_title, buckets, accuracies, numbers))
+        numbers = test.frequencies[first.tokens]
+        tables.append(accuracy_table("frequency", "frequency in the training data", buckets, numbers))
     return tables
-
-
-def _accuracy_table(
-    kind: str, title: str, buckets: Buckets, accuracies: dict[str, TokenAccuracy], numbers: np.ndarray
-) -> BucketTable:
-    columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
-    counts = list(map(int, buckets.totals(numbers)))
-    return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse outputs``."""
     add_systems(parser, "checkpoint")
     add_data_arguments(parser, "test", None)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder for the results; a second run reuses its translations",
-    )
-    parser.add_argument(
-        "--maps",
-        type=rising_numbers,
-        default=[],
-        metavar="N,N,...",
-        help="attention maps of these sentences, from 1 on",
-    )
-    parser.add_argument(
-        "--lengths",
-        type=rising_numbers,
-        default=LENGTHS,
-        metavar="N,N,...",
-        help="last length or position of each bucket but the open one (default: 10,20,30,40,50)",
-    )
-    parser.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help="BLEU's flavour (default: 13a)")
-    parser.add_argument("--lowercase", action="store_true", help="BLEU ignores case")
+    add, numbers = parser.add_argument, "N,N,..."
+    output_help = "folder for the results; a second run reuses its translations"
+    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
+    add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
+    lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
+    add("--lengths", type=rising_numbers, default=LENGTHS, metavar=numbers, help=lengths_help)
+    add("--tokenize", choices=TOKENIZERS, default="13a", help="BLEU's flavour (default: 13a)")
+    add("--lowercase", action="store_true", help="BLEU ignores case")
     add_search_arguments(parser)
-    parser.add_argument(
-        "--max-tokens",
-        type=positive_int,
-        default=4096,
-        help="tokens in a batch when the accuracy of tokens is measured (default: 4096)",
-    )
 
 
-def system_results(system: Translator, folder: Path, max_tokens: int) -> SystemResults:
-    """Translate the test set, unless that is done, and count right tokens.
-
-    :param folder: of the translations
-    """
+def translations_in(folder: Path, system: Translator) -> list[str]:
+    """Return the translations of the test set, which are made unless the folder has them."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "hypotheses.txt"
     jobs = Jobs(folder, system.model_digest, print_progress)
     jobs.run("decode", system.request, path, lambda: system.write_translations(path))
-    return SystemResults(read_lines(path), token_accuracy(system, max_tokens))
+    return read_lines(path)
 
 
 def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> None:
@@ -256,7 +221,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the tables; write them, the numbers and the plots into the output folder."""
     paths = named_systems(args)
     new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
-    results: dict[str, SystemResults] = {}
+    translations: dict[str, list[str]] = {}
+    accuracies: dict[str, TokenAccuracy] = {}
     digests: dict[str, str] = {}
     test: TestSet | None = None
     for name, path in paths.items():
@@ -267,12 +233,13 @@ def run(args: argparse.Namespace) -> int:
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
             test = TestSet(args.split, system.references(), lengths, frequencies(system, args.data))
-        results[name] = system_results(system, args.output / "systems" / file_name(name), args.max_tokens)
+        translations[name] = translations_in(args.output / "systems" / file_name(name), system)
+        accuracies[name] = token_accuracy(system)
         digests[name] = system.model_digest
         write_maps(maps(system, args.maps), name, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
     settings = Settings(test.references, tokenize=args.tokenize, lowercase=args.lowercase)
-    tables = comparison_tables(results, test, args.lengths, settings)
+    tables = comparison_tables(translations, accuracies, test, args.lengths, settings)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
         "signature": bleu(test.references, settings)[0].signature,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ode_transformer.analysis.curves import LoggedRun, draw_panel
+from ode_transformer.analysis.curves import LoggedRun, draw_panel, logged_layers
 from ode_transformer.analysis.depth.block_flows import TRAINED
 from ode_transformer.analysis.depth.depth_paths import DepthPath, Plane, principal_plane
 from ode_transformer.analysis.depth.gradient_norms import draw_by_layer
@@ -82,9 +82,8 @@ def logged_depth_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> list[Dra
 
 def _patterns(runs: Sequence[LoggedRun]) -> dict[str, str]:
     """Return the patterns of the numbers that were logged by layer, each with a title."""
-    names = dict.fromkeys(name for run in runs for point in run.points for name in point.depth)
     patterns = {}
-    for name in names:
+    for name in logged_layers(runs):
         match = re.fullmatch(rf"{PREFIX}(\w+)/.+/(weight_(\d+)|{GRADIENT_NORM})", name)
         if match:
             kind = f"weight of stage {match[3]}" if match[3] else "gradient norm of each layer's input"
