@@ -56,7 +56,6 @@ class Setting:
     device: str
     precision: str
     seed: int
-    no_onednn: bool = False  # our linear maps multiply by MKL, as fairseq's do
 
 
 def make_batch(setting: Setting, dictionary: Dictionary) -> dict[str, Any]:

@@ -23,13 +23,10 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
     ]
     rows = []
     for name, result in results.items():
-        entries = [name, f"{result['parameters'] / 1e6:.1f}M", _billions(result.get("operations"))]
-        entries += [
-            _times(result.get("train")),
-            _times(result.get("update")),
-            _rate(target_tokens, result.get("train")),
-        ]
-        entries += [_mebibytes(result.get(key)) for key in ("held", "peak")]
+        entries = [name, f"{result['parameters'] / 1e6:.1f}M", _number(result.get("operations"), 1e9)]
+        entries += [_times(result.get(key)) for key in ("train", "update")]
+        entries += [_rate(target_tokens, result.get("train"))]
+        entries += [_number(result.get(key), 2**20) for key in ("held", "peak")]
         entries += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
         entries += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
         rows.append(entries)
@@ -50,19 +47,15 @@ def comparison_table(comparisons: list[dict[str, Any]]) -> str:
     return markdown_table(["", "ratio of", "median (least–most)"], rows, "llr")
 
 
+def _number(value: float | None, unit: float) -> str:
+    return _NOT_MEASURED if value is None else f"{value / unit:,.1f}"
+
+
+def _rate(amount: int, seconds: list[float] | None) -> str:
+    return _number(None if seconds is None else amount / median(seconds), 1)
+
+
 def _times(seconds: list[float] | None) -> str:
     if seconds is None:
         return _NOT_MEASURED
     return f"{1000 * median(seconds):.0f} ({1000 * min(seconds):.0f}–{1000 * max(seconds):.0f})"
-
-
-def _rate(amount: int, seconds: list[float] | None) -> str:
-    return _NOT_MEASURED if seconds is None else f"{amount / median(seconds):,.1f}"
-
-
-def _billions(count: int | None) -> str:
-    return _NOT_MEASURED if count is None else f"{count / 1e9:,.1f}"
-
-
-def _mebibytes(size: int | None) -> str:
-    return _NOT_MEASURED if size is None else f"{size / 2**20:,.1f}"

@@ -137,7 +137,6 @@ def build_parser() -> argparse.ArgumentParser:
     add("--length-spread", type=probability, default=0.2, metavar="P", help="lengths are mean · (1 ± P) (default: 0.2)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="default: %(default)s")
     add("--precision", choices=DTYPES, default="fp32", help="fp16 and bf16 as fairseq's flags, only on cuda")
-    add("--no-onednn", action="store_true", help="let our linear maps multiply by MKL, as fairseq's do")
     add("--json", type=Path, metavar="FILE", help="file for settings and all single measurements")
     return parser
 
@@ -160,8 +159,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     systems = [name for name in SYSTEMS if name in args.systems and {*SYSTEMS[name].measures} & {*args.measures}]
     setting = Setting(**{field.name: getattr(args, field.name) for field in fields(Setting)})
     torch.set_num_threads(args.threads)
-    if setting.no_onednn:
-        torch.backends.mkldnn.set_flags(False)
     cpu = setting.device == "cpu"
     origin = provenance(["python", "benchmarks/speed.py", *argv], not cpu)
     target_tokens = make_batch(setting, numbered_dictionary(setting.vocabulary))["ntokens"]

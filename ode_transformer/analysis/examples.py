@@ -17,7 +17,13 @@ from pathlib import Path
 from ode_transformer.analysis.systems import named_systems
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.support.arguments import add_pieces_argument, add_systems, positive_int, rising_numbers
+from ode_transformer.support.arguments import (
+    add_pieces_argument,
+    add_systems,
+    check_within,
+    positive_int,
+    rising_numbers,
+)
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
@@ -173,9 +179,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the sentences as Markdown; with ``--output`` also write them."""
     outputs = read_outputs(named_systems(args), args.source, args.references, args.remove_bpe)
-    count = len(outputs.references)
-    if args.lines and args.lines[-1] > count:
-        raise UserError(f"--lines {args.lines[-1]}: the sentences are 1 to {count}")
+    check_within("--lines", args.lines or (), len(outputs.references))
     lines = args.lines or most_different(outputs, args.metric, args.most_different)
     text = examples_text(outputs, lines, args.metric)
     if args.output is not None:

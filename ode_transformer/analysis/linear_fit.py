@@ -12,12 +12,10 @@ then W is the smallest of the maps that fit equally well. Everything is computed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
-
-from ode_transformer.support.errors import UserError
 
 # The arguments have single precision: a direction with relatively less variation than this is rounding noise.
 _PRECISION = torch.finfo(torch.float32).eps
@@ -66,23 +64,10 @@ class LinearSums:
         return cls(len(x), x.sum(0), y.sum(0), x.T @ x, y.T @ x, y.square().sum())
 
     def __add__(self, other: LinearSums) -> LinearSums:
-        return LinearSums(
-            self.count + other.count,
-            self.x + other.x,
-            self.y + other.y,
-            self.xx + other.xx,
-            self.yx + other.yx,
-            self.yy + other.yy,
-        )
+        return LinearSums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def fit(self) -> LinearFit:
-        """Return the linear map with the least squared error.
-
-        :raises UserError: fewer pairs than the p + 1 unknowns of each output
-        """
-        unknowns = len(self.x) + 1
-        if self.count < unknowns:
-            raise UserError(f"{self.count} positions do not determine {unknowns} unknowns: give more training data")
+        """Return the linear map with the least squared error."""
         mean_x, mean_y = self.x / self.count, self.y / self.count
         s_xx = self.xx - self.count * mean_x.outer(mean_x)
         s_yx = self.yx - self.count * mean_y.outer(mean_x)

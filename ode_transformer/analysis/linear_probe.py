@@ -23,13 +23,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.analysis.layer_replacement import (
-    batch_sums,
-    distil,
-    linear_layer,
-    relative_change,
-    replace_layer,
-)
+from ode_transformer.analysis.layer_replacement import batch_sums, distil, linear_layer, relative_change, replace_layer
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.analysis.systems import Translator, add_data_arguments
@@ -61,9 +55,9 @@ class Probe:
         self.translator = Translator(args, args.path)
         self.model, self.hub = self.translator.model, self.translator.hub
         self.layers = chosen_layers(self.model, args.stack, args.layer)
-        self.train = Split(self.model, self.translator.task, args.data, args.train_split, args.path)
+        self.train = Split(self.model, self.translator.task, args.data, "train", args.path)
         self.batches = self.train.batches(args.train_sentences, args.max_tokens)
-        self.train_digest = content_digest(sorted(args.data.glob(f"{args.train_split}.*-*.*")))
+        self.train_digest = content_digest(sorted(args.data.glob("train.*-*.*")))
         self.training_request = [self.train_digest, args.train_sentences, args.max_tokens]
         self.distillation = {"updates": args.updates, "lr": args.lr, "seed": args.seed}
         if args.objective == LEAST_SQUARES:
@@ -105,7 +99,7 @@ class Probe:
 
     def collect_sums(self, layers: list[LayerId]) -> dict[LayerId, LinearSums]:
         """Return the sums that the fits of layers need, over the training data."""
-        print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of {self.args.train_split}")
+        print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of train")
         meter = ProgressMeter("batches", len(self.batches))
         sums: dict[LayerId, LinearSums] = {}
         for number in range(len(self.batches)):
@@ -172,7 +166,7 @@ class Probe:
             quality = {name: getattr(least_squares, name) for name in ("r_squared", "positions", "rank")}
             layers.append({**layer._asdict(), "score": asdict(layer_score), "delta_percent": change, **quality})
         sentences = sum(map(len, self.batches))
-        training = {"subset": args.train_split, "sentences": sentences, "content": self.train_digest}
+        training = {"subset": "train", "sentences": sentences, "content": self.train_digest}
         test = {"subset": args.split, "sentences": len(references), "content": self.translator.split_digest}
         return {
             "command": shlex.join(["ode-transformer", *args.words]),
@@ -186,10 +180,7 @@ class Probe:
 
 
 def chosen_layers(model: Any, stack_name: str | None, number: int | None) -> list[LayerId]:
-    """Return the layers of a number, or all, in one stack or in both.
-
-    :raises UserError: there is no such layer, or it cannot be replaced
-    """
+    """Return the layers of a number, or all, in one stack or in both."""
     layers = []
     for name, stack in observable_stacks(model).items():
         if stack_name in (name, None):
@@ -234,9 +225,8 @@ def table(metric: str, full: float, scores: Mapping[LayerId, float]) -> str:
     titles = [title for stack in stacks for title in (f"{stack.capitalize()} {metric}", "Δ (%)")]
     rows = [["None", *(entry for _ in stacks for entry in entries(full))]]
     for number in sorted({layer.number for layer in scores}):
-        rows.append(
-            [str(number), *(entry for stack in stacks for entry in entries(scores.get(LayerId(stack, number))))]
-        )
+        layers = [LayerId(stack, number) for stack in stacks]
+        rows.append([str(number), *(entry for layer in layers for entry in entries(scores.get(layer)))])
     return markdown_table(["Layer", *titles], rows)
 
 
@@ -263,22 +253,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse linear-probe``."""
     parser.add_argument("path", type=Path, metavar="CHECKPOINT", help="trained translation model")
     add_data_arguments(parser, "test", None)
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="folder of the results; the same command resumes"
-    )
-    parser.add_argument("--stack", choices=STACKS, help="layers of this stack only (default: of both)")
-    parser.add_argument("--layer", type=positive_int, metavar="N", help="only layer N (default: all in turn)")
-    parser.add_argument("--objective", choices=OBJECTIVES, default=LEAST_SQUARES, help="default: least-squares")
-    parser.add_argument("--updates", type=positive_int, default=1000, help="of --objective nll (default: 1000)")
-    parser.add_argument("--lr", type=positive_float, default=1e-3, help="its first learning rate (default: 0.001)")
-    parser.add_argument("--seed", type=positive_int, default=1, help="its order of the batches (default: 1)")
-    parser.add_argument("--train-split", default="train", help="split of the data to fit on (default: train)")
-    parser.add_argument(
-        "--train-sentences", type=positive_int, metavar="N", help="fit on its first N sentences (default: all)"
-    )
-    parser.add_argument("--max-tokens", type=positive_int, default=4096, help="tokens in a batch of it (default: 4096)")
-    parser.add_argument("--metric", choices=METRIC_NAMES, default="bleu", help="metric (default: bleu)")
-    parser.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help="tokenisation of BLEU (default: 13a)")
+    add = parser.add_argument
+    add("--output", type=Path, required=True, metavar="DIR", help="folder of the results; the same command resumes")
+    add("--stack", choices=STACKS, help="layers of this stack only (default: of both)")
+    add("--layer", type=positive_int, metavar="N", help="only layer N (default: all in turn)")
+    add("--objective", choices=OBJECTIVES, default=LEAST_SQUARES, help="default: least-squares")
+    add("--updates", type=positive_int, default=1000, help="of --objective nll (default: 1000)")
+    add("--lr", type=positive_float, default=1e-3, help="its first learning rate (default: 0.001)")
+    add("--seed", type=positive_int, default=1, help="its order of the batches (default: 1)")
+    add("--train-sentences", type=positive_int, metavar="N", help="fit on the first N sentences (default: all)")
+    add("--max-tokens", type=positive_int, default=4096, help="tokens in a training batch (default: 4096)")
+    add("--metric", choices=METRIC_NAMES, default="bleu", help="metric (default: bleu)")
+    add("--tokenize", choices=TOKENIZERS, default="13a", help="tokenisation of BLEU (default: 13a)")
     add_search_arguments(parser)
 
 

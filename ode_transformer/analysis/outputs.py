@@ -29,9 +29,8 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
-from ode_transformer.support.arguments import add_search_arguments, add_systems, rising_numbers
+from ode_transformer.support.arguments import add_search_arguments, add_systems, check_within, rising_numbers
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
@@ -228,8 +227,7 @@ def run(args: argparse.Namespace) -> int:
     for name, path in paths.items():
         print_progress(f"{name}: {path}")
         system = Translator(args, path)
-        if args.maps and args.maps[-1] > len(system.numbers):
-            raise UserError(f"--maps {args.maps[-1]}: the sentences are 1 to {len(system.numbers)}")
+        check_within("--maps", args.maps, len(system.numbers))
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
             test = TestSet(args.split, system.references(), lengths, frequencies(system, args.data))

@@ -78,13 +78,8 @@ def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: i
     """
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of fairseq-preprocess")
     parser.add_argument("--split", default=split, help="split of the data (default: %(default)s)")
-    parser.add_argument(
-        "--sentences",
-        type=positive_int,
-        default=sentences,
-        metavar="N",
-        help=f"its first N sentences, or samples of a language model (default: {sentences or 'all'})",
-    )
+    sentences_help = f"its first N sentences, or samples of a language model (default: {sentences or 'all'})"
+    parser.add_argument("--sentences", type=positive_int, default=sentences, metavar="N", help=sentences_help)
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True) -> None:
@@ -102,10 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = 
 
 
 def named_systems(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the systems of the command line by name.
-
-    :raises UserError: two have the same name
-    """
+    """Return the systems of the command line by name."""
     names = system_names(args.systems)
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise UserError(f"{twice[0]}: two systems of this name")
@@ -113,10 +105,7 @@ def named_systems(args: argparse.Namespace) -> dict[str, Path]:
 
 
 def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
-    """Load the models one after the other, each with its sentences.
-
-    :raises UserError: a checkpoint or the data cannot be read, or a model is not of this package
-    """
+    """Load the models one after the other, each with its sentences."""
     systems = named_systems(args)
     for path in systems.values():
         open(path).close()  # fails now, not after the others have been measured

@@ -104,10 +104,7 @@ def _preprocess(splits: Iterable[str], name: str, text: Path, dictionary: Path, 
 
 
 def model_options(checkpoint: Path) -> dict[str, Any]:
-    """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it.
-
-    :raises UserError: the checkpoint's architecture is none of this package's for pre-training
-    """
+    """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
     from ode_transformer.models.model_from_options import model_flags
@@ -140,7 +137,7 @@ def training_options(prepared: PreparedTask, save_dir: Path, chosen: Mapping[str
         "user-dir": PACKAGE,
         "task": "sentence_prediction",
         "criterion": "sentence_prediction",
-        "num-classes": prepared.task.outputs,
+        "num-classes": len(prepared.task.classes) or 1,
         "regression-target": not prepared.task.classes,
         "init-token": 0,  # <s>, in front as in pre-training; </s> ends each text and so separates two
         "shorten-method": "truncate",
@@ -198,12 +195,6 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
     return predictions
 
 
-def _f1(labels: Sequence[str], predictions: Sequence[str]) -> float:
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(labels, predictions, pos_label="1", zero_division=0.0))
-
-
 def _correlation(name: str) -> Callable[..., float]:
     """Return a correlation of numbers by scipy; 0 where all predictions are equal and it is not defined."""
 
@@ -216,13 +207,13 @@ def _correlation(name: str) -> Callable[..., float]:
     return correlation
 
 
-def _score(name: str) -> Callable[..., float]:
+def _score(name: str, **options: Any) -> Callable[..., float]:
     """Return a metric of classes by scikit-learn, which is slow to import."""
 
     def score(labels: Sequence[str], predictions: Sequence[str]) -> float:
         import sklearn.metrics
 
-        return float(getattr(sklearn.metrics, name)(labels, predictions))
+        return float(getattr(sklearn.metrics, name)(labels, predictions, **options))
 
     return score
 
@@ -231,7 +222,7 @@ def _score(name: str) -> Callable[..., float]:
 METRICS: dict[str, tuple[Callable[..., float], float]] = {
     "matthews": (_score("matthews_corrcoef"), -1),
     "accuracy": (_score("accuracy_score"), 0),
-    "f1": (_f1, 0),
+    "f1": (_score("f1_score", pos_label="1", zero_division=0.0), 0),
     "pearson": (_correlation("pearsonr"), -1),
     "spearman": (_correlation("spearmanr"), -1),
 }

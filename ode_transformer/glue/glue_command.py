@@ -188,7 +188,7 @@ def best_runs(runs: Sequence[GridRun], scores: Mapping[Path, Mapping[str, float]
 def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: Path) -> list[str]:
     """Write the test predictions of the best run for a development split; return its row of the table of results."""
     task, results, test = prepared.task, run.results()[split], split.replace("valid", "test")
-    name = task.submission(test)
+    name = task.submissions.get(test, task.name)
     if "nan" in results["test"]:
         return [name, "diverged", run.folder.name]
     indices = [example.index for example in prepared.tables[test]]
@@ -265,33 +265,17 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse glue``."""
     parser.epilog = "After an interruption the same command continues with the first unfinished job."
-    parser.add_argument(
-        "--path",
-        type=Path,
-        required=True,
-        metavar="CHECKPOINT",
-        help="pre-trained model; its architecture and options are read from the checkpoint",
-    )
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help=f"folder with dict.txt and {SENTENCEPIECE_FILE} (default: the model's)"
-    )
-    parser.add_argument(
-        "--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables"
-    )
-    parser.add_argument(
-        "--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)"
-    )
-    parser.add_argument(
-        "--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("glue"),
-        metavar="DIR",
-        help="folder for everything, predictions for the server in its folder submission (default: glue)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print every command of the grid and run none")
+    add = parser.add_argument
+    model = "pre-trained model; its architecture and options are read from the checkpoint"
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=model)
+    pieces = f"folder with dict.txt and {SENTENCEPIECE_FILE} (default: the model's)"
+    add("--data", type=Path, metavar="DIR", help=pieces)
+    add("--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables")
+    add("--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)")
+    add("--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)")
+    output = "folder for everything, predictions for the server in its folder submission (default: glue)"
+    add("--output", type=Path, default=Path("glue"), metavar="DIR", help=output)
+    add("--dry-run", action="store_true", help="print every command of the grid and run none")
     add_train_flags(parser, "flags of fairseq-train for every run")
 
 

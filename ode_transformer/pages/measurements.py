@@ -23,7 +23,7 @@ from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import observable_stacks
 from ode_transformer.numerics import get_tableau
 from ode_transformer.pages.runs import ReportedRun
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.arguments import check_within
 
 SCHEMES = ("euler", "rk2", "rk4")
 MAX_TOKENS = 2048  # of a batch
@@ -84,8 +84,7 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     result = Measurements(parameters, count_forward_operations(model))
     total = len(sentences.lengths)
     numbers = range(1, min(CHOSEN, total) + 1) if numbers is None else numbers
-    if max(numbers) > total:
-        raise UserError(f"--lines {max(numbers)}: the sentences of {split} are 1 to {total}")
+    check_within("--lines", numbers, total)
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
     if left_out := [number for number in numbers if number not in chosen]:
         result.notes.append(f"left out, longer than the model reads: sentence {', '.join(map(str, left_out))}")

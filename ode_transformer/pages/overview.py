@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean
 
 from ode_transformer.metrics.metric import Settings
@@ -123,8 +122,8 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
             if len(args.metric) > 1 or METRICS[args.metric[0]].statistics is None or log is None:
                 continue
             args.generate_log, args.hypotheses = [log], None
-            corpus = run.folder.resolve().parent / "corpus"
-            args.references = [corpus / path.name for path in args.references or []]  # folders may have been moved
+            # Folders may have been moved.
+            args.references = [run.corpus / path.name for path in args.references or []]
             (output,) = read_systems(args)
         except (UserError, OSError):  # a log that was cut off, or a corpus that is gone, has no interval
             continue
@@ -145,9 +144,3 @@ def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     title = run.name if run.seed is None else f"{run.name}, seed {run.seed}"
     texts = {name: shlex.join(map(str, words)) for name, words in commands.items() if words}
     return title, {name: str(value) for name, value in facts.items() if value}, texts
-
-
-def corpus_file(run: ReportedRun, name: str) -> Path | None:
-    """Return a file of the corpus that the run's data were made from; None if it is not there."""
-    path = run.folder.resolve().parent / "corpus" / name
-    return path if path.is_file() else None

@@ -16,10 +16,12 @@ from typing import Any
 from ode_transformer import __version__
 from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.analysis.plots import new_figure
+from ode_transformer.metrics.m2_file import read_m2
+from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.significance import SAMPLES
 from ode_transformer.pages import figures, sentences
 from ode_transformer.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
-from ode_transformer.pages.overview import COSTS, corpus_file, overview_rows, published_rows, run_origin, score_titles
+from ode_transformer.pages.overview import COSTS, overview_rows, published_rows, run_origin, score_titles
 from ode_transformer.pages.page import render_page
 from ode_transformer.pages.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.arguments import add_systems, positive_int, rising_numbers
@@ -33,24 +35,15 @@ METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer report``."""
     add_systems(parser, "folder of the run of each system, or of a study's results; seeds of one system have one name:")
-    parser.add_argument(
-        "--output", type=Path, default=Path("report.html"), metavar="FILE.html", help="the page (default: report.html)"
-    )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="binarised data (default: data-bin beside the run)")
-    parser.add_argument("--split", metavar="NAME", help="split of the sentences (default: the decoded one, or valid)")
-    parser.add_argument(
-        "--sentences", type=positive_int, default=32, metavar="N", help="measure layers on the first N (default: 32)"
-    )
-    parser.add_argument(
-        "--lines",
-        type=rising_numbers,
-        metavar="N,N,...",
-        help="sentences for attention and depth, from 1 on (default: short ones on which the systems differ most)",
-    )
-    parser.add_argument(
-        "--examples", type=positive_int, default=12, metavar="N", help="outputs to show side by side (default: 12)"
-    )
-    parser.add_argument("--logs-only", action="store_true", help="load no model: show only what was written down")
+    add, page = parser.add_argument, Path("report.html")
+    add("--output", type=Path, default=page, metavar="FILE.html", help="the page (default: report.html)")
+    add("--data", type=Path, metavar="DIR", help="binarised data (default: data-bin beside the run)")
+    add("--split", metavar="NAME", help="split of the sentences (default: the decoded one, or valid)")
+    add("--sentences", type=positive_int, default=32, metavar="N", help="measure layers on the first N (default: 32)")
+    lines = "sentences for attention and depth, from 1 on (default: short ones on which the systems differ most)"
+    add("--lines", type=rising_numbers, metavar="N,N,...", help=lines)
+    add("--examples", type=positive_int, default=12, metavar="N", help="outputs to show side by side (default: 12)")
+    add("--logs-only", action="store_true", help="load no model: show only what was written down")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +76,9 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     if outputs is not None:
         if numbers is None and split == decoded:
             numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
-        edits = sentences.read_edits(outputs, corpus_file(runs[0], f"{decoded}.m2"))
+        if (gold := runs[0].corpus / f"{decoded}.m2").is_file():
+            annotated = read_m2(gold)
+            edits = {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
         shown = sentences.chosen_numbers(outputs, metric, args.examples)
         compared = sentences.compared_sentences(outputs, shown, metric, edits)
     measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
@@ -137,9 +132,7 @@ def measure_systems(
 
 
 def depth_sections(
-    systems: Mapping[str, Sequence[ReportedRun]],
-    logged: Mapping[str, Any],
-    measured: Mapping[str, Measurements],
+    systems: Mapping[str, Sequence[ReportedRun]], logged: Mapping[str, Any], measured: Mapping[str, Measurements]
 ) -> dict[str, Any] | None:
     """Return the parts of the section on depth; None if there is nothing to show."""
     parts = {

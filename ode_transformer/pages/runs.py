@@ -72,6 +72,11 @@ class ReportedRun:
         return folder if folder.is_dir() else None
 
     @property
+    def corpus(self) -> Path:
+        """Folder of the text that the run's data were made from."""
+        return self.folder.resolve().parent / "corpus"
+
+    @property
     def is_language_model(self) -> bool:
         """True for a language model."""
         return self.experiment.get("task") == "language_modeling"

@@ -6,16 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ode_transformer.analysis.examples import (
-    SystemOutputs,
-    differences,
-    most_different,
-    read_outputs,
-    sentence_score,
-)
+from ode_transformer.analysis.examples import SystemOutputs, differences, most_different, read_outputs, sentence_score
 from ode_transformer.analysis.one_sentence import matrix_data
-from ode_transformer.metrics.m2_file import read_m2
-from ode_transformer.metrics.max_match import MatchedSentence, max_match
+from ode_transformer.metrics.max_match import MatchedSentence
 from ode_transformer.pages.measurements import Measurements
 from ode_transformer.pages.runs import ReportedRun
 
@@ -105,17 +98,6 @@ def compared_sentences(
         source = "" if outputs.source is None else outputs.source[number - 1]
         sentences.append(ComparedSentence(number, source, reference, lines))
     return sentences
-
-
-def read_edits(outputs: SystemOutputs, gold: Any) -> dict[str, list[MatchedSentence]]:
-    """Match the corrections of each system with those of annotators.
-
-    :param gold: M2 file of the split, None for another task
-    """
-    if gold is None:
-        return {}
-    annotated = read_m2(gold)
-    return {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
 
 
 def edit_pieces(matched: MatchedSentence) -> Pieces:

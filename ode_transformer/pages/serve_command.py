@@ -9,23 +9,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ode_transformer.analysis.systems import named_systems
 from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
 from ode_transformer.pages.application import TranslationServer
 from ode_transformer.pages.batches import BatchQueue
 from ode_transformer.pages.requests import Limits
 from ode_transformer.pages.served_model import ServedModel
-from ode_transformer.support.arguments import (
-    add_systems,
-    non_negative_int,
-    positive_float,
-    positive_int,
-    system_names,
-)
+from ode_transformer.support.arguments import add_systems, non_negative_int, positive_float, positive_int
 from ode_transformer.support.errors import UserError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -37,22 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer serve``."""
     add_systems(parser, "checkpoint")
     add_model_arguments(parser)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder with the dictionaries (default: the model's)")
-    parser.add_argument(
-        "--schemes", nargs="+", default=[], metavar="NAME", help="serve each model also stepped by these schemes"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
-    parser.add_argument("--port", type=non_negative_int, default=8000, help="port; 0 for any free one (default: 8000)")
-    parser.add_argument(
-        "--max-bytes", type=positive_int, default=1_000_000, help="bytes of a request (default: 1000000)"
-    )
-    parser.add_argument("--max-lines", type=positive_int, default=1000, help="lines of a request (default: 1000)")
-    parser.add_argument(
-        "--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)"
-    )
-    parser.add_argument(
-        "--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)"
-    )
+    add = parser.add_argument
+    add("--data", type=Path, metavar="DIR", help="folder with the dictionaries (default: the model's)")
+    add("--schemes", nargs="+", default=[], metavar="NAME", help="serve each model also stepped by these schemes")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
+    add("--port", type=non_negative_int, default=8000, help="port; 0 for any free one (default: 8000)")
+    add("--max-bytes", type=positive_int, default=1_000_000, help="bytes of a request (default: 1000000)")
+    add("--max-lines", type=positive_int, default=1000, help="lines of a request (default: 1000)")
+    add("--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)")
+    add("--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,7 +70,6 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
         server_header=False,
         proxy_headers=False,
         ws="none",
-        http=connections_with_timeout(args.timeout),
         loop="asyncio",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=int(args.timeout) + 1,
@@ -95,43 +80,15 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
 def load_models(args: argparse.Namespace) -> list[ServedModel]:
     """Load the models of the command line, each as trained and under each of ``--schemes``."""
     search = {"lenpen": args.lenpen, "max_len_b": args.max_len_b}
-    models: dict[str, ServedModel] = {}
-    for name, (_, path) in zip(system_names(args.systems), args.systems, strict=True):
+    models = []
+    for name, path in named_systems(args).items():
         for scheme in (None, *args.schemes):
             shown = name if scheme is None else f"{name} stepped by {scheme}"
-            if shown in models:
-                raise UserError(f"{shown} is named twice")
-            models[shown] = ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search)
-    if len({(model.source_lang, model.target_lang) for model in models.values()}) > 1:
-        pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models.values()]
+            models.append(ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search))
+    if len({(model.source_lang, model.target_lang) for model in models}) > 1:
+        pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models]
         raise UserError(f"{', '.join(pairs)}; one page is for one pair of languages")
-    return list(models.values())
-
-
-def connections_with_timeout(seconds: float) -> type[H11Protocol]:
-    """Return uvicorn's protocol, with a bound on the time until the head of a request is there.
-
-    uvicorn itself closes only connections that are silent between two requests; others could take all of them.
-
-    :param seconds: after which, or twice that, a connection is closed
-    """
-
-    class Connection(H11Protocol):
-        """A connection that waits for a request for a limited time."""
-
-        def connection_made(self, transport: Any) -> None:
-            """Begin to wait."""
-            super().connection_made(transport)
-            self.loop.call_later(seconds, self._close_if_silent, None)
-
-        def _close_if_silent(self, last_request: object) -> None:
-            answers = self.cycle is not None and not self.cycle.response_complete
-            if not answers and self.cycle is last_request:
-                self.transport.close()
-            elif not self.transport.is_closing():
-                self.loop.call_later(seconds, self._close_if_silent, self.cycle)
-
-    return Connection
+    return models
 
 
 def is_loopback(host: str) -> bool:

@@ -95,15 +95,11 @@ def legend_below(figure: Figure, axes: Axes) -> None:
         legend.remove()
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        labels = list(map(shorten_label, labels))
+        cut_labels = [f"{label[: MAX_LABEL - 15]}…{label[-14:]}" for label in labels]
+        labels = [label if len(label) <= MAX_LABEL else short for label, short in zip(labels, cut_labels, strict=True)]
         longest = max(map(len, labels))
         columns = 1 if longest > 24 else 2 if longest > 14 else 3
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-
-
-def shorten_label(label: str) -> str:
-    """Return a label without its middle if it is too long for a figure."""
-    return label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 15]}…{label[-14:]}"
 
 
 def inline_svg(figure: Figure, description: str) -> str:
@@ -128,8 +124,9 @@ def theme_colours(text: str) -> str:
     for number, colour in enumerate(SERIES):
         text = text.replace(colour, f"var(--series-{number})")
     text = text.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
-    return _RAMP_COLOUR.sub(lambda match: _ramp(int(match[1], 16) / (_LEVELS - 1)), text)
 
+    def ramp(match: re.Match[str]) -> str:
+        fraction = int(match[1], 16) / (_LEVELS - 1)
+        return f"color-mix(in oklab, var(--ramp-start), var(--ramp-end) {fraction:.0%})"
 
-def _ramp(fraction: float) -> str:
-    return f"color-mix(in oklab, var(--ramp-start), var(--ramp-end) {fraction:.0%})"
+    return _RAMP_COLOUR.sub(ramp, text)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ode_transformer.support.errors import shorten
+from ode_transformer.support.errors import UserError, shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
@@ -44,6 +44,15 @@ def whole_numbers(text: str) -> tuple[int, ...]:
 def rising_numbers(text: str) -> list[int]:
     """Parse different whole numbers from 1 on, such as ``1,2,3``; return them in rising order."""
     return sorted({positive_int(number) for number in text.split(",")})
+
+
+def check_within(flag: str, numbers: Sequence[int], count: int) -> None:
+    """Refuse numbers of sentences that are not there.
+
+    :param numbers: in rising order
+    """
+    if numbers and numbers[-1] > count:
+        raise UserError(f"{flag} {numbers[-1]}: the sentences are 1 to {count}")
 
 
 def named_path(text: str) -> tuple[str, Path]:

@@ -72,21 +72,9 @@ def test_training_and_validation(tmp_path: Path):
     assert (first.split, first.epoch, first.nll_loss) == ("train", 1, 4.5)
 
 
-def test_a_log_file_without_prefixes_and_with_repeated_lines(tmp_path: Path):
-    once = [line.partition(" | INFO | ")[2].partition(" | ")[2] for line in (train(10, 6), valid(10), train(20, 12))]
-    log = write(tmp_path / "log", *(line * times for times, line in enumerate(once, start=1)))
-    assert len(read_log(log)) == 3
-
-
 def test_minutes_of_a_validation_are_interpolated(tmp_path: Path):
     log = write(tmp_path / "log", start(), valid(5), train(10, 60), valid(15), train(20, 180), valid(25))
     assert series(log, "valid") == [(5, 0.5, 4.0), (15, 2.0, 4.0), (25, None, 4.0)]
-
-
-def test_the_clock_goes_on_when_training_is_resumed(tmp_path: Path):
-    log = write(tmp_path / "log", start(), train(10, 60), train(20, 120), start(), train(30, 90), valid(25))
-    assert series(log, "train") == [(10, 1.0, 5.0), (20, 2.0, 5.0), (30, 3.5, 5.0)]
-    assert series(log, "valid") == [(25, 2.75, 4.0)]
 
 
 def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
@@ -161,11 +149,6 @@ def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
 def test_a_log_without_reports(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no reports in it: train with --log-format json"):
         read_log(write(tmp_path / "log", "nothing here\n{'a': 1}\n{broken\n", '{"a": ' * 100_000))
-
-
-def test_perplexity_is_of_the_nll_loss_or_else_of_the_loss(tmp_path: Path) -> None:
-    log = write(tmp_path / "log", train(10, 20), train(20, 40).replace('"nll_loss": "4.5", ', ""))
-    assert [point.perplexity for point in read_log(log)] == pytest.approx([2**4.5, 2**5])
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,9 @@ def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a={rk4}", "--lines", "1"], "no system is a log of fairseq-generate with references (T-): give"),
         (["a={blind}", "--lines", "1"], "with references (T-): give --references"),
         (["a={log}", "--lines", "4"], "--lines 4: the sentences are 1 to 3"),
         (["a={log}", "b={other}", "--lines", "1"], "other: not the 3 sentences of the references"),
-        (["a={log}", "b={short}", "--lines", "1"], "short: not the 3 sentences of the references"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -105,5 +103,3 @@ def test_bad_input_is_one_line(
     assert message.format(**files) in printed.err
     assert printed.err.count("\n") == 1
     assert printed.out == ""
-
-

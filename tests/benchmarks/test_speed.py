@@ -7,7 +7,6 @@ from statistics import median
 
 import measuring
 import pytest
-import reporting
 import speed
 import systems
 import torch
@@ -146,13 +145,6 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
     assert second["training time", "euler-6/fairseq-6"][2].startswith(f"{train['median']:.3f} (")
 
 
-def test_times_per_operation() -> None:
-    measure, name = systems.PER_OPERATION
-    results = {"train": [3.0, 6.0], "operations": 20}, {"train": [2.0, 2.0], "operations": 10}
-    record = speed.compare(measure, name, dict(zip(name.split("/"), results, strict=True)), cpu=False)
-    assert record["ratios"] == [0.75, 1.5]
-
-
 def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
 
@@ -175,34 +167,9 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results["euler-12"]["train"] == [1.0] * 5  # without the warm-up
 
 
-def test_the_systems_of_a_comparison_have_its_measure() -> None:
-    for measure, names in systems.COMPARISONS.items():
-        for name in names:
-            assert all(measure in systems.SYSTEMS[system].measures for system in name.split("/"))
-
-
-def test_presets_have_the_papers_size_and_batch_and_options_replace_them() -> None:
-    args = speed.read_options(["--preset", "table6-big", "--device", "cpu"])
-    assert (args.dim, args.ffn, args.heads, args.decoder_layers) == (1024, 4096, 16, 6)
-    assert abs(args.sentences * args.source_length - 4096) < args.source_length
-    assert (args.device, args.systems) == ("cpu", ["euler-6", "euler-12", "euler-24", "rk2-6", "rk4-6"])
-    args = speed.read_options(["--preset", "table6-base", *SMALL])
-    assert (args.device, args.precision, args.sentences, args.dim) == ("cuda", "fp16", 3, 16)
-
-
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 def test_ctranslate2_decodes_hypotheses_of_the_fixed_length(quantization: str) -> None:
     options = systems.SYSTEMS["ones-6-ctranslate2"].options | {"encoder_layers": 1}
     system = measuring.CTranslate2System("ode_transformer_ones", options, small_setting(), quantization)
     system.prepare_to_decode()
     assert system.decode()["decode"] > 0  # which asserts the length
-
-
-def test_a_table_has_the_columns_that_were_measured() -> None:
-    results = {"a": {"parameters": 2_100_000, "decode": [0.2, 0.1, 0.3]}, "b": {"parameters": 2_100_000}}
-    assert reporting.system_table(results, sentences=24, target_tokens=600).splitlines() == [
-        "| system | parameters | decoding, ms | sentences/s |",
-        "|---|---:|---:|---:|",
-        "| a | 2.1M | 200 (100–300) | 120.0 |",
-        "| b | 2.1M | – | – |",
-    ]

@@ -148,15 +148,6 @@ def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_models_that_cannot_be_fine_tuned_are_refused(pretrained: Path, tmp_path: Path, capsys) -> None:
-    state = torch.load(pretrained, weights_only=True)  # with the one class that our models allow
-    state["cfg"]["model"].arch = "macaron_tiny"
-    torch.save(state, tmp_path / "macaron.pt")
-    assert main(["analyse", "glue", "--path", str(tmp_path / "macaron.pt")]) == 2
-    assert "--arch macaron_tiny; what can be fine-tuned is macaron_bert_base" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 def test_roberta_s_interface_in_python(pretrained: Path) -> None:
     from ode_transformer.models import ODEBertModel
 

@@ -92,6 +92,3 @@ def test_mrpc_is_divided_by_its_development_pairs(tmp_path: Path) -> None:
         "test": ["one 0", "one 1"],
     }
     assert [example.index for example in read_table(task, folder, "test")] == ["0", "1"]
-    (published / "mrpc_dev_ids.tsv").write_text("20\t21\n20\t99\n")
-    with pytest.raises(UserError, match="pair 20 99 is not in msr_paraphrase_train.txt"):
-        find_tables(task, tmp_path / "raw", tmp_path / "made")

@@ -8,12 +8,11 @@ import pytest
 
 from ode_transformer.analysis.examples import SystemOutputs
 from ode_transformer.analysis.one_sentence import readable_tokens
-from ode_transformer.cli import main
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
 from ode_transformer.pages import report_command
-from ode_transformer.pages.overview import bootstrap_results, operations_text
+from ode_transformer.pages.overview import bootstrap_results
 from ode_transformer.pages.runs import ReportedRun, read_folder, read_runs, systems_of, train_command
 from ode_transformer.pages.sentences import (
     chosen_numbers,
@@ -78,12 +77,6 @@ def test_a_log_without_reports_leaves_out_the_curves(tmp_path: Path, capsys: pyt
     run = read_folder(tmp_path / "run")
     assert (run.points, list(run.scores)) == ((), ["BLEU"])
     assert "no curves: " in capsys.readouterr().err
-
-
-def test_a_folder_without_a_run_ends_in_one_line(tmp_path: Path, capsys) -> None:
-    assert main(["report", str(tmp_path), "--output", str(tmp_path / "r.html")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "no run: neither train.log nor scores.json nor a checkpoint" in line
 
 
 @pytest.mark.parametrize(
@@ -172,10 +165,6 @@ def test_a_system_shows_the_first_seed_that_decoded_the_split(tmp_path: Path) ->
     assert outputs is not None
     assert outputs.systems == {"a": ["a2"], "b": ["b1"]}
     assert decoded_split({"a": systems["a"][:1]}) is None
-
-
-def test_operations_have_prefixes() -> None:
-    assert [operations_text(n) for n in (950, 71_900_000, 4.35e12)] == ["950", "71.9 M", "4.35 T"]
 
 
 def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:

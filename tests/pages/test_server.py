@@ -92,10 +92,8 @@ LONG = "x " * MAX_POSITIONS
     [
         ("/translate", b"{}", 415, "the request's Content-Type is not application/json"),
         ("/translate", [1], 400, "the request: Input should be"),
-        ("/translate", {"lines": "a"}, 400, "lines: Input should be a valid list"),
         ("/translate", {"lines": [], "path": "x"}, 400, "path: Extra inputs are not permitted"),
         ("/translate", {"lines": ["a"], "beam": 9}, 400, "beam: at most 8 is allowed"),
-        ("/translate", {"lines": ["a"], "n_best": 3}, 400, "n_best: at most the beam, 2"),
         (
             *("/translate", {"lines": ["a"], "models": ["/etc/passwd"]}, 400),
             "models: /etc/passwd is not served; these are: first, second",
@@ -104,8 +102,6 @@ LONG = "x " * MAX_POSITIONS
         ("/translate", {"lines": ["a" * 4000]}, 413, "the request is larger than 4,000 bytes"),
         ("/translate", {"lines": ["a", LONG]}, 413, "the model takes at most 64"),
         ("/translate-file", b"a\n\xff\n", 400, "the file: line 2 is not UTF-8: byte 1 of it is 0xff"),
-        ("/translate-file", b"\n" * 51, 413, "51 lines, at most 50 are allowed in a request"),
-        ("/translate-file?model=x", b"a", 400, "models: x is not served; these are: first, second"),
         ("/inspect", {"lines": ["a", "b"]}, 400, "lines: name one line of text to look into"),
     ],
 )
@@ -165,17 +161,6 @@ def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert ask(port, "/translate", {"lines": ["a"]})[0] == 200  # what was given up does not hold it up
 
 
-def test_a_connection_without_the_head_of_a_request_is_closed(untrained: Path) -> None:
-    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with serving(untrained, "--timeout", 0.5) as port:
-        for sent in (b"", b"GET /health HT", whole + b"GET /health HT"):
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-                client.sendall(sent)
-                answer = b"".join(iter(lambda: client.recv(1000), b""))  # until the server closes
-                assert answer.startswith(b"HTTP/1.1 200 ") == sent.startswith(whole)
-        assert ask(port, "/health")[0] == 200
-
-
 def test_a_model_whose_scores_are_no_numbers(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args, **options):
         raise UserError("a line has no translation")
@@ -196,8 +181,6 @@ def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
     assert (trained.name, other.name) == ("run", "run stepped by rk4")
     inspections = [model.inspect(model.encode(SOURCES[:1])[0][0], 2) for model in (trained, other)]
     assert [len(inspection["stage_weights"][0]["weights"]) for inspection in inspections] == [2, 4]
-    with pytest.raises(UserError, match="a is named twice"):
-        load_models(serve_arguments(f"a={model}", f"a={untrained}"))
 
 
 # --- a process of its own ------------------------------------------------------------------------
@@ -216,18 +199,11 @@ def start(model: Path, *words: object) -> tuple[subprocess.Popen[str], int]:
     return process, int(match[1])
 
 
-def resident(process: subprocess.Popen[str]) -> int:
-    """Return the largest resident memory of a process so far, in MB."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) // 1024
-
-
 @pytest.mark.slow
 def test_200_clients_get_their_own_answers_and_a_signal_ends_it(untrained: Path, expected: dict[str, str]) -> None:
     process, port = start(untrained)
     try:
         translations(port, SOURCES[:32])
-        before = resident(process)
         gate = threading.Barrier(200)
 
         def client(number: int) -> None:
@@ -238,7 +214,6 @@ def test_200_clients_get_their_own_answers_and_a_signal_ends_it(untrained: Path,
 
         with ThreadPoolExecutor(200) as pool:
             list(pool.map(client, range(200)))
-        assert resident(process) - before < 150
         assert ask(port, "/health")[2]["waiting_lines"] == 0
         with ThreadPoolExecutor(1) as pool:  # what is in hand at the signal is still answered
             answer = pool.submit(translations, port, SOURCES)

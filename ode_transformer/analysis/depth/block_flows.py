@@ -25,13 +25,7 @@ from torch import Tensor
 from ode_transformer.analysis.systems import observe
 from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
-from ode_transformer.numerics import (
-    ButcherTableau,
-    Recurrence,
-    VectorField,
-    runge_kutta_steps,
-    solve_to_tolerance,
-)
+from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
 from ode_transformer.support.errors import UserError
 
 TRAINED = "as trained"  # label of the model's own step beside the schemes
@@ -114,24 +108,21 @@ def relative_errors(errors: Tensor, distances: Tensor) -> Tensor:
 
 def refusals(model: Any) -> dict[str, str | None]:
     """Return for each stack of a model the reason why its blocks have no flow; None if they have one."""
-    return {name: _refusal(stack.choice) for name, stack in observable_stacks(model).items()}
 
+    def refusal(choice: DepthChoice) -> str | None:
+        if choice.is_lstm:
+            return "a depth-wise LSTM steps no F"
+        if isinstance(choice.rule, Recurrence):
+            return f"scheme '{choice.scheme}' is an equation in several layers, no step of y' = F(y)"
+        if choice.function != "increment":
+            return f"--ode-function {choice.function} steps the output of a layer, which is no rate of change"
+        return "with separate stage parameters each stage has another F" if choice.copies > 1 else None
 
-def _refusal(choice: DepthChoice) -> str | None:
-    if choice.is_lstm:
-        return "a depth-wise LSTM steps no F"
-    if isinstance(choice.rule, Recurrence):
-        return f"scheme '{choice.scheme}' is an equation in several layers, no step of y' = F(y)"
-    if choice.function != "increment":
-        return f"--ode-function {choice.function} steps the output of a layer, which is no rate of change"
-    return "with separate stage parameters each stage has another F" if choice.copies > 1 else None
+    return {name: refusal(stack.choice) for name, stack in observable_stacks(model).items()}
 
 
 def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
-    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice.
-
-    :raises UserError: there are none
-    """
+    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice."""
     reasons = refusals(model)
     if None not in reasons.values():
         raise UserError("nothing to measure: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
@@ -194,12 +185,9 @@ def block_errors(
     """Measure the errors of the blocks of all stacks that have flows, in the order of their depth.
 
     :param model: in evaluation mode and float64
-    :param samples: fairseq's batches
-    :param tableaus: schemes by the names that users give them
     :param steps: numbers of steps, each measured by itself
     :param tolerance: mean relative error of the solution at most
     :param max_steps: steps that the solution may take
-    :raises UserError: no block has a flow
     """
     blocks = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
     observer = _FlowErrorsObserver(blocks, tableaus, steps, tolerance, max_steps)

@@ -17,15 +17,8 @@ from torch import Tensor
 
 from ode_transformer.analysis.systems import add_data_arguments, measured_models, observe
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
-from ode_transformer.numerics import GATES, RecurrenceScheme, Weight
+from ode_transformer.numerics import RecurrenceScheme, Weight
 from ode_transformer.support.arguments import add_systems
-
-# A gate is saturated where the fraction of all stages but one is, on average, below this.
-SATURATED = 0.02
-SATURATION = (
-    "Each gate weighs one stage and leaves out the others.\n"
-    "A weight of 1 for the first is a plain residual layer (Euler): what follows it is computed in vain."
-)
 
 
 @dataclass(frozen=True)
@@ -36,20 +29,11 @@ class StageWeights:
         with ``, earlier layers`` for a recurrence's weights beside those of stages
     :param mean: one number for each stage, or for each weight of a recurrence's equation
     :param deviation: likewise
-    :param of_gate: the weights are those of a learned gate
     """
 
     block: str
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
-    of_gate: bool = False
-
-    @property
-    def is_saturated(self) -> bool:
-        """True if a gate uses one stage alone, at nearly every position."""
-        total = sum(self.mean)
-        weights = [abs(mean / total) for mean in self.mean] if self.of_gate and total else [0.5]
-        return all(min(weight, 1 - weight) < SATURATED for weight in weights)
 
 
 class StageWeightsObserver(LayerObserver):
@@ -77,7 +61,6 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
     observe(model, observer, samples)
     result = []
     for stack in observable_stacks(model).values():
-        has_gate = stack.choice.coefficients in GATES
         for number, block in enumerate(stack.stepped_blocks):
             rows = {str(block): recurrence_weights(stack, number)}
             if block in observer.weights:
@@ -88,8 +71,7 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
             for name, weights in rows.items():
                 if len(weights):
                     mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
-                    of_gate = has_gate and name == str(block) and block in observer.weights
-                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist()), of_gate))
+                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
 
 
@@ -100,16 +82,13 @@ def recurrence_weights(stack: Any, block: int) -> Tensor:
 
 
 def table(rows: list[StageWeights]) -> str:
-    """Return one line for each block, and what it means if all gates are saturated; one line if nothing is weighed."""
+    """Return one line for each block, or one line if nothing is weighed."""
     if not rows:
         return "every layer has one stage, there is nothing to weigh"
     lines = []
     for row in rows:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
         lines.append(f"{row.block}:  {weights}")
-    gates = [row for row in rows if row.of_gate]
-    if gates and all(row.is_saturated for row in gates):
-        lines.append(SATURATION)
     return "\n".join(lines)
 
 

@@ -23,13 +23,7 @@ from torch import Tensor
 from ode_transformer.analysis.depth.block_flows import TRAINED, recording
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
-from ode_transformer.numerics import (
-    ButcherTableau,
-    RungeKutta,
-    VectorField,
-    build_coefficients,
-    runge_kutta_steps,
-)
+from ode_transformer.numerics import ButcherTableau, RungeKutta, VectorField, build_coefficients, runge_kutta_steps
 
 
 @dataclass(frozen=True)

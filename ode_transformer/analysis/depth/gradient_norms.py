@@ -128,21 +128,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
-    runs = {
-        system.name: gradient_norms(system.model, system.samples, system.padding_idx)
-        for system in systems.measured_models(args)
-    }
-    for name, norms in runs.items():
-        for stack in norms:
-            print(f"{name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms[stack])}")
+    runs = {}
+    rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
+    for system in systems.measured_models(args):
+        runs[system.name] = gradient_norms(system.model, system.samples, system.padding_idx)
+        for stack, norms in runs[system.name].items():
+            print(f"{system.name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms)}", flush=True)
+            rows += [[system.name, stack, number, norm] for number, norm in enumerate(norms, 1)]
     if args.csv is not None:
-        rows = [
-            [name, stack, number, norm]
-            for name, norms in runs.items()
-            for stack in norms
-            for number, norm in enumerate(norms[stack], 1)
-        ]
-        write_text(args.csv, csv_text([["model", "stack", "layer", "gradient_norm"], *rows]))
+        write_text(args.csv, csv_text(rows))
     if args.output is not None:
         plot(runs, args.output)
     return 0

@@ -73,12 +73,7 @@ class _StageInputsObserver(LayerObserver):
 
 
 def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
-    """Measure the stages of all blocks that have an F, in the order of their depth.
-
-    :param model: in evaluation mode
-    :param samples: fairseq's batches
-    :raises UserError: no block has an F
-    """
+    """Measure the stages of all blocks that have an F, in the order of their depth."""
     choices = blocks_with_flows(model).items()
     observer = _StageInputsObserver({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
     systems.observe(model, observer, samples)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from ode_transformer.analysis import systems
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors
 from ode_transformer.analysis.plots import LINE_STYLES, new_figure, plain_label, save_figure
-from ode_transformer.numerics import TABLEAUS, ButcherTableau, get_tableau
+from ode_transformer.numerics import get_tableau
 from ode_transformer.numerics.reference import LEAST_STEPS
-from ode_transformer.support.arguments import positive_float, positive_int
+from ode_transformer.support.arguments import positive_float, positive_int, rising_numbers
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
 # An error below this multiple of the solution's own error bound cannot be distinguished from the solution's error.
 _DISTINGUISHABLE = 10
-
-
-def schemes(text: str) -> dict[str, ButcherTableau]:
-    """Parse names of tableaus that solve y' = f(y), divided by commas."""
-    solvers = [name for tableau in TABLEAUS if tableau.order > 0 for name in (tableau.name, *tableau.aliases)]
-    for name in text.split(","):
-        if name not in solvers:
-            raise argparse.ArgumentTypeError(f"{name}: these solve y' = f(y): {', '.join(solvers)}")
-    return {name: get_tableau(name) for name in text.split(",")}
-
-
-def step_counts(text: str) -> list[int]:
-    """Parse whole numbers from 1 on, divided by commas; return them in ascending order."""
-    return sorted({positive_int(number) for number in text.split(",")})
 
 
 def relative_error(block: BlockErrors, method: Method) -> float | None:
@@ -75,9 +61,8 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
     for name in names:
         order = measured_order(block, name, counts)
         order_entry = "" if not counts[1:] else f"{order:10.2f}" if order is not None else f"{'—':>10}"
-        lines.append(
-            f"  {name:{width}}" + "".join(f"{entry(Method(name, count)):>10}" for count in counts) + order_entry
-        )
+        entries = "".join(f"{entry(Method(name, count)):>10}" for count in counts)
+        lines.append(f"  {name:{width}}{entries}{order_entry}")
     for method in block.sums:
         if method.scheme == TRAINED:
             note = f" (steps: {method.steps})" if method.steps > 1 else ""
@@ -127,35 +112,23 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse truncation-error``."""
     systems.add_arguments(parser, sentences=64)
-    parser.add_argument(
-        "--schemes", type=schemes, default="euler,rk2,rk4", metavar="NAMES", help="default: euler,rk2,rk4"
-    )
-    parser.add_argument(
-        "--steps",
-        type=step_counts,
-        default="1",
-        metavar="COUNTS",
-        help="steps of size 1/N, such as 1,2,4,8 (default: 1)",
-    )
-    parser.add_argument(
-        "--tolerance", type=positive_float, default=1e-5, help="largest relative error of the solution (default: 1e-5)"
-    )
-    parser.add_argument(
-        "--max-steps",
-        type=positive_int,
-        default=1024,
-        help=f"RK4 steps that the solution may take, from {LEAST_STEPS} on (default: 1024)",
-    )
+    add = parser.add_argument
+    add("--schemes", default="euler,rk2,rk4", metavar="NAME,...", help="default: euler,rk2,rk4")
+    add("--steps", type=rising_numbers, default=[1], metavar="N,N,...", help="steps of size 1/N (default: 1)")
+    add("--tolerance", type=positive_float, default=1e-5, help="relative error of the solution (default: 1e-5)")
+    steps_help = f"RK4 steps that the solution may take, from {LEAST_STEPS} on (default: 1024)"
+    add("--max-steps", type=positive_int, default=1024, help=steps_help)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
-    names, accuracy = tuple(args.schemes), (args.tolerance, args.max_steps)
+    tableaus = {name: get_tableau(name) for name in args.schemes.split(",")}
+    names, accuracy = tuple(tableaus), (args.tolerance, args.max_steps)
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
     rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
     runs = {}
     for system in systems.measured_models(args):
-        blocks = block_errors(system.model.double(), system.samples, args.schemes, args.steps, *accuracy)
+        blocks = block_errors(system.model.double(), system.samples, tableaus, args.steps, *accuracy)
         for block in blocks:
             print(f"{system.name}, " + "\n".join(table(block, names, args.steps)), flush=True)
             reference = [block.distance / block.positions, block.steps, block.reference_bound]

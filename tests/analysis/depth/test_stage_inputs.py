@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import binarise, make_language_model, make_model
+from checkpoint_for_tests import make_language_model
 from models_for_tests import PAD, batch, small_model
 from observers_for_tests import FirstInputs
 from torch import Tensor
@@ -75,15 +75,3 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for line, row in zip(lines, rows, strict=True):
         written = f"{float(row['moved']):.3g} {float(row['increment']):.3g} {float(row['cosine']):.3f}"
         assert line.split()[4:] == written.split()
-
-
-def test_a_model_without_f_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_model(
-        tmp_path, "--encoder-ode-scheme", "dlstm", "--decoder-ode-scheme", "dlstm", "--ode-coefficients", "tableau"
-    )
-    binarise(tmp_path, "valid", [("▁The s", "▁D er")])
-    assert command(tmp_path, "--csv", tmp_path / "stages.csv") == 2
-    out, error = capsys.readouterr()
-    assert "encoder: a depth-wise LSTM steps no F" in error
-    assert (out, error.count("\n")) == ("", 1)
-    assert not (tmp_path / "stages.csv").exists()
