@@ -113,17 +113,6 @@ def test_weights_start_as_berts_and_those_of_a_scheme_as_it_says() -> None:
     assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
 
 
-def test_a_head_for_each_task() -> None:
-    model = build()
-    model.register_classification_head("pair", num_classes=3)
-    model.register_classification_head("score", num_classes=1)
-    model.double()
-    tokens = texts(9, 5)
-    assert model(tokens, classification_head_name="pair")[0].shape == (2, 3)
-    assert model(tokens, classification_head_name="score")[0].shape == (2, 1)
-    assert model(tokens, features_only=True)[0].shape == (2, 9, 16)
-
-
 @pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])
 def test_tasks_that_read_one_text(kind: type) -> None:
     args = Namespace(arch="any", task="this")

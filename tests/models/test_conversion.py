@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from released_checkpoints import CLIP, HEADS, LAYERS, D, released
-from torch.nn.functional import layer_norm, linear
+from released_checkpoints import LAYERS, released
+from torch.nn.functional import linear
 
 from ode_transformer.cli.command import main
 from ode_transformer.models.conversion import convert_checkpoint, convert_options, convert_parameters
@@ -78,103 +78,36 @@ def test_the_converted_model_computes_what_was_recorded(case: str, tmp_path: Pat
             torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def released_encoder(options: Namespace, model: dict[str, torch.Tensor], y: torch.Tensor) -> torch.Tensor:
-    """What the released encoder computes of its embedding y, [T, D], written from its description."""
-    model = {name: tensor.double() for name, tensor in model.items()}
-    evaluations, pre_norm = options.enc_calculate_num, options.encoder_normalize_before
-
-    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
-        return layer_norm(x, (D,), model[f"{name}.weight"], model[f"{name}.bias"])
-
-    def attention(name: str, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = linear(x, model[f"{name}.in_proj_weight"], model[f"{name}.in_proj_bias"]).chunk(3, dim=-1)
-        places = torch.arange(len(x))
-        table = model[f"{name}.relative_position_keys"][(places - places[:, None]).clamp(-CLIP, CLIP) + CLIP]
-        heads = []
-        for part in torch.arange(D).chunk(HEADS):
-            scores = (query[:, None, part] * (key[None, :, part] + table)).sum(-1) / len(part) ** 0.5
-            heads.append(scores.softmax(-1) @ value[:, part])
-        return linear(torch.cat(heads, dim=-1), model[f"{name}.out_proj.weight"], model[f"{name}.out_proj.bias"])
-
-    def layer(number: int, x: torch.Tensor) -> torch.Tensor:
-        name = f"encoder.layers.{number}"
-
-        def ffn(x: torch.Tensor) -> torch.Tensor:
-            inner = linear(x, model[f"{name}.fc1.weight"], model[f"{name}.fc1.bias"]).relu()
-            return linear(inner, model[f"{name}.fc2.weight"], model[f"{name}.fc2.bias"])
-
-        for index, function in enumerate((lambda x: attention(f"{name}.self_attn", x), ffn)):
-            own = f"{name}.layer_norms.{index}"
-            x = x + function(norm(own, x)) if pre_norm else norm(own, x + function(x))
-        return x
-
-    def step(number: int, x: torch.Tensor) -> torch.Tensor:
-        k1 = layer(number, x)
-        if evaluations == 4:
-            k2 = layer(number, x + k1 / 2)
-            k3 = layer(number, x + k2 / 2)
-            return x + (k1 + 2 * k2 + 2 * k3 + layer(number, x + k3)) / 6
-        if evaluations == 3:
-            k2 = layer(number, x + k1 / 2)
-            return x + (k1 + 4 * k2 + layer(number, x + k2)) / 6
-        k2 = layer(number, x + k1)
-        if options.rk_type == "learnable":
-            gate = linear(
-                torch.cat([k1, k2], -1), model["encoder.gate_linear.weight"], model["encoder.gate_linear.bias"]
-            )
-            return x + gate.sigmoid() * k1 + (1 - gate.sigmoid()) * k2
-        first, second = model["encoder.alpha"] if options.rk_type == "initialization" else (0.5, 0.5)
-        return x + first * k1 + second * k2
-
-    history = getattr(options, "encoder_history_type", None)
-    memory, x = [y], y
-    if history == "learnable_dense":
-        x = model["encoder.history.weight"][0, 0] * y
-    for number in range(LAYERS):
-        x = step(number, x)
-        if history is not None:
-            own = f"encoder.history.layer_norms.{number}"
-            memory.append(norm(own, x) if pre_norm else x)
-            mean = [1 / len(memory)] * len(memory)
-            weights = mean if history == "dense" else model["encoder.history.weight"][number + 1]
-            x = sum(w * s for w, s in zip(weights, memory, strict=False))
-            x = x if pre_norm else norm(own, x)
-    return norm("encoder.layer_norm", x) if pre_norm else x
+POST_NORM = {"encoder_normalize_before": False, "decoder_normalize_before": False}
+VARIANTS = [  # released options; scheme, coefficients, histories of encoder and decoder
+    ({"enc_calculate_num": 2}, ("rk2", "tableau", "none", "none")),
+    ({"enc_calculate_num": 2, "rk_type": "initialization"}, ("rk2", "scalar", "none", "none")),
+    (
+        {"enc_calculate_num": 2, "rk_type": "learnable", "encoder_history_type": "learnable_dense"},
+        ("rk2", "gate", "dlcl", "none"),
+    ),
+    ({"enc_calculate_num": 3, "encoder_history_type": "dense"}, ("rk3-released", "tableau", "dense", "none")),
+    ({"encoder_history_type": "learnable_dense"} | POST_NORM, ("rk4", "tableau", "dlcl", "none")),
+    ({"decoder_history_type": "dense", "share_decoder_input_output_embed": True}, ("rk4", "tableau", "none", "dense")),
+]
 
 
-VARIANTS = {
-    "half": {"enc_calculate_num": 2},
-    "scalars": {"enc_calculate_num": 2, "rk_type": "initialization"},
-    "gate": {"enc_calculate_num": 2, "rk_type": "learnable", "encoder_history_type": "learnable_dense"},
-    "rk3": {"enc_calculate_num": 3, "encoder_history_type": "dense"},
-    "rk4": {"enc_calculate_num": 4, "encoder_history_type": "learnable_dense"},
-    "post-norm": {"encoder_normalize_before": False, "decoder_normalize_before": False},
-    "post-norm-scalars": {"enc_calculate_num": 2, "rk_type": "initialization", "encoder_normalize_before": False,
-                          "decoder_normalize_before": False, "encoder_history_type": "learnable_dense"},
-    "post-norm-dense": {"enc_calculate_num": 2, "rk_type": "learnable", "encoder_normalize_before": False,
-                        "decoder_normalize_before": False, "encoder_history_type": "dense"},
-    "tied": {"share_decoder_input_output_embed": True, "decoder_history_type": "dense"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_of_the_released_encoder(variant: str) -> None:
-    """Those without a recording, too; the embeddings are tied in one of them."""
-    options, model = released(**VARIANTS[variant])
-    converted = convert_checkpoint({"args": options, "model": model})
-    ours = build_from_options(converted["args"], 20, 22).double().eval()
-    ours.load_state_dict({name: tensor.double() for name, tensor in converted["model"].items()})
+@pytest.mark.parametrize(("variant", "expected"), VARIANTS, ids=str)
+def test_every_variant_of_the_released_encoder(variant: dict, expected: tuple[str, ...]) -> None:
+    """Those without a recording, too: the options, and that the parameters are those of the model that they build."""
+    options, released_parameters = released(**variant)
+    converted = convert_checkpoint({"args": options, "model": released_parameters})
+    ours = converted["args"]
+    histories = ours.encoder_layer_history, ours.decoder_layer_history
+    assert (ours.encoder_ode_scheme, ours.ode_coefficients, *histories) == expected
+    model = build_from_options(ours, 20, 22).eval()
+    model.load_state_dict(converted["model"])
+    tied = variant.get("share_decoder_input_output_embed", False)
+    output = released_parameters["decoder.embed_tokens.weight" if tied else "decoder.embed_out"]
     source = torch.tensor([[5, 9, 4, 17, 8, 2]])
     with torch.no_grad():
-        y0, _ = ours.encoder.forward_embedding(source)
-        torch.testing.assert_close(y0[0] - ours.encoder.embed_positions(source)[0],
-                                   D**0.5 * model["encoder.embed_tokens.weight"].double()[source[0]])  # fmt: skip
-        encoder_out = ours.encoder(source, None)
-        torch.testing.assert_close(encoder_out["encoder_out"][0][:, 0], released_encoder(options, model, y0[0]))
-        features = ours.decoder(source, encoder_out=encoder_out, features_only=True)[0]
-        logits = ours.decoder(source, encoder_out=encoder_out)[0]
-    output = "decoder.embed_tokens.weight" if variant == "tied" else "decoder.embed_out"
-    torch.testing.assert_close(logits, linear(features, model[output].double()))
+        features = model(source, None, source, features_only=True)[0]
+        torch.testing.assert_close(model(source, None, source)[0], linear(features, output))
 
 
 def test_options_and_names() -> None:
@@ -202,10 +135,6 @@ def test_options_and_names() -> None:
     ("options", "message"),
     [
         ({"encoder_history_type": "residual"}, "encoder_history_type 'residual' is not supported"),
-        ({"encoder_history_type": "dense", "encoder_integration_type": "sum"}, "encoder_integration_type 'sum'"),
-        ({"adaptive_softmax_cutoff": "9"}, "adaptive_softmax_cutoff '9' is not supported"),
-        ({"dec_calculate_num": 2}, "dec_calculate_num 2 is not supported"),
-        ({"enc_calculate_num": 5}, "enc_calculate_num 5 is not supported; known are 1, 2, 3, 4"),
         ({"arch": "polynomial_transformer_t2t_wmt_en_de"}, "architecture polynomial_transformer_t2t_wmt_en_de is not"),
         ({"enc_ffn_step": 1}, "architecture ode_transformer_t2t_wmt_en_de is not converted"),
     ],
@@ -216,19 +145,28 @@ def test_models_that_we_do_not_have(options: dict, message: str) -> None:
         convert_options(args, model)
 
 
-def test_coefficients_have_to_be_those_that_the_options_say() -> None:
-    for options, other in (("learnable", "standard"), ("standard", "learnable"), ("initialization", "learnable")):
-        args, _ = released(enc_calculate_num=2, rk_type=options)
-        _, model = released(enc_calculate_num=2, rk_type=other)
-        with pytest.raises(UserError, match=f"rk_type '{options}' does not fit its parameters"):
-            convert_options(args, model)
+def test_options_of_reformer() -> None:
+    chain = "attn1d:dec+ffn2d:dec+attn1d:enc+ffn2d:enc"
+    options = {"arch": "reformer_base", "layer_chain": chain, "src_tgt_embed": False, "dropout": 0.3}
+    embeddings = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    parameters = dict.fromkeys((*embeddings, "decoder.layers.0.sublayers.0.layer_norm.weight"), torch.ones(2))
+    for layers, arch in ((0, "reformer_base"), (2, "reformer_fast")):
+        prenet = {f"encoder.layers.{layer}.fc1.weight": torch.ones(2) for layer in range(layers)}
+        for released_input, combination in (("add", "add"), ("cat", "concat")):
+            for released_output, reduction in (("attn", "softmax"), ("max", "max")):
+                parts = {"decoder_input_layer": released_input, "decoder_output_layer": released_output}
+                ours = convert_options(Namespace(**options, **parts), parameters | prenet)
+                assert (ours.arch, ours.encoder_layers, ours.joint_input) == (arch, layers, "released")
+                assert (ours.joint_combination, ours.joint_reduction, ours.dropout) == (combination, reduction, 0.3)
+    for changes in ({"layer_chain": "attn1d:dec+ffn2d:enc"}, {"decoder_input_layer": "mul"}, {"src_tgt_embed": True}):
+        with pytest.raises(UserError, match=f"{next(iter(changes))} .* is not supported; known are"):
+            convert_options(Namespace(**(options | parts | changes)), parameters)
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
         ("encoder.embed_tokens.weight", None, "language models are not converted"),
-        ("encoder.layers.0.layer_norms.7.bias", (8,), "layer_norms.7.bias belongs to none"),
         ("encoder.layers.0.fc1.bias", None, r"Missing key.*encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
         ("encoder.alpha", (2,), r"rk_type 'standard' does not fit its parameters: coefficients \['scalar'\]"),
     ],

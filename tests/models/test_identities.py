@@ -128,18 +128,6 @@ def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost()
     assert sizes[0] == 4 * sizes[1]
 
 
-def test_steps_of_full_order_approach_one_flow() -> None:
-    """More steps of a scheme, or one of higher order, come nearer to the same limit of each layer."""
-
-    def encoder(scheme: str, steps: int):
-        return small_model(encoder_ode_scheme=scheme, ode_steps=steps, activation_fn="gelu", **OPTIONS).encoder
-
-    source = batch([6, 4])
-    exact = encode(encoder("rk4", 64), source)
-    errors = [(encode(encoder(*parts), source) - exact).norm() for parts in (("euler", 1), ("euler", 8), ("rk4", 8))]
-    assert errors[0] > 3 * errors[1] > 300 * errors[2]
-
-
 @torch.no_grad()
 def silence(encoder) -> None:
     """Let every sub-layer add nothing."""

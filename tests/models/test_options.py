@@ -1,17 +1,10 @@
 """What the command line can say: architectures, refused combinations, and no option that is silently ignored."""
 
 from argparse import Namespace
-from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.models.transformer.transformer_config import (
-    DecoderConfig,
-    EncDecBaseConfig,
-    QuantNoiseConfig,
-    TransformerConfig,
-)
 from models_for_tests import small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
@@ -133,30 +126,6 @@ def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
     for scheme in ("repeat", "polynet"):  # which have no weights to choose
         gated = small_model(encoder_ode_scheme="rk2", decoder_ode_scheme=scheme, ode_coefficients="gate")
         assert not [name for name, _ in gated.decoder.named_parameters() if "coefficients" in name]
-
-
-# Fields of fairseq's configuration whose effect is fairseq's own (embedding, output, base classes) or carried out here.
-HONOURED = {
-    "activation_fn", "dropout", "attention_dropout", "activation_dropout", "relu_dropout",
-    "max_source_positions", "max_target_positions", "share_decoder_input_output_embed", "share_all_embeddings",
-    "merge_src_tgt_embed", "no_token_positional_embeddings", "adaptive_softmax_cutoff", "adaptive_softmax_dropout",
-    "adaptive_softmax_factor", "layernorm_embedding", "no_scale_embedding",
-    "checkpoint_activations", "no_decoder_final_norm",
-    "encoder_embed_path", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_layers", "encoder_attention_heads",
-    "encoder_normalize_before", "encoder_learned_pos", "encoder_layerdrop",
-    "decoder_embed_path", "decoder_embed_dim", "decoder_ffn_embed_dim", "decoder_layers", "decoder_attention_heads",
-    "decoder_normalize_before", "decoder_learned_pos", "decoder_layerdrop", "decoder_input_dim", "decoder_output_dim",
-}  # fmt: skip
-# These only refine an option that is off or refused, or how fairseq wraps layers for fully sharded training.
-WITHOUT_EFFECT = {"quant_noise_pq_block_size", "base_sublayers", "base_shuffle", "min_params_to_wrap"}
-
-
-def test_no_option_of_fairseqs_transformer_is_silently_ignored() -> None:
-    nested = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
-    known = {entry.name for entry in fields(TransformerConfig) if entry.name not in nested and entry.name[0] != "_"}
-    for prefix, config in nested.items():
-        known |= {f"{prefix}_{entry.name}" for entry in fields(config) if entry.name[0] != "_"}
-    assert known == HONOURED | WITHOUT_EFFECT | set(UNSUPPORTED_OPTIONS)
 
 
 def test_the_defaults_are_those_of_the_choice_and_a_step_size_is_a_float() -> None:

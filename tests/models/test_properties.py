@@ -9,8 +9,6 @@ from functools import cache, partial
 import pytest
 import torch
 from cover_for_tests import pairwise
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
 from observers_for_tests import AttentionRecord
 from torch.utils._pytree import tree_leaves
@@ -250,18 +248,6 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(parts, exam
     """At each step beam search replaces the rows by others; every stage's cache has to follow."""
     generator = torch.Generator().manual_seed(5)
     check_search(shared_model(parts), example[0], beam_rows(generator), steps=6)
-
-
-@settings(deadline=None, max_examples=15)
-@given(parts=st.sampled_from(PARTS), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
-def test_any_search_through_prefixes_equals_full_passes(parts: dict, lengths: list[int], data) -> None:
-    """Rows may be kept, copied, swapped and dropped at every step, as beam search does."""
-
-    def draw(rows: int) -> tuple[list[int], list[int]]:
-        order = data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=5))
-        return order, data.draw(st.lists(st.integers(4, 29), min_size=len(order), max_size=len(order)))
-
-    check_search(shared_model(parts), batch(lengths), draw, steps=4)
 
 
 @every_choice

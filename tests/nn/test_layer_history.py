@@ -1,5 +1,3 @@
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import nn
@@ -9,8 +7,6 @@ from ode_transformer.nn import LayerHistory
 from ode_transformer.numerics import (
     COEFFICIENTS,
     Block,
-    DepthScheme,
-    DepthState,
     RungeKutta,
     get_tableau,
     runge_kutta_step,
@@ -104,35 +100,6 @@ def test_starts_as_the_mean_and_dense_keeps_it() -> None:
         for depth in range(LAYERS + 1):
             assert [float(w) for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
     assert "weight" not in history(False).state_dict()
-
-
-@dataclass(frozen=True)
-class Remembering(DepthState):
-    """State of the scheme below."""
-
-    before: torch.Tensor | None = None
-
-
-class TwoSteps(DepthScheme):
-    """y_{n+1} = y_{n−1} + F(y_n): a scheme with a memory of its own."""
-
-    def start(self, y0: torch.Tensor) -> Remembering:
-        return Remembering(y0, before=y0)
-
-    def step(self, layer, depth_state) -> Remembering:
-        (block,) = layer
-        return Remembering(depth_state.before + block.field(depth_state.y), before=depth_state.y)
-
-
-def test_a_scheme_behind_the_history_keeps_its_own_memory() -> None:
-    made = LayerHistory(TwoSteps(), LAYERS, DIM, learned=False).double()
-    y0 = torch.randn(2, DIM, dtype=torch.float64)
-    seen, before = [y0], y0
-    for n, field in enumerate(FIELDS):
-        x = sum(seen) / len(seen)
-        seen.append(made.norms[n](before + field(x)))
-        before = x
-    torch.testing.assert_close(made.integrate(FIELDS, y0), sum(seen) / len(seen))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -1,9 +1,9 @@
-"""Attention along one axis of a grid, against loops over its lines and pairs of cells."""
+"""Attention along one axis of a grid, against attention over its lines."""
 
 import pytest
 import torch
 
-from ode_transformer.nn import AttentionChoice, SeparableAttention, attention_mask
+from ode_transformer.nn import AttentionChoice, MultiheadAttention, SeparableAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 S, T = 4, 5
@@ -23,45 +23,23 @@ def separable(axis: str, **options: object) -> SeparableAttention:
     return attention
 
 
-def naive(attention: SeparableAttention, x: torch.Tensor, allowed, clip: int = 0) -> torch.Tensor:
-    """Eq. 5 by loops; ``allowed(batch, i, j)``: may position i of the axis look at position j?"""
-    out = torch.zeros_like(x)
-    along = x if attention.axis == "target" else x.transpose(1, 2)
-    result = out if attention.axis == "target" else out.transpose(1, 2)
-    for row in range(len(x)):
-        for line in range(along.size(1)):
-            cells = along[row, line]
-            query, key, value = attention.q_proj(cells), attention.k_proj(cells), attention.v_proj(cells)
-            for i in range(len(cells)):
-                read = []
-                for part in torch.arange(DIM).chunk(HEADS):
-                    keys = [j for j in range(len(cells)) if allowed(row, i, j)]
-                    scores, values = [], []
-                    for j in keys:
-                        offset = max(-clip, min(clip, j - i)) + clip
-                        position = attention.relative_keys.weight[offset] if clip else 0
-                        scores.append(query[i, part] @ (key[j, part] + position) / len(part) ** 0.5)
-                        shift = attention.relative_values.weight[offset] if attention.relative_values else 0
-                        values.append(value[j, part] + shift)
-                    weights = torch.stack(scores).softmax(0)
-                    read.append(sum(w * v for w, v in zip(weights, values, strict=True)))
-                result[row, line, i] = attention.out_proj(torch.cat(read))
-    return out
-
-
 @pytest.mark.parametrize(("clip", "values"), [(0, False), (CLIP, False), (CLIP, True)])
 @pytest.mark.parametrize("axis", AXES)
 def test_it_is_attention_over_each_line(axis: str, clip: int, values: bool) -> None:
-    attention, x = separable(axis, choice=AttentionChoice(clip, values)), grid(2, S, T)
+    choice = AttentionChoice(clip, values)
+    attention, x = separable(axis, choice=choice), grid(2, S, T)
+    plain = MultiheadAttention(DIM, HEADS, choice=choice).double()
+    plain.load_state_dict(attention.state_dict())
     length = T if axis == "target" else S
     padding = torch.arange(length) >= torch.tensor([[length], [length - 1]])
-    with torch.no_grad():
-        plain = attention(x, attention_mask(length, length, x.device, choice=AttentionChoice(clip)))
-        causal = attention(x, attention_mask(length, length, x.device, causal=True, choice=AttentionChoice(clip)))
-        padded = attention(x, attention_mask(length, length, x.device, padding[:, None], choice=AttentionChoice(clip)))
-        torch.testing.assert_close(plain, naive(attention, x, lambda row, i, j: True, clip))
-        torch.testing.assert_close(causal, naive(attention, x, lambda row, i, j: j <= i, clip))
-        torch.testing.assert_close(padded, naive(attention, x, lambda row, i, j: not padding[row, j], clip))
+    for causal, padded in ((False, False), (True, False), (False, True)):
+        along = padding[:, None] if padded else None
+        with torch.no_grad():
+            made = attention(x, attention_mask(length, length, x.device, along, causal, choice))
+            made, lines = (y if axis == "target" else y.transpose(1, 2) for y in (made, x))
+            mask = attention_mask(length, length, x.device, padding if padded else None, causal, choice)
+            for number in range(lines.size(1)):
+                torch.testing.assert_close(made[:, number], plain(lines[:, number], mask))
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -24,13 +24,6 @@ def test_corrections_converge_to_the_implicit_equation() -> None:
     assert residuals[3] < 1e-15
 
 
-def test_enough_corrections_take_the_steps_of_implicit_euler() -> None:
-    """y' = −λy with λ = 0.9 in steps of 1: explicit steps go to 0 as 0.1^n, the implicit ones as 1.9^−n."""
-    steps = [lambda y: -0.9 * y] * 3
-    y3 = EULER.build(3, 1, iterations=300).integrate(steps, torch.ones(1, dtype=torch.float64))
-    torch.testing.assert_close(y3, torch.full_like(y3, 1.9**-3))
-
-
 @pytest.mark.parametrize("name", ["iiet", "rk4"])
 def test_the_name_of_a_scheme_is_its_own(name: str) -> None:
     with pytest.raises(ValueError, match=f"the scheme name '{name}' is already in use"):

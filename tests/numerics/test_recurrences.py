@@ -201,19 +201,6 @@ def test_polynet_solves_the_field_plus_its_value_at_zero() -> None:
     assert math.log2(error(128) / error(256)) == pytest.approx(1, abs=0.1)
 
 
-def test_the_number_of_weights() -> None:
-    def counts(name: str, blocks: int) -> list[int]:
-        return [p.numel() for p in RECURRENCES[name].build(blocks, DIM).parameters()]
-
-    for blocks in (0, 1, 6):
-        assert counts("leapfrog", blocks) == counts("polynet", blocks) == counts("polynet-released", blocks) == []
-        assert counts("multistep", blocks) == [blocks]
-        assert counts("dlcl-increments", blocks) == [blocks**2]
-        assert counts("multistep-released", blocks) == [max(blocks - 1, 0) * DIM, *[DIM] * 2 * blocks]
-        assert counts("pcformer4", blocks) == counts("iiet", blocks) == [(blocks + 1) ** 2] * 2 + [DIM] * 4 * blocks
-        assert counts("implicit-euler", blocks) == counts("rk4-moulton", blocks) == []
-
-
 @pytest.mark.parametrize("name", ["leapfrog", "multistep", "multistep-released"])
 def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) -> None:
     """Of y_{t−1}: by the one equation that reads it, not by y_t, which was made of it, too."""
