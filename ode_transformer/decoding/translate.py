@@ -118,8 +118,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     if args.int8:
         from ode_transformer.nn.int8 import convert_to_int8
 
-        if not convert_to_int8(hub.models[0]):
-            raise UserError(f"--int8: {path} is not of an architecture of this package")
+        convert_to_int8(hub.models[0])
     if subword_model := choose_subword_model(args.bpe, args.bpe_model, path.parent):
         hub.bpe = SubwordEncoder(*subword_model)
     return hub.half() if args.fp16 else hub

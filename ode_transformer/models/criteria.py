@@ -31,12 +31,8 @@ COUNTERPARTS = {
 }
 
 
-def round_plainly(number: Any, digits: int) -> Any:
-    """Round a metric to a plain number: NumPy's, as of Pearson's correlation, would make a checkpoint unreadable."""
-    return safe_round(float(number), digits)
-
-
-sentence_prediction.safe_round = round_plainly
+# Plain numbers: NumPy's, as of Pearson's correlation, would make a checkpoint unreadable.
+sentence_prediction.safe_round = lambda number, digits: safe_round(float(number), digits)
 
 
 def label_smoothed_cross_entropy(

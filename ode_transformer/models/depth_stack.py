@@ -179,7 +179,8 @@ class DepthStack(nn.Module):
         :param observers: observers of this pass, beside those of the stack
         :returns: y_L, and the states that the layers and the end read: y_0, y_1, … [B, T, C] each
         """
-        events = self._events(observers, padding)
+        active = [observer for observer in (*self.observers, *observers) if observer.active]
+        events = StackEvents(active, self.stack, self.stepped_blocks, padding) if active else None
         if events is not None and events.attention_observers:
             contexts = [events.observed_context(index, context) for index, context in enumerate(contexts)]
 
@@ -216,11 +217,6 @@ class DepthStack(nn.Module):
         if first_values is not None:
             first_values.values = None  # which the first layer's step, kept to be repeated, would keep in turn
         return self.scheme.finish(depth_state), states
-
-    def _events(self, observers: Sequence[LayerObserver], padding: Tensor | None) -> StackEvents | None:
-        """Return the events of a forward pass that begins; None if nobody observes it."""
-        active = [observer for observer in (*self.observers, *observers) if observer.active]
-        return StackEvents(active, self.stack, self.stepped_blocks, padding) if active else None
 
     @contextmanager
     def _observed_steps(self, events: StackEvents | None) -> Iterator[None]:

@@ -231,14 +231,18 @@ class ReformerDecoder(ODETransformerDecoder):
         so that only the order of sums changes.
         """
         lengths = pairs.lengths()
-        self._refuse_large_pairs(*lengths)
+        largest = max(s * t for s, t in zip(*lengths, strict=True))
+        if self.training and largest > self.cfg.max_joint_cells:
+            raise OptionError(
+                f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
+                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation "
+                f"--joint-cells-overflow skip"
+            )
         results = []
         for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
             pairs_of_part = pairs.rows(rows)
-            source_range, target_range = (
-                real_range(pairs_of_part.source_padding),
-                real_range(pairs_of_part.target_padding),
-            )
+            source_range = real_range(pairs_of_part.source_padding)
+            target_range = real_range(pairs_of_part.target_padding)
             pairs_of_part = pairs_of_part.crop(source_range, target_range)
             if torch.is_grad_enabled():
                 y, attention = checkpoint(compute, pairs_of_part, None, use_reentrant=False)
@@ -249,16 +253,8 @@ class ReformerDecoder(ODETransformerDecoder):
                 source_sides = source_range.start, pairs.source.size(1) - source_range.stop
                 attention = pad(attention, (*source_sides, target_range.start, right))  # [rows, T, S]
             results.append((pad(y, (0, 0, target_range.start, right)), attention))
-        return _join(results)
-
-    def _refuse_large_pairs(self, source: list[int], target: list[int]) -> None:
-        largest = max(s * t for s, t in zip(source, target, strict=True))
-        if self.training and largest > self.cfg.max_joint_cells:
-            raise OptionError(
-                f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
-                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation "
-                f"--joint-cells-overflow skip"
-            )
+        weights = [attention for _, attention in results if attention is not None]
+        return torch.cat([features for features, _ in results]), torch.cat(weights) if weights else None
 
     def _compute_grid(
         self, pairs: Pairs, caches: dict[str, Cache] | None, causal: bool, reported: bool
@@ -284,9 +280,3 @@ class ReformerDecoder(ODETransformerDecoder):
         weights: list[Tensor] = []
         y = self.reduction(y, source_padding, weights if reported else None)  # [B, T, C]
         return y, weights[0] if reported else None
-
-
-def _join(parts: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
-    """Join the features and the attention of all parts."""
-    attention = [weights for _, weights in parts if weights is not None]
-    return torch.cat([features for features, _ in parts]), torch.cat(attention) if attention else None

@@ -8,7 +8,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -161,7 +161,8 @@ class MultiheadAttention(nn.Module):
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
         :returns: [B, T, C]
         """
-        if cache and not (report_weights or change_values) and self._can_step(x):
+        is_plain = not (report_weights or change_values or self.dropout.active or self.relative_values is not None)
+        if cache and is_plain and x.dim() == 3 and x.size(1) == 1 and not torch.is_grad_enabled():
             return self._step(x, mask, cache)
         query, key, value = self._project(x, encoder_output, cache, change_values)  # [B, H, T or S, C/H]
         rows = len(query)
@@ -173,7 +174,9 @@ class MultiheadAttention(nn.Module):
             """[B/k, H, k · T, ..] -> [B, H, T, ..]"""
             return x.unflatten(2, (rows // len(key), -1)).transpose(1, 2).flatten(0, 1) if shared else x
 
-        positions = self._relative_scores(query, mask)  # [B, H, T, S]
+        positions = None  # what relative positions add to the scores, [B, H, T, S]
+        if self.relative_keys is not None and mask.relative_index is not None:
+            positions = self.relative_keys(query, mask.relative_index, self.scale)
         dropout = self.dropout.active
         explicit = report_weights is not None or self.relative_values is not None
         if not (explicit or dropout and self.dropout.shared or _is_plain_faster(query, positions, dropout)):
@@ -188,16 +191,6 @@ class MultiheadAttention(nn.Module):
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
         return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
-
-    def _can_step(self, x: Tensor) -> bool:
-        """Tell whether :meth:`_step` computes what is asked for."""
-        return (
-            x.dim() == 3
-            and x.size(1) == 1
-            and not torch.is_grad_enabled()
-            and not self.dropout.active
-            and self.relative_values is None
-        )
 
     def _step(self, x: Tensor, mask: AttentionMask, cache: Cache) -> Tensor:
         """Compute what :meth:`forward` does for a single query by as few operators as possible.
@@ -241,7 +234,8 @@ class MultiheadAttention(nn.Module):
             query, key, value = (x.flatten(0, -4) for x in (query, key, value))  # [ΠB, H, T or S, C/H]
             if bias is not None and bias.dim() > 3:
                 bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
-        with _choose_kernels(query):
+        # cuDNN's kernel can return NaN as the gradient on Hopper GPUs with a mask (pytorch/pytorch, issue 196678).
+        with nullcontext() if query.device.type == "cpu" else sdpa_kernel(_KERNELS):
             out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
         return out.unflatten(0, batch)  # [B, H, T, C/H]
 
@@ -278,12 +272,6 @@ class MultiheadAttention(nn.Module):
         projections = self.q_proj, self.k_proj, self.v_proj
         return linear_map(x, joined([p.weight for p in projections]), joined([p.bias for p in projections]))
 
-    def _relative_scores(self, query: Tensor, mask: AttentionMask) -> Tensor | None:
-        """Return what relative positions add to the scores, [B, H, T, S]."""
-        if self.relative_keys is None or mask.relative_index is None:
-            return None
-        return self.relative_keys(query, mask.relative_index, self.scale)
-
     def _probabilities(self, query: Tensor, key: Tensor, positions: Tensor | None, mask: AttentionMask) -> Tensor:
         """Return the attention weights, [B, H, T, S]."""
         addend = None if positions is None else positions.flatten(0, -3)
@@ -308,14 +296,6 @@ def _softmax(scores: Tensor) -> Tensor:
     if scores.dtype in (torch.float16, torch.bfloat16):
         return scores.softmax(dim=-1, dtype=torch.float32).to(scores.dtype)
     return scores.softmax(dim=-1)
-
-
-def _choose_kernels(query: Tensor) -> AbstractContextManager[None]:
-    """Let PyTorch's attention choose among all its kernels on a GPU but cuDNN's.
-
-    With a mask, cuDNN's can return NaN as the gradient on Hopper GPUs (pytorch/pytorch, issue 196678).
-    """
-    return nullcontext() if query.device.type == "cpu" else sdpa_kernel(_KERNELS)
 
 
 def _is_plain_faster(query: Tensor, positions: Tensor | None, dropout: float) -> bool:

@@ -6,18 +6,13 @@ docs/combinations.md are generated from them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
-from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
-from ode_transformer.nn.depth_wise_lstm import FIRST_CELLS, HIDDEN, LSTM, MERGES, NORMALIZATIONS, SHARES, LSTMChoice
-from ode_transformer.nn.layer import FUNCTIONS, SCOPES
-from ode_transformer.nn.layer_history import HISTORIES
-from ode_transformer.nn.value_residual import VALUE_RESIDUALS
+from ode_transformer.nn.depth_choice import DepthChoice
+from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
 from ode_transformer.numerics import (
     LEARNED,
     RECURRENCES,
-    SPLITTINGS,
     ButcherTableau,
     Recurrence,
     coefficients_refusal,
@@ -27,23 +22,6 @@ from ode_transformer.numerics import (
 
 def refusal(choice: DepthChoice) -> str | None:
     """Return in one line why the options of a stack do not go together; None if they do."""
-    lstm = choice.lstm
-    for option, value, allowed in (
-        ("scheme", choice.scheme, depth_schemes()),
-        ("function", choice.function, FUNCTIONS),
-        ("scope", choice.scope, SCOPES),
-        ("stage parameters", choice.stage_parameters, STAGE_PARAMETERS),
-        ("splitting", choice.splitting, tuple(SPLITTINGS)),
-        ("layer history", choice.history, HISTORIES),
-        ("value residual", choice.value_residual, VALUE_RESIDUALS),
-        ("hidden computation", lstm.hidden, HIDDEN),
-        ("merge", lstm.merge, MERGES),
-        ("sharing", lstm.share, SHARES),
-        ("first cell", lstm.first_cell, FIRST_CELLS),
-        ("normalisation", lstm.normalization, NORMALIZATIONS),
-    ):
-        if value not in allowed:
-            return f"unknown {option} {value!r}; known are {', '.join(allowed)}"
     reason = _option_refusal(choice)
     if reason is not None:
         return reason
@@ -70,10 +48,7 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     :param choices: choice of each stack by name
     """
     for stack, choice in choices.items():
-        if choice.scheme in depth_schemes():
-            others = [other for other in choices.values() if other.scheme in depth_schemes()]
-            choice = choice.without_options_of(others)
-        reason = refusal(choice)
+        reason = refusal(choice.without_options_of(choices.values()))
         if reason is not None:
             return stack, reason
     return None
@@ -87,14 +62,10 @@ def _option_refusal(choice: DepthChoice) -> str | None:
             option = "iterations" if choice.iterations else "normalised stages"
             names = [name for name, rule in RECURRENCES.items() if rule.predictor is not None]
             return f"scheme '{choice.scheme}' corrects no prediction: {option} go with {', '.join(names)}"
-    elif choice.iterations < 0:
-        return f"the number of iterations must be at least 1, not {choice.iterations}"
     elif choice.normalize_stages and not (isinstance(rule, Recurrence) and rule.sums_stage_outputs):
         return f"scheme '{choice.scheme}' sums no outputs of stages that could be normalised"
     if not choice.middle_layers:
         return None
-    if choice.middle_layers < 0:
-        return f"the number of middle layers must be at least 1, not {choice.middle_layers}"
     if choice.stages == 1:
         return f"scheme '{choice.scheme}' evaluates all layers once: middle layers go with schemes of several stages"
     if isinstance(rule, Recurrence) and rule.remembers:
@@ -117,10 +88,6 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
     reason = _weights_refusal(choice, tableau)
     if reason is not None:
         return reason
-    if choice.steps < 1:
-        return f"the number of steps must be at least 1, not {choice.steps}"
-    if not 0 < choice.step_size < math.inf:
-        return f"the step size must be a positive number, not {choice.step_size}"
     if choice.function == "layer-output" and tableau.order == 0:
         return f"scheme '{choice.scheme}' applies the layer itself; 'layer-output' would add y to it once more"
     if choice.function == "layer-output" and (choice.steps > 1 or choice.step_size != 1):

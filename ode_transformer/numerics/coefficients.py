@@ -28,15 +28,12 @@ class TableauCoefficients(nn.Module):
         return self.weights
 
 
-class OnesCoefficients(nn.Module):
+class OnesCoefficients(TableauCoefficients):
     """γ_i = 1 (2022, Eq. 23). With two Heun stages this is the layer applied twice, not a step of the ODE."""
 
     def __init__(self, tableau: ButcherTableau, dim: int) -> None:
-        super().__init__()
+        super().__init__(tableau, dim)
         self.weights = (1.0,) * tableau.stages
-
-    def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
-        return self.weights
 
 
 class ScalarCoefficients(nn.Module):
@@ -204,12 +201,8 @@ LEARNED = ("scalar", "ema", "ema-vector", *_PROJECTED)
 
 def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "one") -> str | None:
     """Return in one line why the coefficients ``name`` cannot weigh the stages of ``tableau``; None if they can."""
-    if gate_sum not in GATE_SUMS:
-        return f"unknown sum of a gate's weights {gate_sum!r}; known are {', '.join(GATE_SUMS)}"
     if gate_sum != "one" and name not in GATES:
         return f"coefficients '{name}' have no gate whose weights could sum to '{gate_sum}'"
-    if name not in COEFFICIENTS:
-        return f"unknown coefficients {name!r}; known are {', '.join(COEFFICIENTS)}"
     if name == "tableau":
         return None
     if tableau.stages < 2:

@@ -6,15 +6,10 @@ from typing import Any
 import pytest
 import torch
 from fairseq.models.roberta import RobertaEncoder
-from fairseq.tasks.masked_lm import MaskedLMTask
-from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
-from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bert import segments
-from ode_transformer.models.depth_options import check_task
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.nn import LSTM, depth_schemes
 from ode_transformer.numerics import RECURRENCES
@@ -111,14 +106,6 @@ def test_weights_start_as_berts_and_those_of_a_scheme_as_it_says() -> None:
     assert all(not parameter.any() for parameter in encoder.scheme.parameters())
     args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="multistep", encoder_layer_history="none")
     assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
-
-
-@pytest.mark.parametrize("kind", [MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask])
-def test_tasks_that_read_one_text(kind: type) -> None:
-    args = Namespace(arch="any", task="this")
-    check_task(args, kind.__new__(kind), "masked_lm")
-    with pytest.raises(ValueError, match="--task this does not go with --arch any"):
-        check_task(args, kind.__new__(kind), "translation")
 
 
 def test_post_norm_and_recomputed_activations() -> None:

@@ -10,14 +10,9 @@ import torch
 from fairseq import search
 from fairseq.models.transformer_lm import base_lm_architecture
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
-from fairseq.tasks.translation import TranslationTask
 from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
-from ode_transformer.models import ODELanguageModel, ODETransformerModel
 from ode_transformer.models.architectures import SCHEME_OPTIONS
-from ode_transformer.models.depth_options import check_task
 from ode_transformer.models.model_from_options import build_from_options
 
 ARCH = "ode_transformer_lm_euler"
@@ -101,20 +96,3 @@ def test_euler_is_fairseqs_own_language_model(more: dict[str, Any]) -> None:
     tokens = teacher_forced(batch([6, 3, 4]))
     written = tokens.ne(PAD)
     torch.testing.assert_close(run(ours, tokens)[written], run(theirs, tokens)[written], rtol=0, atol=1e-5)
-
-
-def test_tasks() -> None:
-    def task(kind: type) -> Any:
-        return kind.__new__(kind)
-
-    args = Namespace(arch=ARCH, task="this")
-    for kind in (LanguageModelingTask, MultilingualLanguageModelingTask):
-        check_task(args, task(kind), "language_modeling")
-        with pytest.raises(
-            ValueError, match=f"--task this does not go with --arch {ARCH}, which needs --task translation"
-        ):
-            ODETransformerModel.build_model(Namespace(**vars(args)), task(kind))
-    with pytest.raises(
-        ValueError, match=f"--task this does not go with --arch {ARCH}, which needs --task language_modeling"
-    ):
-        ODELanguageModel.build_model(Namespace(**vars(args)), task(TranslationTask))

@@ -71,19 +71,6 @@ def test_gradcheck_with_relative_values() -> None:
     assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
 
 
-def test_the_encoder_output_is_projected_once() -> None:
-    attention = MultiheadAttention(DIM, HEADS, encoder_dim=6).double()
-    encoder_output = torch.randn(2, 3, 6, dtype=torch.float64)
-    x = torch.randn(2, 4, DIM, dtype=torch.float64)
-    mask = attention_mask(4, 3, x.device, padding([3, 2]))
-    cache = EncoderCache()
-    first = attention(x, mask, encoder_output, cache)
-    calls = []
-    attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
-    torch.testing.assert_close(attention(x, mask, encoder_output, cache), first)
-    assert not calls
-
-
 def test_a_row_that_may_see_nothing_is_finite() -> None:
     for clip in (0, CLIP):
         attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip))

@@ -1,11 +1,11 @@
-"""The depth-wise LSTM against its equations, written for one token and one layer at a time."""
+"""The depth-wise LSTM against its equations."""
 
 import itertools
-import math
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import gelu
 
 from ode_transformer.nn import (
     FIRST_CELLS,
@@ -59,78 +59,51 @@ def through(scheme, attentions, y0):
     return scheme.finish(depth_state)
 
 
-# -- the equations, on lists of numbers ---------------------------------------------------------------------------
-
-
-def affine(weight, bias, x):
-    return [sum(w * value for w, value in zip(row, x, strict=True)) + b for row, b in zip(weight, bias, strict=True)]
-
-
 def normalised(x, weight, bias):  # Eq. 7
-    mean = sum(x) / len(x)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in x) / len(x) + 1e-5)
-    return [(value - mean) / deviation * w + b for value, w, b in zip(x, weight, bias, strict=True)]
+    mean = x.mean(-1, keepdim=True)
+    return (x - mean) / ((x - mean).square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
 
 
 def normalised_jointly(parts, weights, biases):  # the toolkit's: Eq. 7 over all parts together
-    values = normalised([value for part in parts for value in part], [1] * len(parts) * DIM, [0] * len(parts) * DIM)
-    scaled = zip(values, sum(weights, []), sum(biases, []), strict=True)
-    return split([value * w + b for value, w, b in scaled])
+    return normalised(torch.cat(parts, -1), torch.cat(weights), torch.cat(biases)).chunk(len(parts), -1)
 
 
-def split(values):
-    return [values[start : start + DIM] for start in range(0, len(values), DIM)]
-
-
-def sigmoid(x):
-    return [1 / (1 + math.exp(-value)) for value in x]
-
-
-def gelu(x):
-    return [value * 0.5 * (1 + math.erf(value / math.sqrt(2))) for value in x]
-
-
-def numbers(module):
-    return [parameter.tolist() for parameter in module.parameters()]
-
-
-def by_the_equations(choice, scheme, attentions, token):
-    output, cell = token, [0.0] * DIM
+def by_the_equations(choice, scheme, attentions, y0):
+    output, cell = y0, torch.zeros_like(y0)
     if choice.first_cell == "learned":
-        cell = scheme.first_cell.tolist()
+        cell = scheme.first_cell.expand_as(y0)
     elif choice.first_cell == "embedding":
-        cell = token
+        cell = y0
     for depth, layer in enumerate(attentions):
-        found = [affine(*numbers(layer[0]), output)]
+        attended = [layer[0](output)]
         if len(layer) == 2:
-            found.append(affine(*numbers(layer[1]), [a + b for a, b in zip(found[0], output, strict=True)]))
+            attended.append(layer[1](attended[0] + output))
         if len(layer) == 2 and choice.merge == "concat":
-            x = affine(*numbers(scheme.merges[depth]), found[0] + found[1])
+            x = scheme.merges[depth](torch.cat(attended, -1))
         elif choice.merge == "concat-unprojected":
-            x = sum(found, [])
+            x = torch.cat(attended, -1)
         else:
-            x = [sum(values) for values in zip(*found, *[output] * (choice.merge == "residual"), strict=True)]
-        v = x + output  # Eq. 2, a list after a list
+            x = sum(attended) + output * (choice.merge == "residual")
+        v = torch.cat([x, output], -1)  # Eq. 2
         gates = scheme.gates[depth if choice.share == "none" else 0]
         hidden = scheme.hidden[0 if choice.share == "all" else depth][0]
-        projections = split(affine(*numbers(gates.projection), v))
-        weights, biases = gates.weight.tolist(), gates.bias.tolist()
+        norm = hidden.layer_norm.weight, hidden.layer_norm.bias
+        projections, weights, biases = gates.projection(v).chunk(3, -1), gates.weight, gates.bias
         if choice.hidden == "ffn":  # Eq. 8
-            inner = gelu(normalised(affine(*numbers(hidden.fc1), v), *numbers(hidden.layer_norm)))
-            h = affine(*numbers(hidden.fc2), inner)
+            h = hidden.fc2(gelu(normalised(hidden.fc1(v), *norm)))
         else:  # Eq. 6
-            projection, (weight, bias) = affine(*numbers(hidden.projection), v), numbers(hidden.layer_norm)
-            h = gelu(normalised(projection, weight, bias))
+            h = gelu(normalised(hidden.projection(v), *norm))
         if choice.normalization == "separate":  # Eqs. 3-5
-            i, f, g = map(sigmoid, map(normalised, projections, weights, biases))
+            i, f, g = map(normalised, projections, weights, biases)
         elif choice.hidden == "ffn":
-            i, f, g = map(sigmoid, normalised_jointly(projections, weights, biases))
+            i, f, g = normalised_jointly(projections, [*weights], [*biases])
         else:
-            *gate_values, h = normalised_jointly([*projections, projection], [*weights, weight], [*biases, bias])
-            (i, f, g), h = map(sigmoid, gate_values), gelu(h)
-        cell = [c * f_ + h_ * i_ for c, f_, h_, i_ in zip(cell, f, h, i, strict=True)]  # Eq. 9
-        output = [c * g_ for c, g_ in zip(cell, g, strict=True)]  # Eq. 10
-    return normalised(output, *numbers(scheme.output_norm)) if choice.output_norm else output
+            parts = [*projections, hidden.projection(v)]
+            i, f, g, h = normalised_jointly(parts, [*weights, norm[0]], [*biases, norm[1]])
+            h = gelu(h)
+        cell = cell * f.sigmoid() + h * i.sigmoid()  # Eq. 9
+        output = cell * g.sigmoid()  # Eq. 10
+    return normalised(output, scheme.output_norm.weight, scheme.output_norm.bias) if choice.output_norm else output
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -138,8 +111,7 @@ def by_the_equations(choice, scheme, attentions, token):
 def test_every_choice_is_the_equations(choice: LSTMChoice, stack: str) -> None:
     scheme, attentions = make(choice, stack)
     y0 = torch.randn(2, 3, DIM, dtype=torch.float64)
-    expected = [[by_the_equations(choice, scheme, attentions, token) for token in row] for row in y0.tolist()]
-    torch.testing.assert_close(through(scheme, attentions, y0), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(through(scheme, attentions, y0), by_the_equations(choice, scheme, attentions, y0))
 
 
 @pytest.mark.parametrize("choice", [LSTMChoice(), LSTMChoice("linear", "concat", "none", "learned")])

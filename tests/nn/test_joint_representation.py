@@ -57,17 +57,6 @@ def test_reduction_by_loops(kind: str, normalize_before: bool) -> None:
                 torch.testing.assert_close(out[row, t], expected)
 
 
-@pytest.mark.parametrize("kind", ["softmax", "max"])
-def test_shares_of_the_source_sum_to_one_and_padding_has_none(kind: str) -> None:
-    made, x, weights = reduction(kind), tensor(B, S, T, C), []
-    padding = torch.tensor([[False] * S, [False, False, True, True]])
-    made(x, padding, weights)
-    assert weights[0].shape == (B, T, S)
-    torch.testing.assert_close(weights[0].sum(-1), torch.ones(B, T, dtype=torch.float64))
-    assert (weights[0][1, :, 2:] == 0).all()
-    assert (weights[0][0] > 0).all() or kind == "max"
-
-
 @pytest.mark.parametrize("normalize_before", [True, False])
 @pytest.mark.parametrize("kind", ["softmax", "max"])
 def test_gradients(kind: str, normalize_before: bool) -> None:
