@@ -92,7 +92,7 @@ def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp
         with tarfile.open(raw[name]) as archive:
             members = [(member.name, archive.extractfile(member).read()) for member in archive]
         stranger = (f"cnn/stories/{story_name('http://elsewhere')}", b"In no list.\n")
-        pack(raw[name], [stranger, *reversed(members), ("cnn/stories/README", b"\xff")])
+        pack(raw[name], dict([stranger, *reversed(members), ("cnn/stories/README", b"\xff")]))
     SummarisationCorpus(lowercase=False).build(raw, tmp_path / "other", 2)
     assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
 

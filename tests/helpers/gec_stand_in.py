@@ -5,14 +5,13 @@ Each sentence has one or two mistakes, different ones in each data set; the M2 e
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 import zipfile
 from itertools import pairwise
 from pathlib import Path
 
 from commands_for_tests import PAIRS
+from summarisation_stand_in import pack
 
 from ode_transformer.corpora.gec_corpus import GecCorpus
 
@@ -68,16 +67,6 @@ def m2_text(shift: int, sentences: list[str] = SENTENCES, annotators: int = 1) -
     return "".join(blocks)
 
 
-def archive(path: Path, members: dict[str, str]) -> Path:
-    """Write a compressed tar of texts and return its path."""
-    with tarfile.open(path, "w:bz2" if path.suffix == ".bz2" else "w:gz") as tar:
-        for name, text in members.items():
-            information = tarfile.TarInfo(name)
-            information.size = len(data := text.encode())
-            tar.addfile(information, io.BytesIO(data))
-    return path
-
-
 def lang8_text(shift: int, sentences: list[str] = SENTENCES) -> str:
     """Return sentences with mistakes as entries of raw Lang-8; three other lines give no pair."""
     lines = ["not JSON", json.dumps(["1", "1", "Japanese", "English", ["A day ."], [["The day ."]]])]
@@ -103,9 +92,9 @@ def write_punkt(path: Path) -> Path:
         "sent_starters.txt": "however\n",
         "ortho_context.tab": "the\t46\n",
     }
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w") as zipped:
         for name, table in tables.items():
-            archive.writestr(f"punkt_tab/english/{name}", table)
+            zipped.writestr(f"punkt_tab/english/{name}", table)
     return path
 
 
@@ -133,27 +122,27 @@ def write_raw(folder: Path) -> dict[str, Path]:
     return {
         "nltk_punkt": write_punkt(folder / "punkt_tab.zip"),
         "lang8_raw": folder / "lang-8-20111007-L1-v2.dat",
-        "nucle_3_2": archive(folder / "release3.2.tar.gz", {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)}),
-        "nucle": archive(
+        "nucle_3_2": pack(folder / "release3.2.tar.gz", {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)}),
+        "nucle": pack(
             folder / "release3.3.tar.bz2",
             {"release3.3/README": "…", "release3.3/bea2019/nucle.train.gold.bea19.m2": m2_text(0)},
         ),
-        "lang8": archive(folder / "lang8.bea19.tar.gz", {"lang8.bea19/lang8.train.auto.bea19.m2": m2_text(1)}),
-        "fce": archive(
+        "lang8": pack(folder / "lang8.bea19.tar.gz", {"lang8.bea19/lang8.train.auto.bea19.m2": m2_text(1)}),
+        "fce": pack(
             folder / "fce_v2.1.bea19.tar.gz",
             {
                 "fce/m2/fce.dev.gold.bea19.m2": m2_text(3, SENTENCES[20:]),
                 "fce/m2/fce.train.gold.bea19.m2": m2_text(2),
             },
         ),
-        "wi_locness": archive(
+        "wi_locness": pack(
             folder / "wi+locness_v2.1.bea19.tar.gz",
             {
                 "wi+locness/m2/ABC.train.gold.bea19.m2": m2_text(3),
                 "wi+locness/m2/ABCN.dev.gold.bea19.m2": m2_text(1, SENTENCES[:20]),
             },
         ),
-        "conll14_test": archive(
+        "conll14_test": pack(
             folder / "conll14st-test-data.tar.gz",
             {
                 f"{noalt}.0.m2": m2_text(2, SENTENCES[10:30]),

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import gzip
 import html
-import io
 import random
 import re
-import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
+
+from summarisation_stand_in import pack
 
 from ode_transformer.corpora.corpus import fairseq_test_split
 from ode_transformer.corpora.parallel_corpus import ParallelCorpus
@@ -214,11 +214,8 @@ def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
         if None in members:
             path.write_bytes(packed(path.name, members[None]))
             continue
-        with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as archive:
-            for member, text in {"README": "not to be read", **members}.items():
-                information = tarfile.TarInfo(member)
-                information.size = len(data := packed(member, text))
-                archive.addfile(information, io.BytesIO(data))
+        texts = {"README": "not to be read", **members}
+        pack(path, {member: packed(member, text) for member, text in texts.items()})
     return files
 
 

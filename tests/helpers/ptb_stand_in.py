@@ -25,11 +25,11 @@ def sentences(split: str) -> list[str]:
 
 def write_raw(folder: Path) -> dict[str, Path]:
     """Write the archive and the separate files; return their paths by their names in the source list."""
-    texts = {split: "".join(f"{line}\n" for line in sentences(split)).encode() for split in SENTENCES}
+    texts = {split: "".join(f"{line}\n" for line in sentences(split)) for split in SENTENCES}
     files = {"ptb": folder / "simple-examples.tgz"}
-    pack(files["ptb"], [("./simple-examples/README", b"")] + [(f"./{MEMBERS[split]}", texts[split]) for split in texts])
+    pack(files["ptb"], {"./simple-examples/README": "", **{f"./{MEMBERS[split]}": texts[split] for split in texts}})
     (folder / "ptb").mkdir()
     for split, text in texts.items():
         path = files[f"ptb_{split}"] = folder / "ptb" / f"ptb.{split}.txt"
-        path.write_bytes(text)
+        path.write_text(text)
     return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from commands_for_tests import PAIRS
@@ -40,13 +40,15 @@ def address(number: int) -> str:
     return f"http://news.example/{'cnn' if number % 2 else 'mail'}/2009/{number:03d}.html"
 
 
-def pack(path: Path, members: Iterable[tuple[str, bytes]]) -> None:
-    """Write an archive with these files."""
-    with tarfile.open(path, "w:gz") as archive:
-        for name, data in members:
+def pack(path: Path, members: Mapping[str, str | bytes]) -> Path:
+    """Write an archive with these files, compressed as its name says; return its path."""
+    with tarfile.open(path, {".tar": "w", ".bz2": "w:bz2"}.get(path.suffix, "w:gz")) as archive:
+        for name, content in members.items():
+            data = content.encode() if isinstance(content, str) else content
             information = tarfile.TarInfo(name)
             information.size = len(data)
             archive.addfile(information, io.BytesIO(data))
+    return path
 
 
 def write_raw(folder: Path) -> dict[str, Path]:
@@ -55,8 +57,8 @@ def write_raw(folder: Path) -> dict[str, Path]:
     files = {name: folder / f"{name}.tgz" for name in ("cnn_stories", "dailymail_stories")}
     for kind, remainder in (("cnn", 1), ("dailymail", 0)):
         site_numbers = [number for number in numbers if number % 2 == remainder]
-        members = [(f"{kind}/stories/{story_name(address(number))}", story(number).encode()) for number in site_numbers]
-        pack(files[f"{kind}_stories"], sorted(members))
+        stories = {f"{kind}/stories/{story_name(address(number))}": story(number) for number in site_numbers}
+        pack(files[f"{kind}_stories"], dict(sorted(stories.items())))
     (folder / "cnn_dm").mkdir()
     for split, size in SPLITS.items():
         path = files[f"cnn_dm_{split}_urls"] = folder / "cnn_dm" / f"all_{split}.txt"
