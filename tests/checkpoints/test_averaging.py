@@ -38,9 +38,6 @@ def names(paths: list[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
-# --- which files -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
     for name in (
@@ -58,7 +55,6 @@ def run_directory(tmp_path: Path) -> Path:
     ("count", "by", "until", "expected"),
     [
         (3, "epoch", None, ["checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]),
-        (2, "update", None, ["checkpoint_2_1500.pt", "checkpoint_10_9000.pt"]),
         (2, "epoch", 10, ["checkpoint9.pt", "checkpoint10.pt"]),
         (1, "update", 1499, ["checkpoint_2_1000.pt"]),
     ],
@@ -68,19 +64,11 @@ def test_last_by_number(run_directory: Path, count: int, by: str, until: int | N
     assert names(last_checkpoints(run_directory, count, by, until)) == expected
 
 
-@pytest.mark.parametrize(
-    ("count", "by", "until", "message"),
-    [
-        (6, "epoch", None, "--last 6: 5 epoch checkpoints; there are 5 of --by epoch, 4 of --by update"),
-        (3, "epoch", 8, "--last 3: 2 epoch checkpoints up to epoch 8"),
-    ],
-)
-def test_too_few(run_directory: Path, count: int, by: str, until: int | None, message: str):
-    with pytest.raises(UserError, match=message):
-        last_checkpoints(run_directory, count, by, until)
-    (run_directory / "checkpoint_1_1000.pt").touch()
-    with pytest.raises(UserError, match="two checkpoints have the same update"):
-        last_checkpoints(run_directory, 1, by="update")
+def test_too_few(run_directory: Path):
+    with pytest.raises(UserError, match="--last 6: 5 epoch checkpoints; there are 5 of --by epoch, 4 of --by update"):
+        last_checkpoints(run_directory, 6, "epoch", None)
+    with pytest.raises(UserError, match="--best 1: 0 checkpoints of --keep-best-checkpoints"):
+        best_checkpoints(run_directory, 1)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +76,6 @@ def test_too_few(run_directory: Path, count: int, by: str, until: int | None, me
     [
         # Three decimals of value; the digits after them only keep names apart.
         (False, False, "nll_loss", ["9.5000", "10.0001", "12.25012"], ["10.0001", "9.5000"]),
-        (False, True, "nll_loss", ["9.5000", "10.0001", "12.25012"], ["10.0001", "12.25012"]),
         (False, True, "score", ["-0.5000", "-1.5000", "0.2500"], ["-0.5000", "0.2500"]),
         (True, True, "bleu", ["1.0000", "3.0000", "2.0000"], ["2.0000", "3.0000"]),
     ],
@@ -101,23 +88,6 @@ def test_best_goes_in_the_direction_that_the_run_saved(
         if of_older_form:
             torch.save({"args": argparse.Namespace(maximize_best_checkpoint_metric=maximise), "model": {}}, path)
     assert names(best_checkpoints(tmp_path, 2)) == [f"checkpoint.best_{metric}_{value}.pt" for value in expected]
-
-
-@pytest.mark.parametrize(
-    ("metrics", "maximise", "message"),
-    [
-        ([], None, "--best 1: 0 checkpoints of --keep-best-checkpoints"),
-        (["loss", "bleu"], True, "--best 1: 2 checkpoints of --keep-best-checkpoints by bleu, loss"),
-    ],
-)
-def test_no_best(tmp_path: Path, metrics: list[str], maximise: bool | None, message: str):
-    for metric in metrics:
-        write(tmp_path / f"checkpoint.best_{metric}_1.0000.pt", maximise=maximise)
-    with pytest.raises(UserError, match=message):
-        best_checkpoints(tmp_path, 1)
-
-
-# --- which numbers -----------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -171,9 +141,7 @@ def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
 
 
 DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second model, error
-    "a parameter less": ({"b": None}, r"second.pt: b is absent, but float32 \(1,\) in .*first.pt"),
     "a parameter more": ({"c": torch.zeros(1)}, r"second.pt: c is float32 \(1,\), but absent in .*first.pt"),
-    "another shape": ({"w": torch.zeros(3)}, r"w is float32 \(3,\), but float32 \(2,\) in .*first.pt"),
     "another type": ({"w": torch.zeros(2).half()}, r"w is float16 \(2,\), but float32"),
     # Their parameters would fit; what they were trained for does not.
     "another scheme": ({"e._extra_state": encode("scheme=rk2")}, "e._extra_state is scheme=rk2, but scheme=rk4 in"),
@@ -182,48 +150,15 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {  # changes of the second mo
 
 @pytest.mark.parametrize(("changes", "message"), DIFFERENT.values(), ids=DIFFERENT)
 def test_models_that_have_no_mean(tmp_path: Path, changes: dict[str, Any], message: str):
-    second = {name: value for name, value in (FIRST | changes).items() if value is not None}
+    paths = write(tmp_path / "first.pt", FIRST), write(tmp_path / "second.pt", FIRST | changes)
     with pytest.raises(UserError, match=message):
-        average_checkpoints([write(tmp_path / "first.pt", FIRST), write(tmp_path / "second.pt", second)])
+        average_checkpoints(paths)
 
 
-# --- the command -------------------------------------------------------------------------------
-
-
-def test_command_averages_the_last_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    for epoch in (8, 9, 10):
-        write(tmp_path / f"checkpoint{epoch}.pt", {"w": torch.tensor([float(epoch)])})
-    output = tmp_path / "average.pt"
-    assert main(["checkpoint", "average", str(tmp_path), "--last", "2", "--output", str(output)]) == 0
-    assert capsys.readouterr().out == f"{output}: mean of 2 checkpoints: checkpoint9.pt, checkpoint10.pt\n"
-    assert torch.load(output)["model"]["w"].tolist() == [9.5]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{dir}"], "is a directory: give --last N or --best N"),
-        (["{dir}/nope", "--last", "1"], "nope: No such file"),
-        (["{dir}", "{dir}", "--last", "1"], "take one directory"),
-        (["{dir}", "--best", "1", "--until", "3"], "--by and --until go with --last"),
-        (["{dir}/absent.pt"], "absent.pt: No such file"),
-    ],
-)
-def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    write(tmp_path / "a.pt")
-    arguments = [argument.format(dir=tmp_path, name=tmp_path.name) for argument in arguments]
-    assert main(["checkpoint", "average", "--output", str(tmp_path / "out.pt"), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "out.pt").exists()
-
-
-@pytest.mark.parametrize("harm", [flip_in_a_tensor, lambda path: path.write_bytes(path.read_bytes()[:-100])])
-def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str], harm):
+def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for epoch in (1, 2, 3):
         write(tmp_path / f"checkpoint{epoch}.pt")
-    harm(tmp_path / "checkpoint2.pt")
+    flip_in_a_tensor(tmp_path / "checkpoint2.pt")
     output = tmp_path / "average.pt"
     output.write_bytes(b"old")
     assert main(["checkpoint", "average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
@@ -233,9 +168,6 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
         f"ode-transformer checkpoint: error: {broken}: broken or truncated, or not a checkpoint\n",
     )
     assert output.read_bytes() == b"old"
-
-
-# --- what fairseq writes -----------------------------------------------------------------------
 
 
 @pytest.mark.slow

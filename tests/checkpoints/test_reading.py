@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
-import random
 import shutil
-import stat
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import flip, flip_in_a_tensor, make_language_model, rewrite
+from checkpoint_for_tests import make_language_model, rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from ode_transformer.checkpoints import reading
@@ -47,9 +45,6 @@ def load(route: str, folder: Path) -> object:
         model = ODELanguageModel if is_language_model else ODETransformerModel
         return model.from_pretrained(str(folder), "model.pt")
     return load_trained_model(folder / "model.pt", folder, language_model=is_language_model)
-
-
-# --- objects ------------------------------------------------------------------------------------
 
 
 class Intruder:
@@ -191,8 +186,6 @@ def test_options_cannot_change_after_they_were_checked(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda state: in_plain_model(state, _name="lstm", arch="lstm"), "architecture lstm is none of"),
-        (lambda state: in_model(state, _name="absent", arch="absent"), "architecture absent is none of"),
-        (lambda state: state.update(cfg=None), "architecture None is none of"),
         (lambda state: state["cfg"]["task"].update(_name="speech_to_text"), "task speech_to_text is not supported"),
     ],
 )
@@ -201,9 +194,6 @@ def test_other_models_are_refused(folder: Path, route: str, change: Callable[[St
     rewrite(folder, change)
     with pytest.raises(UserError, match=rf"model\.pt: refused: {message}"):
         load(route, folder)
-
-
-# --- other files --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -249,13 +239,8 @@ def test_a_checkpoint_chooses_neither_the_search_nor_files_of_subwords(folder: P
 # Options as old and new versions of fairseq write them.
 ACCEPTED = {
     "adam_betas": "(0.9, 0.98)",
-    "lr": [0.0005],
     "data": "runs (copy)/f(x)",
     "adaptive_softmax_cutoff": None,
-    "share_all_embeddings": True,
-    "raw_text": False,
-    "min_lr": 1e-9,
-    "ddp_backend": "no_c10d",
     "update_freq": [1],
     "model_overrides": "{'dropout': 0.1}",
     "eval_bleu_args": '{"beam": 5}',
@@ -283,11 +268,8 @@ def test_verify_describes_a_checkpoint(folder: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == f"{folder / 'model.pt'}: {line}"
 
 
-# --- damage -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99])
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
 def test_truncated(tmp_path: Path, zipped: bool, kept: float) -> None:
     path = tmp_path / "cut.pt"
     torch.save({"model": {"w": torch.ones(500)}}, path, _use_new_zipfile_serialization=zipped)
@@ -295,55 +277,6 @@ def test_truncated(tmp_path: Path, zipped: bool, kept: float) -> None:
     path.write_bytes(data[: int(kept * len(data))])
     with pytest.raises(DamagedCheckpoint, match=r"cut\.pt: broken or truncated, or not a checkpoint"):
         load_checkpoint(path)
-
-
-def test_a_flipped_bit_is_refused_or_changes_nothing(tmp_path: Path) -> None:
-    path, numbers = tmp_path / "flipped.pt", random.Random(1)
-    weights = {"a": torch.randn(1000), "b": torch.randn(5).half()}
-    torch.save({"args": Namespace(arch="x"), "model": weights}, path)
-    whole, refused = path.read_bytes(), 0
-    for _ in range(100):
-        path.write_bytes(whole)
-        flip(path, numbers.randrange(8 * len(whole)))
-        try:
-            state = load_checkpoint(path)
-        except UserError:
-            refused += 1
-        else:  # in the filling between the archive's entries, or in the time of a file
-            assert state["args"] == Namespace(arch="x")
-            assert all(torch.equal(state["model"][name], weight) for name, weight in weights.items())
-    assert 50 < refused < 100
-    path.write_bytes(whole)
-    flip_in_a_tensor(path)
-    assert torch.load(path)["model"]["a"].ne(weights["a"]).sum() == 1  # torch itself does not notice
-    with pytest.raises(DamagedCheckpoint):
-        load_checkpoint(path)
-
-
-@pytest.mark.parametrize("words", [["verify", "{}"], ["average", "{}", "--output", "mean.pt"]])
-def test_commands_print_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    path = tmp_path / "a.pt"
-    for content, message in (
-        ([1, 2], "not a fairseq checkpoint, it has no 'model'"),
-        (None, "broken or truncated, or not a checkpoint"),
-    ):
-        torch.save(content, path) if content else path.write_text("hello world\n")
-        assert main(["checkpoint", *(word.format(path) for word in words)]) == 2
-        error = capsys.readouterr().err
-        assert error.startswith(f"ode-transformer checkpoint: error: {path}: {message}")
-        assert error.count("\n") == 1
-
-
-# --- writing ------------------------------------------------------------------------------------
-
-
-def test_written_file_is_whole_and_readable_by_others_as_usual(tmp_path: Path) -> None:
-    path, usual = tmp_path / "a.pt", tmp_path / "usual"
-    usual.touch()
-    save_checkpoint({"model": {"w": torch.ones(2)}}, path)
-    assert load_checkpoint(path)["model"]["w"].tolist() == [1, 1]
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.pt", "usual"]
 
 
 @pytest.mark.parametrize(

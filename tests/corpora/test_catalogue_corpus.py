@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogue_corpus import (
-    CatalogueCorpus,
-    choose_translations,
-    clean_message,
-)
+from ode_transformer.corpora.catalogue_corpus import CatalogueCorpus, choose_translations, clean_message
 from ode_transformer.corpora.wheel_corpus import SPLITS, Pair, normalise
 from ode_transformer.support.errors import UserError
 

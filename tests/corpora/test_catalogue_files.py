@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_wheels import compile_mo, make_wheel
 
-from ode_transformer.corpora.catalogue_files import (
-    catalogue_files,
-    choose_language,
-    read_mo,
-    read_po,
-    read_wheel,
-)
+from ode_transformer.corpora.catalogue_files import catalogue_files, choose_language, read_mo, read_po, read_wheel
 from ode_transformer.corpora.wheel_corpus import Pair
 
 TEXT_FORM = r"""
@@ -48,10 +42,6 @@ msgstr "Ihr Name, bitte"
 """
 
 
-def languages(*codes: str) -> dict[str, dict[str, set[str]]]:
-    return catalogue_files([f"app/locale/{code}/LC_MESSAGES/django.mo" for code in codes])
-
-
 @pytest.mark.parametrize(
     ("rule", "singular"),
     [("nplurals=2; plural=(n != 1);", "erste"), ("nplurals=2; plural=(n == 1);", "zweite")],
@@ -67,32 +57,22 @@ def test_text_form() -> None:
         assert [(entry.msgid, entry.msgstr) for entry in read_po(text)] == expected
 
 
-def test_english_of_a_symbol_in_a_catalogue_beside_it(tmp_path: Path) -> None:
-    wheel = make_wheel(
-        tmp_path,
-        "symbols",
-        {
-            "app/locale/de/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Guten Tag", "My color": "Meine Farbe"}),
-            "app/locale/en/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Good day"}),
-            "app/locale/en_GB/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Hullo", "My color": "My colour"}),
-            "app/locale/en/LC_MESSAGES/other.mo": compile_mo({"say_hello": "Wrong catalogue"}),
-        },
-    )
-    expected = {Pair("Good day", "Guten Tag"), Pair("My color", "Meine Farbe")}
-    assert set(read_wheel(wheel, "de").messages) == expected
-
-
-def test_compiled_form_wins_over_text_form(tmp_path: Path) -> None:
+def test_english_of_symbols_and_compiled_form_before_text_form(tmp_path: Path) -> None:
     files = {
+        "a/locale/de/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Guten Tag", "My color": "Meine Farbe"}),
+        "a/locale/en/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Good day"}),
+        "a/locale/en_GB/LC_MESSAGES/app.mo": compile_mo({"say_hello": "Hullo", "My color": "My colour"}),
         "a/locale/de/LC_MESSAGES/both.mo": compile_mo({"label_name": "Name"}),
         "a/locale/de/LC_MESSAGES/both.po": TEXT_FORM,
         "a/locale/de/LC_MESSAGES/text.po": TEXT_FORM,
     }
-    assert read_wheel(make_wheel(tmp_path, "forms", files), "de").messages == (
+    assert set(read_wheel(make_wheel(tmp_path, "symbols", files), "de").messages) == {
+        Pair("Good day", "Guten Tag"),
+        Pair("My color", "Meine Farbe"),
         Pair("Your name, please", "Name"),
         Pair('Save the "file"', 'Die "Datei" sichern'),
         Pair("Your name, please", "Ihr Name, bitte"),
-    )
+    }
 
 
 @pytest.mark.parametrize(
@@ -107,4 +87,5 @@ def test_compiled_form_wins_over_text_form(tmp_path: Path) -> None:
     ],
 )
 def test_choice_of_language(available: tuple[str, ...], target: str, chosen: str | None) -> None:
-    assert choose_language(languages(*available), target) == chosen
+    files = catalogue_files([f"app/locale/{code}/LC_MESSAGES/django.mo" for code in available])
+    assert choose_language(files, target) == chosen

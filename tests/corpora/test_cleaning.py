@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from ode_transformer.corpora.cleaning import Keep, TextPreparation, Tokenizer, prepare_pairs
+from ode_transformer.corpora.cleaning import TextPreparation, Tokenizer, prepare_pairs
 
 
 def cleaned(line: str, language: str = "en", **steps: object) -> str:
@@ -33,16 +33,6 @@ def test_each_side_goes_through_the_steps_of_its_language() -> None:
     steps = TextPreparation(tokenise=True, romanian="plain")
     assert prepare_pairs(steps, ("en", "fr"), [("l'air", "l'air")]) == [("l &apos;air", "l&apos; air")]
     assert prepare_pairs(steps, ("fr", "ro"), [("Știinţă", "Știinţă")]) == [("Știinţă", "Stiinta")]
-
-
-@given(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2, st.sampled_from([1, 1.5, 2.0, 9]))
-def test_the_rule_of_clean_corpus_n(source: int, target: int, least: int, most: int, ratio: float) -> None:
-    """A line is dropped if it is empty, too short or too long, or if one side is longer than RATIO times the other."""
-    lengths = (source, target)
-    dropped = 0 in lengths or min(lengths) < least or max(lengths) > most
-    dropped = dropped or source / target > ratio or target / source > ratio
-    keep = Keep(unit="words", min=least, max=most, ratio=ratio)
-    assert keep(" ".join("a" * source), " ".join("b" * target)) is not dropped
 
 
 LINES = [

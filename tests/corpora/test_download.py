@@ -122,14 +122,6 @@ def test_a_download_is_made_and_hashed_once_and_replaced_once_the_new_one_is_the
     assert "it is downloaded again" in capsys.readouterr().err
 
 
-def test_no_source_can_name_a_record(tmp_path: Path, server: FileServer) -> None:
-    fetch(source(server), tmp_path)
-    records = [path for path in tmp_path.rglob("*.verified")]
-    assert len(records) == 1
-    with pytest.raises(ValueError, match="String should match"):
-        source(server, file=str(records[0].relative_to(tmp_path)))
-
-
 def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
     own = tmp_path / "mine.en"
     sources = {"a": source(server), "n": LICENSED, "own": own}

@@ -51,23 +51,21 @@ def raw(tmp_path: Path) -> Raw:
 
 def test_every_split_and_reference_has_its_files(raw: Raw) -> None:
     raw.write("second", [("", "It’s known"), ("", "Brief")])
-    references = {"set": [location("second", straight_apostrophes=True)]}
-    assert raw.build(text={"lowercase": True}, references=references) == {"train": 9, "valid": 3, "test": 2}
+    settings = {
+        "train": [location("train"), location("valid")],
+        "test": {"set": [location("test")], "other": [location("valid"), location("test")]},
+        "references": {"set": [location("second", straight_apostrophes=True)]},
+    }
+    counts = raw.build(text={"lowercase": True}, **settings)
+    assert counts == {"train": 12, "valid": 3, "test": 2, "test1": 5}
     assert sorted(path.name for path in raw.output.iterdir()) == sorted(
-        ["raw.test.en", "raw1.test.en", "tokens1.test.en"]
-        + [f"{split}.{side}" for split in ("train", "valid", "test") for side in ("de", "en")]
+        ["raw.test.en", "raw.test1.en", "raw1.test.en", "tokens1.test.en"]
+        + [f"{split}.{side}" for split in counts for side in ("de", "en")]
     )
-    assert raw.lines("train.de") == [source.lower() for source, _ in SHORT]
+    assert raw.lines("train.en") == [*(target.lower() for _, target in SHORT), "short", "nothing", "ziel 1"]
+    assert raw.corpus(**settings).tests == ["set", "other"]
     assert raw.lines("tokens1.test.en") == ["it's known", "brief"]
     assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
     with pytest.raises(UserError, match="no example for the valid split"):
         raw.build(valid=[], hold_out=100)
     assert raw.lines("raw1.test.en") == ["It’s known", "Brief"]
-
-
-def test_parts_follow_each_other_and_test_sets_have_numbers(raw: Raw) -> None:
-    tests = {"a": [location("test")], "b": [location("valid"), location("test")]}
-    counts = raw.build(train=[location("train"), location("valid")], test=tests)
-    assert counts == {"train": 12, "valid": 3, "test": 2, "test1": 5}
-    assert raw.lines("train.en") == [*(target for _, target in SHORT), "short", "nothing", "Ziel 1"]
-    assert raw.corpus(test={"a": [location("test")], "b": [location("valid")]}).tests == ["a", "b"]

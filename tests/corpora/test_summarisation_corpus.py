@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 from summarisation_stand_in import SPLITS, pack, write_raw
 
-from ode_transformer.corpora.summarisation_corpus import (
-    SOURCES,
-    SummarisationCorpus,
-    source_and_target,
-    story_name,
-)
+from ode_transformer.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, source_and_target, story_name
 from ode_transformer.recipes.options import find_recipe
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.errors import UserError

@@ -33,17 +33,12 @@ def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], 
     assert OPTIONS.build(raw, tmp_path / "without", 1) == {split: SENTENCES[split] for split in ("train", "valid")}
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
-    [
-        ("ptb_test", "\n", " the cat said N\n", f"ptb.test.txt: {TYPES + 1} different words so far; Mikolov's"),
-        ("ptb_train", "<unk>", "rare", f"{TYPES} different words so far; Mikolov's text has {TYPES}, <unk>"),
-    ],
-)
-def test_another_text(raw: dict[str, Path], tmp_path: Path, name: str, old: str, new: str, message: str) -> None:
+def test_another_text(raw: dict[str, Path], tmp_path: Path) -> None:
     raw.pop("ptb")
-    raw[name].write_text(raw[name].read_text().replace(old, new))
-    with pytest.raises(UserError, match=message):
+    raw["ptb_test"].write_text("the cat said N\n")
+    with pytest.raises(
+        UserError, match=f"ptb.test.txt: {TYPES + 1} different words so far; Mikolov's text has {TYPES}"
+    ):
         OPTIONS.build(raw, tmp_path / "corpus", 1)
     assert not (tmp_path / "corpus").exists()
 

@@ -47,9 +47,3 @@ def test_batches_of_a_grid_are_within_its_cells(split: Split) -> None:
         assert cells <= 100 or len(batch) == 1
     split.max_cells = 0
     assert len(batches) > len(split.batches(None, 1000)) == 1
-
-
-def test_a_sample_has_the_sentences(split: Split) -> None:
-    sample = split.sample([0, 6])
-    assert sorted(sample["id"].tolist()) == [0, 6]
-    assert sample["net_input"]["src_tokens"].ne(1).sum().item() == 4 + 8

@@ -24,8 +24,6 @@ from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
-from ode_transformer.decoding.translate import normalize_spaces
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
 
 SHORT = ("--max-len-b", 12)
@@ -80,9 +78,6 @@ def hub_of(untrained: Path) -> GeneratorHubInterface:
     return ODETransformerModel.from_pretrained(folder, "model.pt", bpe="sentencepiece", data_name_or_path=folder)
 
 
-# --- what is written ---------------------------------------------------------------------------
-
-
 def test_translations_are_those_of_fairseq_in_the_order_of_the_text(untrained: Path, command: Command) -> None:
     text = "".join(f"{source}\n" for source in SOURCES)
     expected = hub_of(untrained).translate(SOURCES, beam=3, lenpen=0.6, max_len_b=12)
@@ -102,30 +97,13 @@ def test_a_translation_does_not_depend_on_the_other_lines(
     assert command("".join(texts)) == b"".join(alone)
 
 
-def test_several_processes_translate_the_same_and_are_chosen_by_size(
-    command: Command, refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_processes_translate_the_same(command: Command, refused, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{source}\n" for source in SOURCES[:12]) + "\n"
     expected = command(text, "--batch-size", 2, "--processes", 1)
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
-    used: list[int] = []
-    monkeypatch.setattr(translation, "available_processors", lambda: 4)
-    monkeypatch.setattr(translation, "translate", lambda hub, lines, *others, **_: used.append(others[2]) or [])
-    for lines in (1, 127, 128, 255, 999):
-        command("a\n" * lines)
-    assert used == [1, 1, 2, 3, 4]
-    monkeypatch.undo()
     monkeypatch.setattr(translation_hub, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
     message = refused(text, "--cpu", "--batch-size", 2, "--processes", 2)
     assert message == "one of 2 processes that translate was killed, perhaps for want of memory (--processes 1)"
-
-
-def test_options_of_the_search_count(command: Command) -> None:
-    text = "".join(f"{source}\n" for source in SOURCES)
-    assert command(text, "--beam", 1) != command(text, "--beam", 5)
-    lengths = [len(command(text, "--lenpen", lenpen)) for lenpen in (-5, 5)]
-    assert lengths[0] < lengths[1]
-    assert len(command(text, "--max-len-b", 2)) < 0.5 * len(command(text))
 
 
 def test_int8_changes_translations(command: Command) -> None:
@@ -137,7 +115,7 @@ def test_int8_changes_translations(command: Command) -> None:
 
 def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, monkeypatch) -> None:
     first, second = (command(f"{source}\n") for source in SOURCES[:2])
-    # U+200B and U+FEFF are nothing to sentencepiece.
+    # U+200B and U+FEFF are nothing to sentencepiece, and control characters are spaces.
     text = f"\n{SOURCES[0]}\n \t\x85\x00\n\u200b\n\r\n{SOURCES[1]}"
     assert command(text) == b"\n" + first + b"\n\n\n" + second
     assert command(f"\ufeff{SOURCES[0]}\r\n{SOURCES[1]}\n\n") == first + second + b"\n"
@@ -145,12 +123,51 @@ def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, m
     assert [command(text) for text in ("", "\n", "\n \n\x0b")] == [b"", b"\n", b"\n\n\n"]
 
 
-def test_control_characters_are_spaces(command: Command) -> None:
-    spaced = command("The dog sleeps.\n")
-    for character in "\x00\x01\t\x0b\x0c\r\x1b\x1c\x1d\x1e\x1f\x7f\x85\x9f\u2028\u2029":
-        assert command(f"{character}The{character}dog {character}sleeps.{character}\n") == spaced
-        assert normalize_spaces(f"a{character}b") == "a b"
-    assert len(normalize_spaces("".join(f"a{chr(code)}b" for code in range(0x110000))).splitlines()) == 1
+def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Command) -> None:
+    expected = command("The dog sleeps.\n")
+    spoil(folder, lambda state: state["cfg"]["task"].update(source_lang=None, target_lang=None, data="data-bin"))
+    options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
+    assert command("The dog sleeps.\n", *options) == expected
+
+
+def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refused, capsysbinary, monkeypatch) -> None:
+    pieces = (folder / "sentencepiece.bpe.model").rename(folder / "my.model")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
+    assert main(["translate", "--path", str(folder / "model.pt"), "--cpu", *map(str, SHORT)]) == 0
+    assert capsysbinary.readouterr().err == f"subword model: {pieces} (sentencepiece)\n".encode()
+    hub = torch.hub.load(str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True)
+    divided = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode("The dog sleeps.", out_type=str)
+    assert hub.bpe.encode("The dog sleeps.").split() == divided
+    (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
+    message = refused("a\n", path=folder / "model.pt")
+    assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (b"good\nb\xffd\n", (), "line 2 is not UTF-8: byte 2 of it is 0xff"),
+        (
+            b"good\n\n" + b"x " * MAX_POSITIONS,
+            (),
+            f"line 3 has {MAX_POSITIONS + 1} tokens with the end symbol, the model takes at most {MAX_POSITIONS}",
+        ),
+        (
+            b"x\n" + b"x " * 10,
+            ("--max-tokens", 10),
+            "line 2 has 11 tokens with the end symbol, more than --max-tokens 10",
+        ),
+    ],
+)
+def test_bad_text(tmp_path: Path, refused, monkeypatch, text: bytes, options: tuple, message: str) -> None:
+    # Nothing is translated before everything is checked.
+    monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)
+    file, output = tmp_path / "text", tmp_path / "output"
+    file.write_bytes(text)
+    output.write_bytes(b"old")
+    files = ("--input", file, "--output", output)
+    assert refused("", "--bpe", "none", *files, *options) == f"{file}: {message}"
+    assert output.read_bytes() == b"old"
 
 
 def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Command) -> None:
@@ -163,36 +180,10 @@ def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Com
     assert sorted(os.listdir(tmp_path)) == ["output", "text"]
 
 
-def test_dictionaries_and_pieces_of_another_folder(folder: Path, tmp_path: Path, command: Command, refused) -> None:
-    expected = command("The dog sleeps.\n")
-    alone = tmp_path / "alone" / "model.pt"
-    alone.parent.mkdir()
-    shutil.move(folder / "model.pt", alone)
-    pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", folder / "sentencepiece.bpe.model")
-    assert command("The dog sleeps.\n", folder, "--path", alone, *pieces) == expected
-    # Without pieces, what is read and written are the model's symbols.
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
-    cut = " ".join(processor.encode("The dog sleeps.", out_type=str))
-    found = command(f"{cut}\n", folder, "--path", alone).decode()
-    assert found.replace(" ", "").replace("▁", " ").strip() == expected.decode().strip()
-    assert "dict.en.txt: missing" in refused("The dog sleeps.\n", path=alone)
-
-
 def spoil(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     state = load_checkpoint(folder / "model.pt")
     change(state)
     save_checkpoint(state, folder / "model.pt")
-
-
-def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Command, refused) -> None:
-    expected = command("The dog sleeps.\n")
-    spoil(folder, lambda state: state["cfg"]["task"].update(source_lang=None, target_lang=None, data="data-bin"))
-    message = "Could not infer language pair, please provide it explicitly"
-    assert refused("a\n", path=folder / "model.pt").endswith(message)
-    options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
-    assert command("The dog sleeps.\n", *options) == expected
-    (folder / "train.en-de.en.idx").touch()  # from which fairseq takes the languages
-    assert command("The dog sleeps.\n", "--path", folder / "model.pt") == expected
 
 
 def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
@@ -204,26 +195,6 @@ def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
         assert bpe.decode("low lo@@ t") == "low lot"
     assert choose_subword_model("none", None, tmp_path) is None
     assert choose_subword_model(None, None, tmp_path / "x") is None
-
-
-def test_a_subword_model_of_another_name_is_found_and_named(
-    folder: Path, command: Command, refused, capsysbinary, monkeypatch
-) -> None:
-    expected = command("The dog sleeps.\n")
-    pieces = (folder / "sentencepiece.bpe.model").rename(folder / "my.model")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
-    assert main(["translate", "--path", str(folder / "model.pt"), "--cpu", *map(str, SHORT)]) == 0
-    assert capsysbinary.readouterr() == (expected, f"subword model: {pieces} (sentencepiece)\n".encode())
-    hub = torch.hub.load(str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True)
-    divided = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode("The dog sleeps.", out_type=str)
-    assert hub.bpe.encode("The dog sleeps.").split() == divided
-    (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
-    message = refused("a\n", path=folder / "model.pt")
-    assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
-    for kind, file in (("sentencepiece", "my.model"), ("subword_nmt", "codes.txt")):
-        assert choose_subword_model(kind, None, folder) == (kind, folder / file)
-    with pytest.raises(UserError, match=r"--bpe sentencepiece: name its file with --bpe-model, there is none in"):
-        choose_subword_model("sentencepiece", None, folder.parent)
 
 
 def test_unknown_words_are_warned_of(untrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
@@ -259,58 +230,16 @@ def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, 
     assert last == b"\r\n"
 
 
-# --- what is refused ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"good\nb\xffd\n", "line 2 is not UTF-8: byte 2 of it is 0xff"),
-        (
-            b"good\n\n" + b"x " * 5000 + b"\n",
-            f"line 3 has 5001 tokens with the end symbol, the model takes at most {MAX_POSITIONS}",
-        ),
-    ],
-)
-def test_bad_text(tmp_path: Path, refused, monkeypatch, text: bytes, message: str) -> None:
-    # Nothing is translated before everything is checked.
-    monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)
-    file, output = tmp_path / "text", tmp_path / "output"
-    file.write_bytes(text)
-    output.write_bytes(b"old")
-    assert refused(text, "--bpe", "none") == f"standard input: {message}"
-    assert refused("", "--bpe", "none", "--input", file, "--output", output) == f"{file}: {message}"
-    assert output.read_bytes() == b"old"
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_the_longest_line_that_the_model_takes(command: Command, refused) -> None:
-    assert command("x " * (MAX_POSITIONS - 1), "--bpe", "none")
-    assert f"line 1 has {MAX_POSITIONS + 1} tokens" in refused("x " * MAX_POSITIONS, "--bpe", "none")
-    assert command("x " * 9, "--bpe", "none", "--max-tokens", 10)
-    message = refused("x\n" + "x " * 10, "--bpe", "none", "--max-tokens", 10)
-    assert message == "standard input: line 2 has 11 tokens with the end symbol, more than --max-tokens 10"
-
-
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "absent checkpoint": (lambda f: (f / "model.pt").unlink(), "model.pt: No such file or directory"),
     "truncated checkpoint": (lambda f: os.truncate(f / "model.pt", 200_000), "model.pt: broken or truncated"),
     "missing dictionary": (lambda f: (f / "dict.de.txt").unlink(), "dict.de.txt: missing, a dictionary of .*model.pt"),
     "another dictionary": (
         lambda f: (f / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(50))),
         "model.pt: cannot be built with the dictionaries of .*: .*size mismatch",
     ),
-    "dictionary without counts": (
-        lambda f: (f / "dict.en.txt").write_text("a\n"),
-        "cannot be built with the dictionaries of .*: Incorrect dictionary format",
-    ),
     "truncated pieces": (
         lambda f: os.truncate(f / "sentencepiece.bpe.model", 97_000),
         "model: not a file of sentencepiece",
-    ),
-    "NaN": (
-        lambda f: spoil(f, lambda state: state["model"]["decoder.layer_norm.bias"].fill_(torch.nan)),
-        "a line has no translation: the model's scores are not numbers",
     ),
     "other task": (
         lambda f: spoil(f, lambda state: state["cfg"]["task"].update(_name="language_modeling")),
@@ -331,18 +260,13 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
     ("options", "message"),
     [
         (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: name its kind with --bpe"),
-        (("--bpe", "subword_nmt", "--bpe-codes", __file__), f"{__file__}: not a file of subword_nmt: .*line 1"),
         (("--fp16", "--cpu"), "--fp16 needs a GPU"),
-        (("--input", "absent"), "absent: No such file"),
         (("--output", "absent/x"), "absent/x: not a file in an existing directory"),
         (("absent",), "absent.*: missing, a dictionary of"),
     ],
 )
 def test_wrong_options(refused, options: tuple[str, ...], message: str) -> None:
     assert re.search(message, refused("The dog sleeps.\n", *options))
-
-
-# --- a trained model, as a user runs it --------------------------------------------------------
 
 
 def run_command(lines: Sequence[str], *options: object) -> str:

@@ -105,15 +105,15 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         (RK2, "--encoder-layer-history dlcl, only none"),
         ((*RK2, *NO_HISTORY), "--ode-coefficients gate of the scheme rk2, only ones"),
         ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
-        ((*ONES, "--no-decoder-final-norm"), "--no-decoder-final-norm, only a decoder that ends with a normalisation"),
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
         ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
-        ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
+        ((*ONES, "--no-decoder-final-norm"), "--no-decoder-final-norm, only a decoder that ends with a normalisation"),
         (
             (*EULER, *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
             "--post-norm, only layers with the normalisation before",
         ),
+        ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
     ],
 )
@@ -125,31 +125,17 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
 
 def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, command: Command) -> None:
     model = folder.parent / "model.pt"
-    for words, problem in (
-        (("--output", folder), f"{folder}: exists already; remove it, or choose another folder"),
-        (("--output", tmp_path / "out", "--bpe", "subword_nmt"), "--bpe subword_nmt: name its file with --bpe-model"),
-        (("--output", tmp_path / "out", "--path", tmp_path / "no.pt"), f"{tmp_path / 'no.pt'}: No such file"),
-    ):
-        assert problem in export(command, model, *words, status=2)[1]
+    assert f"{folder}: exists already; remove it" in export(command, model, "--output", folder, status=2)[1]
     dlcl = make_model(tmp_path)
+    files = sorted(tmp_path.iterdir())
     error = export(command, dlcl, status=2)[1]
-    assert error == (
-        f"ode-transformer export: error: {dlcl}: CTranslate2 cannot express --encoder-layer-history dlcl, only none\n"
-    )
-    assert {path.name for path in tmp_path.iterdir()} == {
-        *("model.pt", "dict.en.txt", "dict.de.txt", "sentencepiece.bpe.model", "sentencepiece.bpe.vocab")
-    }
+    assert f"{dlcl}: CTranslate2 cannot express --encoder-layer-history dlcl, only none" in error
+    assert sorted(tmp_path.iterdir()) == files
 
 
-def test_wrong_folders_and_options_are_refused(folder: Path, tmp_path: Path, command: Command) -> None:
-    for words, problem in (
-        ((folder.parent / "model.pt", "--engine", "ctranslate2"), "model.pt/config.json: Not a directory"),
-        ((tmp_path,), f"{tmp_path}/config.json: No such file or directory"),
-        ((folder, "--fp16"), "--fp16: not with --engine ctranslate2"),
-        ((folder, "--processes", 2), "--processes 2: only with PyTorch on a CPU (--cpu)"),
-        ((folder, "--source-lang", "en"), "--source-lang: not with --engine ctranslate2"),
-    ):
-        assert problem in command("translate", "--path", *words, text="a\n", status=2)[1]
+def test_options_and_lines_that_do_not_fit_are_refused(folder: Path, command: Command) -> None:
+    message = command("translate", "--path", folder, "--fp16", text="a\n", status=2)[1]
+    assert "--fp16: not with --engine ctranslate2" in message
     _, message = command("translate", "--path", folder, text="A dog.\n" + 99 * "dog ", status=2)
     assert f"the model takes at most {MAX_POSITIONS}" in message
 

@@ -68,12 +68,9 @@ CASES = {  # source, hypothesis, gold edits, expected counts
     "a phrase is one edit": (*MOTIVE, [(3, 4, ""), (7, 9, "systems have")], (2, 2, 2)),
     "words are two edits": (*MOTIVE, [(3, 4, ""), (7, 8, "systems"), (8, 9, "have")], (3, 3, 3)),
     "two unchanged words within": ("a b c d", "x b c y", [(0, 4, "x b c y")], (1, 1, 1)),
-    "three unchanged words within": ("a b c d e", "x b c d y", [(0, 5, "x b c d y")], (0, 2, 1)),
-    "first alternative, deletion": ("I goes home", "I go", [(1, 2, "go|went"), (2, 3, "|away")], (2, 2, 2)),
     "no such alternative": ("I goes home", "I gone away", [(1, 2, "go|went"), (2, 3, "|away")], (1, 2, 2)),
     "another case": ("the cat", "The cat", [(0, 1, "the")], (0, 1, 1)),
     "an insertion counts once": ("x y", "x a a y", [(1, 1, "a")], (1, 2, 1)),
-    "insertions out of order": ("x y", "x b a y", [(1, 1, "a"), (1, 1, "b")], (1, 2, 2)),
 }
 
 
