@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.search import BeamSearch as Candidates
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_for_tests import EOS, batch, small_model
 
-from ode_transformer.decoding.beam_search import BeamSearch, best_continuations
+from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.support.errors import UserError
 
 SENTENCES = batch([6, 3, 1, 5])
@@ -82,21 +81,3 @@ def test_what_is_left_to_fairseq() -> None:
     assert all(h["tokens"][:2].tolist() == [7, 7] for of_sentence in hypotheses for h in of_sentence)
     with pytest.raises(AssertionError, match="at least 9 words and at most 3"):
         BeamSearch([model], model.decoder.dictionary, min_len=9, max_len_b=3).generate([model], prefix)
-
-
-@pytest.mark.parametrize("words", [5, 600])
-@pytest.mark.parametrize("step", [0, 3])
-def test_candidates_are_those_of_fairseq(words: int, step: int) -> None:
-    generator = torch.Generator().manual_seed(words)
-    log_probs = torch.randn(6, words, generator=generator).log_softmax(-1)
-    log_probs[:, 1] = -math.inf
-    scores = torch.randn(6, 4, generator=generator)
-    expected = Candidates(
-        type("Dictionary", (), {"pad": int, "unk": int, "eos": int, "__len__": lambda _: words})()
-    ).step(step, log_probs.view(2, 3, words), scores.view(2, 3, 4))
-    spoilt = log_probs.clone()
-    spoilt[:, 1] = math.nan
-    for scored in (log_probs, spoilt):
-        found = best_continuations(scored, scores[:, step - 1] if step else None, 2, 3)
-        for ours, theirs in zip(found, expected, strict=True):
-            torch.testing.assert_close(ours, theirs)

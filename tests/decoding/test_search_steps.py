@@ -11,14 +11,8 @@ from torch.utils._pytree import tree_leaves
 from ode_transformer.decoding import beam_search, search_steps
 from ode_transformer.decoding.search_steps import FixedSteps, GrowingSteps, choose_steps, record_cuda_graph
 
-WAITING = {
-    "_local_scalar_dense",
-    "equal",
-    "is_nonzero",
-    "item",
-    "nonzero",
-    "unique_consecutive",
-}  # for numbers of the GPU
+# Operators that wait for numbers of the GPU
+WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "unique_consecutive"}
 
 
 class Recording(TorchDispatchMode):

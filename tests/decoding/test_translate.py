@@ -231,7 +231,6 @@ def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, 
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "truncated checkpoint": (lambda f: os.truncate(f / "model.pt", 200_000), "model.pt: broken or truncated"),
     "missing dictionary": (lambda f: (f / "dict.de.txt").unlink(), "dict.de.txt: missing, a dictionary of .*model.pt"),
     "another dictionary": (
         lambda f: (f / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(50))),
@@ -256,17 +255,8 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--bpe", "none", "--bpe-model", "x"), "--bpe-model x: name its kind with --bpe"),
-        (("--fp16", "--cpu"), "--fp16 needs a GPU"),
-        (("--output", "absent/x"), "absent/x: not a file in an existing directory"),
-        (("absent",), "absent.*: missing, a dictionary of"),
-    ],
-)
-def test_wrong_options(refused, options: tuple[str, ...], message: str) -> None:
-    assert re.search(message, refused("The dog sleeps.\n", *options))
+def test_wrong_options(refused) -> None:
+    assert "--bpe-model x: name its kind with --bpe" in refused("a\n", "--bpe", "none", "--bpe-model", "x")
 
 
 def run_command(lines: Sequence[str], *options: object) -> str:
