@@ -130,6 +130,15 @@ def by_source_length(
     return values
 
 
+def accuracy_table(
+    kind: str, title: str, buckets: Buckets, accuracies: dict[str, TokenAccuracy], numbers: np.ndarray
+) -> BucketTable:
+    """Return the accuracy of each system over buckets of a quantity of the tokens."""
+    columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
+    counts = list(map(int, buckets.totals(numbers)))
+    return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
+
+
 def comparison_tables(
     translations: dict[str, list[str]],
     accuracies: dict[str, TokenAccuracy],
@@ -148,11 +157,6 @@ def comparison_tables(
 
     def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
         return length_ratio(hypotheses, Settings(references, tokenize=settings.tokenize))
-
-    def accuracy_table(kind: str, title: str, buckets: Buckets, numbers: np.ndarray) -> BucketTable:
-        columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
-        counts = list(map(int, buckets.totals(numbers)))
-        return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
 
     ratios = {name: [ratio_of(hypotheses, test.references)] for name, hypotheses in translations.items()}
     summary: dict[str, list[float | None]] = {
@@ -173,11 +177,11 @@ def comparison_tables(
         row_title, rows = "source length (tokens)", lengths.names()
         tables.append(BucketTable(f"{name}_by_length", rows, row_title, value_title, columns, sentences, "sentences"))
     first = next(iter(accuracies.values()))  # the tokens are the same for all systems
-    tables.append(accuracy_table("position", "target position", lengths, first.positions))
+    tables.append(accuracy_table("position", "target position", lengths, accuracies, first.positions))
     if test.frequencies is not None:
         buckets = Buckets(tuple(end for end in FREQUENCIES if end < test.frequencies.max()), start=0)
-        numbers = test.frequencies[first.tokens]
-        tables.append(accuracy_table("frequency", "frequency in the training data", buckets, numbers))
+        title, numbers = "frequency in the training data", test.frequencies[first.tokens]
+        tables.append(accuracy_table("frequency", title, buckets, accuracies, numbers))
     return tables
 
 
