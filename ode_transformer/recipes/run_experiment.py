@@ -18,7 +18,6 @@ from ode_transformer.recipes import training
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
@@ -48,8 +47,7 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
     def run_training() -> None:
         threads, last = experiment.recipe.threads, experiment.last_update()
         training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
-        if not training.has_checkpoints(experiment.checkpoints):
-            raise UserError(f"{folder / 'train.log'}: the training has ended without a checkpoint")
+        training.require_checkpoints(experiment.checkpoints, f"see {folder / 'train.log'}")
         on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
@@ -86,8 +84,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     """
     checkpoints = experiment.checkpoints
     averaged = None if until else _averaged_before(experiment)
-    if not training.has_checkpoints(checkpoints) and not averaged:
-        raise UserError(f"{checkpoints}: no checkpoint; ode-transformer train makes it, with the same --arch and flags")
+    if not averaged:
+        training.require_checkpoints(checkpoints, "ode-transformer train makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
     training.require_same_training(experiment.folder, experiment.digest(data))
     write_record(experiment)

@@ -50,12 +50,10 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     if not numbers:
         raise UserError(f"{path}: no output of fairseq-generate in this file")
     for expected, number in enumerate(numbers):
-        if number != expected:
+        if number != expected or number not in texts["D"]:
             # fairseq leaves out the last batch, the longest sentences, unless its size is a multiple of 8.
-            hint = "decode with --required-batch-size-multiple 1"
-            raise UserError(f"{path}: sentence {expected} is missing: {hint} and without skipping sentences")
-        if number not in texts["D"]:
-            raise UserError(f"{path}: sentence {number} has no hypothesis (D-{number}): was the log cut off?")
+            hint = "decode to the end with --required-batch-size-multiple 1 and without skipping sentences"
+            raise UserError(f"{path}: sentence {expected} has no hypothesis (D-{expected}): {hint}")
     kind = output_pieces(list(texts["D"].values()), remove_bpe, os.fspath(path))
     texts = {side: {n: join_pieces(line, kind) for n, line in lines.items()} for side, lines in texts.items()}
     return [Translation(n, texts["S"].get(n), texts["T"].get(n), texts["D"][n]) for n in numbers]

@@ -47,7 +47,7 @@ def test_log_with_numbers_of_two_digits(tmp_path: Path):
     ("text", "message"),
     [
         ("", "no output of fairseq-generate"),
-        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 is missing: decode with --required-batch-size-multiple 1"),
+        ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 has no hypothesis .*: decode to the end with --required-batch-size"),
         ("T-0\ta\n", "sentence 0 has no hypothesis"),
         ("T-0\ta\nD-0\t-1", "sentence 0 has no hypothesis"),
     ],
