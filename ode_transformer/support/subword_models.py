@@ -14,9 +14,9 @@ from ode_transformer.support.errors import UserError
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 SUBWORD_NMT_FILE = "bpecodes"
 
-# Shares above which marks are those of pieces: plain text has next to none of them.
-SHARE_OF_SYMBOLS = 0.01
-SHARE_OF_LINES = 0.1
+# Fractions above which marks are those of pieces: plain text has next to none of them.
+FRACTION_OF_SYMBOLS = 0.01
+FRACTION_OF_LINES = 0.1
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def kind_of_symbols(symbols: Sequence[str]) -> str | None:
         "sentencepiece": sum(symbol.startswith("▁") for symbol in symbols),
         "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
     }
-    return _most_frequent(marked, SHARE_OF_SYMBOLS * len(symbols))
+    return _most_frequent(marked, FRACTION_OF_SYMBOLS * len(symbols))
 
 
 def kind_of_lines(lines: Sequence[str]) -> str | None:
@@ -104,7 +104,7 @@ def kind_of_lines(lines: Sequence[str]) -> str | None:
         "sentencepiece": sum(line.startswith("▁") for line in lines),
         "subword_nmt": sum("@@ " in f"{line} " for line in lines),
     }
-    return _most_frequent(marked, SHARE_OF_LINES * len(lines))
+    return _most_frequent(marked, FRACTION_OF_LINES * len(lines))
 
 
 def _most_frequent(counts: dict[str, int], least: float) -> str | None:
