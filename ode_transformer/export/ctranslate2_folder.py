@@ -72,15 +72,18 @@ def refusal(model: Any, options: Any) -> str | None:
 
 def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
     """Return the flag of a stack that CTranslate2 cannot express and what it could express instead, if there is one."""
-    several = choice.stages > 1
+    several, tableau = choice.stages > 1, choice.rule
+    one_each = choice.coefficients == "ones" or (
+        choice.coefficients == "tableau" and isinstance(tableau, ButcherTableau) and all_ones([tableau.b])
+    )
     problems = {
         f"--{stack}-layer-history {choice.history}, only none": choice.history != "none",
         f"--layer-splitting {choice.splitting}, only lie-trotter": choice.splitting != "lie-trotter",
         f"--{stack}-ode-scheme {choice.scheme}, only euler, repeat, repeat4, and rk2 with --ode-coefficients ones": (
-            not isinstance(choice.rule, ButcherTableau) or several and not all_ones(choice.rule.a)
+            not isinstance(tableau, ButcherTableau) or several and not all_ones(tableau.a)
         ),
         f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
-            several and not all_ones([fixed_weights(choice)])
+            several and not one_each
         ),
         f"--ode-steps {choice.steps}, only 1": choice.steps != 1,
         f"--ode-step-size {choice.step_size}, only 1": choice.step_size != 1,
@@ -91,15 +94,6 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
         "--post-norm, only layers with the normalisation before": not choice.normalize_before,
     }
     return next((flag for flag, refused in problems.items() if refused), None)
-
-
-def fixed_weights(choice: DepthChoice) -> tuple[float, ...]:
-    """Return the weights of a scheme's increments, 0 for those that are learned; none of a scheme without weights."""
-    tableau = choice.weighed_stages
-    if tableau is None:
-        return ()
-    weights = {"tableau": tableau.b, "ones": (1.0,) * tableau.stages}
-    return weights.get(choice.coefficients, (0.0,) * tableau.stages)
 
 
 def all_ones(rows: Any) -> bool:

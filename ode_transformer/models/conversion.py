@@ -248,13 +248,7 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer checkpoint convert``."""
     parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint of the authors' released code")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="our checkpoint (follows a symbolic link)",
-    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="our checkpoint (follows a link)")
 
 
 def run(args: argparse.Namespace) -> int:

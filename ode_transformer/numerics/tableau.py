@@ -53,10 +53,8 @@ class ButcherTableau:
         if not len(self.a) == len(self.b) == len(self.c):
             raise ValueError(f"tableau {self.name}: a, b and c must have one entry for each stage")
         for i, (row, node) in enumerate(zip(self.a, self.c, strict=True)):
-            if len(row) != i:
-                raise ValueError(f"tableau {self.name}: row {i + 1} of a must have {i} entries, not {len(row)}")
-            if not math.isclose(sum(row), node, abs_tol=1e-12):
-                raise ValueError(f"tableau {self.name}: row {i + 1} of a sums to {sum(row)}, its node is {node}")
+            if len(row) != i or not math.isclose(sum(row), node, abs_tol=1e-12):
+                raise ValueError(f"tableau {self.name}: row {i + 1} of a must have {i} entries that sum to {node}")
         if self.order > 0 and not math.isclose(sum(self.b), 1.0, abs_tol=1e-12):
             raise ValueError(f"tableau {self.name}: the weights b sum to {sum(self.b)}, not to 1")
 

@@ -22,7 +22,6 @@ from ode_transformer.numerics import LEARNED
 KINDS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_layer_history": "none", "decoder_layer_history": "none"},
     "rk2 gate, dlcl": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
-    "shared gate": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "ode_share_coefficients": True},
     "scalars of each part": {
         **{"encoder_ode_scheme": "rk4", "decoder_ode_scheme": "rk2", "ode_coefficients": "scalar"},
         **{"ode_function_scope": "san/ffn", "ode_steps": 2},
@@ -31,7 +30,6 @@ KINDS: dict[str, dict[str, Any]] = {
         **{"encoder_ode_scheme": "pcformer2", "ode_coefficients": "ema-vector", "value_residual": "learned"},
         **{"encoder_layer_history": "none", "ode_function_scope": "san/ffn"},
     },
-    "pcformer4, tableau": {"encoder_ode_scheme": "pcformer4", "encoder_layer_history": "none"},
     "rk4-moulton": {"encoder_ode_scheme": "rk4-moulton", "encoder_layer_history": "none"},
     "dlstm": {"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm"},
     "recomputed": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate", "checkpoint_activations": True},

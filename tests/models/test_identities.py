@@ -98,17 +98,6 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
     torch.testing.assert_close(y + block.field(y), expected)
 
 
-@pytest.mark.parametrize("scope", ["san+ffn", "san/ffn"])
-@pytest.mark.parametrize("scheme", ["multistep", "dlcl-increments"])
-def test_recurrences_with_weights_of_one_are_euler(scheme: str, scope: str) -> None:
-    euler = small_model(**OPTIONS).encoder
-    recurrence = small_model(encoder_ode_scheme=scheme, ode_function_scope=scope, **OPTIONS).encoder
-    ones = {f"scheme.{name}": torch.ones_like(p) for name, p in recurrence.scheme.named_parameters()}
-    recurrence.load_state_dict(euler.state_dict() | ones | settings(recurrence))
-    source = batch([6, 4, 2])
-    torch.testing.assert_close(encode(recurrence, source), encode(euler, source))
-
-
 def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
     shared = small_model(encoder_ode_scheme="rk4", **OPTIONS).encoder
     separate = small_model(encoder_ode_scheme="rk4", ode_stage_parameters="separate", **OPTIONS).encoder
@@ -135,29 +124,6 @@ def silence(encoder) -> None:
         for last in (layer["self_attn"].function.out_proj, layer["ffn"].function.fc2):
             for parameter in last.parameters():
                 parameter.zero_()
-
-
-@pytest.mark.parametrize(
-    ("parts", "factor"),
-    [
-        ({"encoder_ode_scheme": "rk2", "ode_coefficients": "ones"}, 4),
-        ({"encoder_ode_scheme": "rk2"}, 2.5),
-        ({"encoder_ode_scheme": "rk4"}, 2.708333333333333),
-        ({"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"}, None),  # 3 − g
-    ],
-)
-def test_released_form_multiplies_y_where_the_papers_form_leaves_it_alone(parts: dict, factor: float | None) -> None:
-    """Layers that add nothing: F̂(y) = y, so a block multiplies y (released code)."""
-    encoder = small_model(ode_function="layer-output", encoder_layers=1, **OPTIONS | parts).encoder
-    y = torch.randn(2, 3, 16, dtype=torch.float64)
-    with torch.no_grad():
-        silence(encoder)
-        mask = attention_mask(3, 3, y.device)
-        got, _ = encoder.step_layers(y, [context(mask)])
-        if factor is None:
-            logit = encoder.scheme.coefficients[0].projection(torch.cat([y, 2 * y], dim=-1))
-            factor = 3 - logit.sigmoid()
-    torch.testing.assert_close(got, factor * y)
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_what_is_not_carried_out_is_refused(name: str, arch: str) -> None:
             "--layer-norm-without-affine: --encoder-ode-scheme dlstm",
         ),
         ({"arch": BERT, "encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
+        ({"cpu_bf16": True}, "--cpu-bf16 needs --cpu; a GPU has --amp"),
         ({"log_depth_interval": 1, "adaptive_softmax_cutoff": "10,20"}, "--log-depth-interval does not go with"),
     ],
 )

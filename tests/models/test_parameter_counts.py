@@ -1,9 +1,11 @@
 """Parameter counts of every architecture, by the arithmetic of the papers' own parts, and the published totals."""
 
 import pytest
+import torch
 from models_for_tests import count_parameters, outline
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
+from ode_transformer.models.ode_transformer import DLSTM_SIZES, MACARON_SIZES, matched_inner_dim
 
 # Totals with RPR k = 8, DLCL on both stacks, one shared gate and one embedding of V rows; published as 61M, 118M, …
 PUBLISHED = [
@@ -60,3 +62,99 @@ def test_english_romanian_needs_dictionaries_of_different_sizes(suffix: str, mil
             share_decoder_input_output_embed=True, ode_share_coefficients=True,
         )  # fmt: skip
         assert count_parameters(model) // 10**6 == millions
+
+
+# d, f of a whole layer, heads, layers, inner size of each half: the papers' settings
+MACARON_EXPECTED = {
+    "": (512, 2048, 8, 6, 1024),
+    "_tiny": (128, 256, 4, 4, 128),
+    "_iwslt_de_en": (512, 2048, 4, 6, 1024),
+    "_iwslt_de_en_released": (512, 1024, 4, 6, 512),
+    "_wmt_en_de": (512, 2048, 8, 6, 1024),
+    "_wmt_en_de_big": (1024, 4096, 16, 6, 2048),
+}
+
+
+@pytest.mark.parametrize("suffix", MACARON_SIZES)
+def test_macaron_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> None:
+    d, f, heads, layers, half = MACARON_EXPECTED[suffix]
+    macaron = outline(f"macaron{suffix}", 40)
+    for stack, names in (
+        (macaron.encoder, ["ffn_down", "self_attn", "ffn_up"]),
+        (macaron.decoder, ["ffn_down", "self_attn", "encoder_attn", "ffn_up"]),
+    ):
+        assert len(stack.layers) == layers
+        for layer in stack.layers:
+            assert list(layer) == names
+            assert [layer[name].step_fraction for name in names] == [0.5, *[1.0] * (len(names) - 2), 0.5]
+            assert [layer[name].function.fc1.out_features for name in ("ffn_down", "ffn_up")] == [half] * 2
+            assert layer["self_attn"].function.heads == heads
+            assert layer["self_attn"].function.relative_keys is None
+    transformer = outline(f"macaron{suffix}", 40, layer_splitting="lie-trotter")
+    assert count_parameters(macaron) - count_parameters(transformer) == 3 * d * 2 * layers
+    sizes = {"encoder_embed_dim": d, "encoder_ffn_embed_dim": f, "encoder_layers": layers}
+    sizes |= {name.replace("encoder", "decoder"): value for name, value in sizes.items()}
+    pre_norm = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    heads_of = {f"{stack}_attention_heads": heads for stack in ("encoder", "decoder")}
+    assert count_parameters(outline("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
+        transformer
+    )
+
+
+DLSTM_EXPECTED = {  # d, f, heads, layers of each stack: the paper's settings are those of Vaswani et al. 2017
+    "": (512, 2048, 8, 6),
+    "_tiny": (128, 256, 4, 4),
+    "_iwslt_de_en": (512, 1024, 4, 6),
+    "_wmt_en_de": (512, 2048, 8, 6),
+    "_wmt_en_de_big": (1024, 4096, 16, 6),
+}
+# Without embeddings: gates 2(6d² + 9d), attentions 18(4d² + 4d), hidden 12(3df + 3f + d), at base and big size.
+COUNTS = [
+    ("dlstm", {}, 59_894_784),
+    ("dlstm", {"dlstm_hidden": "linear"}, 28_376_064),
+    ("dlstm", {"dlstm_merge": "concat"}, 63_043_584),
+    ("dlstm", {"dlstm_merge": "concat-unprojected"}, 66_972_672),  # + d·3d for the gates, + 6·df
+    ("dlstm", {"dlstm_output_norm": True}, 59_896_832),  # + 2·2d
+    ("dlstm", {"dlstm_normalization": "joint"}, 59_894_784),
+    ("dlstm", {"dlstm_share": "all"}, 28_370_944),
+    ("dlstm", {"dlstm_share": "none"}, 75_669_504),
+    ("dlstm_wmt_en_de", {}, 59_894_784),
+    ("dlstm_wmt_en_de_big", {}, 239_327_232),
+]
+
+
+def count(model) -> int:
+    """Parameters outside the embeddings."""
+    return sum(p.numel() for name, p in model.named_parameters() if "embed_tokens" not in name)
+
+
+@pytest.mark.parametrize(("arch", "options", "total"), COUNTS)
+def test_counts_of_a_depth_wise_lstm(arch: str, options: dict, total: int) -> None:
+    assert count(outline(arch, 40, **options)) == total
+
+
+@pytest.mark.parametrize("suffix", DLSTM_SIZES)
+def test_sizes_of_a_depth_wise_lstm(suffix: str) -> None:
+    d, f, heads, layers = DLSTM_EXPECTED[suffix]
+    model = outline(f"dlstm{suffix}", 40)
+    for stack, names in ((model.encoder, ["self_attn"]), (model.decoder, ["self_attn", "encoder_attn"])):
+        assert [list(layer) for layer in stack.layers] == [names] * layers
+        assert all(layer["self_attn"].function.heads == heads for layer in stack.layers)
+        assert [hidden[0].fc1.weight.shape for hidden in stack.scheme.hidden] == [(f, 2 * d)] * layers
+        assert len(stack.scheme.gates) == 1
+        assert stack.layer_norm is None
+        assert stack.scheme.hidden[0][0].activation(torch.tensor([-1.0])) < 0  # GeLU, no ReLU
+
+
+@pytest.mark.parametrize("suffix", DLSTM_SIZES)
+def test_a_matched_model_has_its_baselines_size(suffix: str) -> None:
+    """Up to half a step of the inner size, 4 of its columns in every layer."""
+    d, _, _, layers = DLSTM_EXPECTED[suffix]
+    inner = matched_inner_dim(DLSTM_SIZES[suffix])
+    assert inner % 8 == 0
+    matched, lstm = outline(f"dlstm_matched{suffix}", 40), outline(f"dlstm{suffix}", 40)
+    residual = {"encoder_ode_scheme": "euler", "decoder_ode_scheme": "euler"}
+    residual |= {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    baseline = count(outline(f"dlstm{suffix}", 40, **residual)) - 4 * d  # without the closing normalisations
+    assert abs(count(matched) - baseline) <= 4 * (3 * d + 3) * 2 * layers
+    assert count(matched) < count(lstm)
