@@ -29,6 +29,8 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
     """Encoder and decoder whose layers are vector fields, stepped by a numerical scheme."""
 
     stacks = STACKS
+    encoder_class: type[ODETransformerEncoder] = ODETransformerEncoder
+    decoder_class: type[ODETransformerDecoder] = ODETransformerDecoder
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -62,12 +64,12 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
         """Build the encoder for fairseq's ``build_model``."""
-        return ODETransformerEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
+        return cls.encoder_class(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerDecoder:
         """Build the decoder for fairseq's ``build_model``."""
-        return ODETransformerDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
+        return cls.decoder_class(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
 
 
 for _scheme, _options in SCHEME_OPTIONS.items():

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from ode_transformer.models.architectures import register_architecture, stack_sizes
 from ode_transformer.models.depth_options import check_model_options, set_defaults
@@ -48,6 +47,9 @@ REFORMER_OPTIONS: dict[str, Any] = {
 @register_model("reformer")
 class ReformerModel(ODETransformerModel):
     """A PreNet over the source, and joint layers over a source × target grid; no encoder–decoder attention."""
+
+    encoder_class = ReformerEncoder
+    decoder_class = ReformerDecoder
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -133,14 +135,6 @@ class ReformerModel(ODETransformerModel):
             "attention over the target": (("source", "target", "prefix"), target),
             "reduction": (("target", "source"), extra["attn"][0]),
         }
-
-    @classmethod
-    def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ReformerEncoder:
-        return ReformerEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
-
-    @classmethod
-    def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ReformerDecoder:
-        return ReformerDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
 
 
 def reformer_sizes(
