@@ -1,7 +1,5 @@
 """Numbers of several systems over buckets of a quantity, as Markdown, CSV and a plot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

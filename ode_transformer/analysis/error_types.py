@@ -5,8 +5,6 @@ also have each system's wrong edits of the type. The reference's number is that 
 annotators each sentence is scored with the one who suits the system best (``metrics.error_types``).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path

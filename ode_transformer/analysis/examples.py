@@ -5,8 +5,6 @@ and the last system. Words that the reference lacks are **bold**, words that onl
 words are separated by spaces and aligned by difflib.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterator, Mapping, Sequence

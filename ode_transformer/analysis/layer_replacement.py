@@ -13,8 +13,6 @@ The function maps x to y at one position: x is all that the layer reads of earli
 So a replaced layer keeps no attention, neither to its own side nor, in a decoder, to the source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

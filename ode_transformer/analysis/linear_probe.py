@@ -9,8 +9,6 @@ set is decoded and scored: Tables 6 and 7. Results are kept in a folder, so that
     steps/                                  records of the finished jobs, each with a digest of its request and files
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

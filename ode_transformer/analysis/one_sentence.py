@@ -1,7 +1,5 @@
 """Attention weights of one sentence, for pages and as plots, and stage weights at each of its tokens."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -8,8 +8,6 @@ The output folder holds ``tables.md`` with all tables, ``results.json`` with all
 each table, ``attention`` with a plot and the weights of each map, and ``systems/NAME/hypotheses.txt``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Trained models on the command line, and the sentences on which they are measured."""
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping

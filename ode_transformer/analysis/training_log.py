@@ -10,8 +10,6 @@ again when training is resumed, or stands still at 0, so that the seconds of the
 validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ Python. Models are built from what was read and checked: fairseq's own loading w
 place of ``model.pt`` it takes a ``model-shard0.pt`` beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy

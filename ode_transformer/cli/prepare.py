@@ -1,7 +1,5 @@
 """``ode-transformer prepare``: the data of a recipe, from raw files to fairseq's binary files."""
 
-from __future__ import annotations
-
 import argparse
 
 from ode_transformer.cli.run_arguments import PREPARATION, RESULTS, add, run_options

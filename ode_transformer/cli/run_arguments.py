@@ -1,7 +1,5 @@
 """Command-line arguments that the commands of recipes and studies share."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import fields
 from pathlib import Path

@@ -5,8 +5,6 @@ least two words without placeholders, markup, paths or code. English text that o
 the translation of most packages.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

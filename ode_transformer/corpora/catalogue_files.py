@@ -6,8 +6,6 @@ A message's identifier is usually the English text. Some packages use symbols in
 then in a comment of the ``.po`` file (``#. Default: "Save"``) or in an English catalogue beside the translated one.
 """
 
-from __future__ import annotations
-
 import gettext
 import io
 import re

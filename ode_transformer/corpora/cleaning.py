@@ -1,7 +1,5 @@
 """Preparation of lines of text, and a filter for pairs of lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import chain

@@ -5,8 +5,6 @@ far and the record of the verified file; no source can name a path there. A file
 replaced, and a downloaded one only by a complete one.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """Kinds of corpus that a recipe can name; each is a subclass of ``corpus.CorpusKind``."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

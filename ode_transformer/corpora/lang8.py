@@ -10,8 +10,6 @@ removed. Punctuation is made plain by Moses' scripts, and NLTK divides text into
 the line as text and leave most of JSON's escapes in it; here all are undone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

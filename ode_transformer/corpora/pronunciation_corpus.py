@@ -9,8 +9,6 @@ pronunciations (``read(2)``) and words with apostrophes, full stops or hyphens a
 training, 1 % for validation, 2 % for the test.
 """
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Iterable, Mapping

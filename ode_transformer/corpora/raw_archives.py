@@ -5,8 +5,6 @@ decompresses it at most twice. A zip file and an uncompressed tar are entered at
 skipped, and names of members are only compared, never used as paths.
 """
 
-from __future__ import annotations
-
 import difflib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The source list, ``configs/sources.yaml``: every raw file that recipes are made from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -18,8 +18,6 @@ The archives are read once, as streams. A temporary file keeps the stories until
 lists, so that the corpus does not depend on the order in the archives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -11,8 +11,6 @@ generation and fairseq-eval-lm treat it like any word. A word that is missing in
 ``<unk>`` and lower the perplexity, so a text with such a word is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from pathlib import Path

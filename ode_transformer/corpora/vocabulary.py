@@ -5,8 +5,6 @@ Each kind is learned from the training text of a corpus and then applied to ever
 value of fairseq's ``--remove-bpe`` that joins pieces to words again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections import Counter

@@ -7,8 +7,6 @@ A corpus is a folder of plain UTF-8 text with one example per line; both sides o
     SOURCES.md     the same for people: packages that the text comes from, and their licences
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -10,8 +10,6 @@ third, first axis selects one of several maps: on a source × target grid, ("tar
 of the source over itself, which differs from target token to target token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

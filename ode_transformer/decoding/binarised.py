@@ -1,7 +1,5 @@
 """Splits of a binarised data set: their batches, and their translations as fairseq-generate prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

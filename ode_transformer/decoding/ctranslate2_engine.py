@@ -4,8 +4,6 @@
 lines are read, checked and written as with a checkpoint. Neither PyTorch nor fairseq is loaded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

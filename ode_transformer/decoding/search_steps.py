@@ -1,7 +1,5 @@
 """Steps of a search: each computes the scores of the next word of every hypothesis."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

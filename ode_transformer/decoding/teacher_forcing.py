@@ -1,7 +1,5 @@
 """Predictions of a model at each target position after the correct prefix (teacher forcing)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

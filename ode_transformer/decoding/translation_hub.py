@@ -4,8 +4,6 @@ A step of decoding is too small for several threads of one process. The processe
 and start at once; each takes the next batch as soon as it is free, long sentences first.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor

@@ -10,8 +10,6 @@ leave absolute positions on, but count from the start of the sentence. So encode
 decoder layers the first, above a narrow layer of zeros that has none and adds nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A format is a module with ``check(model)``, which refuses what the library canno
 ``write(model, folder, quantization)``, and one line in ``FORMATS``. The folder appears complete or not at all.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import shutil

@@ -3,8 +3,6 @@
 The module imports this package, which has the model's equations; a program that loads the folder needs it installed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

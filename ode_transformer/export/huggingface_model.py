@@ -4,8 +4,6 @@ The model inside is fairseq's, built from the options that its configuration hol
 prefix at each position and reorders its caches.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any, ClassVar, cast

@@ -1,7 +1,5 @@
 """The subword model and the dictionaries of a translation model as a tokenizer of ``transformers``."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fine-tuning of a pre-trained encoder on a GLUE task: its data, its flags, its predictions and their metrics."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import math

@@ -5,8 +5,6 @@
 Every combination of the grid of ``configs/glue.yaml`` is trained; the best on a development set predicts its test set.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -4,8 +4,6 @@ A task is a folder of tab-separated tables without quoting, as the benchmark pub
 the paper.
 """
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from dataclasses import dataclass, field

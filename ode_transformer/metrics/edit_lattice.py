@@ -16,8 +16,6 @@ state says whether it is within an edit and how many tokens that edit has kept, 
 lattice.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ word error rate    = fraction of the words with at least one error
 The edit distance is Levenshtein's: the fewest insertions, deletions and substitutions, here of phonemes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

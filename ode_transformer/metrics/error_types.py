@@ -10,8 +10,6 @@ all sentences up to it highest (to four digits), then with most correct, fewest 
 (``errant_compare``).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ alternative corrections; an empty one, or ``-NONE-``, deletes. ``noop`` means th
 correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has one, is left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain

@@ -1,7 +1,5 @@
 """The interface of a metric: a function of a system's output and of settings, some of which it requires."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -11,8 +11,6 @@ Of a model that reads pieces, the sum over all pieces divided by the number of w
 gives the perplexity of a word (``Settings.pieces``), which is comparable between vocabularies.
 """
 
-from __future__ import annotations
-
 import re
 
 from ode_transformer.metrics.metric import Lines, Score, Settings

@@ -7,8 +7,6 @@ ROUGE-L depends on the division into sentences: a summary taken as one long sent
 of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references

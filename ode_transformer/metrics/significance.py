@@ -16,8 +16,6 @@ the means of seeds that the next text would. Where both count, the test is conse
 between seeds on some sentences only is counted twice, in s and in the drawn sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev

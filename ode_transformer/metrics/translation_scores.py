@@ -6,8 +6,6 @@ compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y
 ``get_ende_bleu``          both sides as German tokens with straight quotation marks, compounds split
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

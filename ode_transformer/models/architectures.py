@@ -1,7 +1,5 @@
 """Sizes and options of the named architectures, and their registration with fairseq."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from typing import Any

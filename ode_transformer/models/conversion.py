@@ -7,8 +7,6 @@ shares one set of coefficients over the encoder. Here, flags select what they co
 ``--joint-input released``.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping

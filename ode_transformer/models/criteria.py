@@ -12,8 +12,6 @@ The forward pass computes the gradient in the place of the probabilities: one te
 the log-probabilities and allocates three more such tensors on the way back. Axes: N positions, V words.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

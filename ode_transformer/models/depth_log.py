@@ -11,8 +11,6 @@ over the batch, with label smoothing too, so that the backward pass tells c:
     ‖∂L/∂x_l‖₂ = ‖∂(cL)/∂x_l‖₂ / −Σ ∂(cL)/∂ log p
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence

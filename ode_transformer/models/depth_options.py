@@ -1,7 +1,5 @@
 """Command-line options of our models: their flags, their defaults, and which combinations and tasks are refused."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Mapping

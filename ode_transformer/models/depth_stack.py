@@ -1,7 +1,5 @@
 """Moves a representation through a stack of fairseq-configured layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields

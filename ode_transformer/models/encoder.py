@@ -1,7 +1,5 @@
 """Encoder: fairseq's embedding and interface around a depth scheme."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase

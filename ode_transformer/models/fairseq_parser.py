@@ -1,7 +1,5 @@
 """fairseq's own command-line parsers, with the architectures and options of this package registered."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Builds layers from fairseq's configuration: those of encoder and decoder, and those of a source × target grid."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from fairseq.models.transformer import TransformerConfig

@@ -1,7 +1,5 @@
 """Models built from their options alone, without a data set, and the operations of their matrix products."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields

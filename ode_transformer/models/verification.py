@@ -1,7 +1,5 @@
 """``ode-transformer checkpoint verify``: check checkpoints of strangers before fairseq's own commands open them."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

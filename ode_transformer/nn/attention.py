@@ -5,8 +5,6 @@
 Axes: B batch, H heads, T query positions, S key positions, C channels. B may be several axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field

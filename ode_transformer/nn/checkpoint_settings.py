@@ -1,7 +1,5 @@
 """Settings that a checkpoint remembers: they change what parameters compute, but not their shapes."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Options are validated by these functions, the tests take their combinations from
 docs/combinations.md are generated from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ode_transformer.nn.depth_choice import DepthChoice

@@ -7,8 +7,6 @@ positions to come. Caches are reordered when a step writes them, so that it cont
 Axes: B batch, H heads, T positions, C channels.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

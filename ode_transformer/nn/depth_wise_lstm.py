@@ -24,8 +24,6 @@ Later code of the authors' toolkit (hfxunlp/transformer) computes four parts in 
     output_norm                   LN(o) of the last layer
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ On a CPU, PyTorch draws a random number of 32 bits or more for each element, whi
 layer. Here, four elements share one of 64 bits, so that probabilities are multiples of 2⁻¹⁶.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ by its smallest and largest number, computed at every call. Products are sums of
 stay in float32.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import torch

@@ -6,8 +6,6 @@ The maps keep their own parameters, names and gradients. Their numbers lie side 
 PyTorch's recurrent networks do, so that the joined matrix is a view and no call copies it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@
 Axes: B batch, S source, T target, C channels. A grid is [B, S, T, C].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -6,8 +6,6 @@ That happens just before the buffer is read again: the processor then still has 
 Axes: B batch, H heads, T positions, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -6,8 +6,6 @@ The papers step the merged layer, "SAN + FFN", without writing its F; here it is
 Axes: B batch, H heads, T query positions, S key positions, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ and is another scheme.)
 All states stand in one tensor, so that a layer takes one product of matrices forward and two backward, at any depth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

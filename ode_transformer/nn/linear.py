@@ -4,8 +4,6 @@ PyTorch multiplies float32 matrices by MKL, which does not use AVX-512 on proces
 does. ``torch.backends.mkldnn.flags(enabled=False)`` leaves everything to MKL.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -8,8 +8,6 @@ An observer is a subclass of :class:`LayerObserver` that overrides the events th
 Where nobody observes, a forward pass costs nothing more, and events that no observer overrides are not reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -8,8 +8,6 @@ The rows A[…] and B[…] of all pairs, [T, S, head_dim], are never computed: q
 offset, [.., T, 2k + 1], and looked up for each pair; p_ij is summed over the pairs of one offset, then multiplied by B.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Builds the depth scheme of a stack from its options."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ S·T² + S²·T scores in place of the (S·T)² of attention over all positions.
 Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -6,8 +6,6 @@
 A Macaron layer consists of the same sub-layers, two of which take half a step (Macaron Net, Eqs. 17-19).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any

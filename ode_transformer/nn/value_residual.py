@@ -7,8 +7,6 @@ the first layer keep theirs. In step-by-step decoding the sums are cached; nothi
 Axes: B batch, H heads, T positions, C channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

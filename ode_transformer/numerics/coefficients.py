@@ -4,8 +4,6 @@ ODE Transformer (2022) 3.2: γ = b is the Runge–Kutta scheme; γ_i = 1 and tra
 order of accuracy. Each class maps the increments (F_1, …, F_s), each [.., dim], to s weights.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

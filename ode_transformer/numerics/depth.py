@@ -11,8 +11,6 @@ sub-layer. One-step schemes pass on only y; a scheme that reads earlier states k
 :class:`DepthState`, or in its own subclass.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

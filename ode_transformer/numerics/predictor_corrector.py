@@ -26,8 +26,6 @@ With normalised stages r = LN_r(x_n), and the prediction sums LN_j(u(z_j)). The 
 whole layer to x_n and normalises the sums: it solves no equation, and its order is 0. Layers are blocks, as elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

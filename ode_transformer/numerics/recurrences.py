@@ -18,8 +18,6 @@ PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``REC
 predict and correct are in :mod:`ode_transformer.numerics.predictor_corrector`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ This bound assumes only order 1. Richardson's estimate, ‖y_N − y_{N/2}‖ / 
 reach on a field with kinks such as those of ReLU.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

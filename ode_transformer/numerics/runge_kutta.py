@@ -3,8 +3,6 @@
 F_i = f(y + h Σ_{j<i} a_ij F_j),   y' = y + h Σ_i γ_i F_i      ODE Transformer (2022) Eqs. 8-11, h outside of F
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -7,8 +7,6 @@
 other; G, the convection, is the feed-forward network; and each flow is a single Euler step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

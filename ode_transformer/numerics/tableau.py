@@ -7,8 +7,6 @@ A scheme is one entry of ``TABLEAUS``, or is registered by user code with :func:
 row by row and without its zeros on and above the diagonal, so that every tableau is explicit.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

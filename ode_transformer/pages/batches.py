@@ -4,8 +4,6 @@ A job is the work of one request, divided into items. A batch takes items of the
 does not hold up the short ones that come after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence

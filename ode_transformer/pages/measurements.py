@@ -1,7 +1,5 @@
 """Measurements on the model of a run: its size, its depth, and chosen sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of a report: what each system is, cost and scored, beside published scores."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ A template extends ``base.html`` and fills its blocks ``title``, ``navigation`` 
 of files of ``templates/``: the page's policy allows exactly this text and no request for anything outside the page.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The page needs no network and no other file. What a run's folder lacks is left o
 nothing is measured on the model, without a log there are no curves. docs/gallery.md shows a page.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Mapping, Sequence

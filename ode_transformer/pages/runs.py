@@ -12,8 +12,6 @@ A run's folder is one of ``ode-transformer train`` and its relatives, or any fol
 A study's folder has ``study.json``, which names the folders of its runs.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sentences of a report: outputs of several systems side by side, edits of corrections, surprisal, attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """``ode-transformer serve``: a page on this machine to try models, and an endpoint that translates."""
 
-from __future__ import annotations
-
 import argparse
 import ipaddress
 import signal
@@ -9,8 +7,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ode_transformer.analysis.systems import named_systems
 from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
@@ -70,6 +70,7 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
         server_header=False,
         proxy_headers=False,
         ws="none",
+        http=connections_with_timeout(args.timeout),
         loop="asyncio",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=int(args.timeout) + 1,
@@ -89,6 +90,32 @@ def load_models(args: argparse.Namespace) -> list[ServedModel]:
         pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models]
         raise UserError(f"{', '.join(pairs)}; one page is for one pair of languages")
     return models
+
+
+def connections_with_timeout(seconds: float) -> type[H11Protocol]:
+    """Return uvicorn's protocol, with a bound on the time until the head of a request is there.
+
+    uvicorn itself closes only connections that are silent between two requests; others could take all of them.
+
+    :param seconds: after which, or twice that, a connection is closed
+    """
+
+    class Connection(H11Protocol):
+        """A connection that waits for a request for a limited time."""
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to wait."""
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._close_if_silent, None)
+
+        def _close_if_silent(self, last_request: object) -> None:
+            answers = self.cycle is not None and not self.cycle.response_complete
+            if not answers and self.cycle is last_request:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(seconds, self._close_if_silent, self.cycle)
+
+    return Connection
 
 
 def is_loopback(host: str) -> bool:

@@ -1,7 +1,5 @@
 """A model that is served: its translations, and a look inside it at one sentence."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ RUN = DATA/ARCH-FLAGS/
     experiment.json         recipe, commands and published results, for ode-transformer report
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

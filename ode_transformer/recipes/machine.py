@@ -1,7 +1,5 @@
 """The machine of a training as flags of fairseq-train, and the division of a recipe's batch over it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of a run, and the recipes of ``configs/`` by name: quick to import, without pydantic and fairseq."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

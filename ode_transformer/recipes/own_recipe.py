@@ -12,8 +12,6 @@ side; a piece has about four letters):
                        wmt_en_de above
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Preparation of a recipe's data, from raw files to fairseq's binary files: corpus, pieces, binarise."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

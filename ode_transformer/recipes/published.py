@@ -1,7 +1,5 @@
 """Scores of a recipe beside the published ones."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 

@@ -4,8 +4,6 @@ It runs the recipes ``quickstart_text`` and ``quickstart_g2p`` as ``ode-transfor
 translations, gates and curves on the way.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Training and evaluation of an experiment: resumed where they stopped, and not repeated."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence

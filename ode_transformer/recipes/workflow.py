@@ -1,7 +1,5 @@
 """The way of a recipe: read it, plan its experiments, prepare, train, evaluate, compare with published results."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Run fairseq's commands as a user would type them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shlex

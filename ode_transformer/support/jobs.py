@@ -1,7 +1,5 @@
 """Resumable jobs: a job whose request has not changed and whose result is still there is skipped."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Map a function over chunks of a long text in parallel, keeping the order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Versions, hardware, commit and command behind a measurement: published with every number."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

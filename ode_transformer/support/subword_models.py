@@ -1,7 +1,5 @@
 """Subword models that fairseq can apply: their files beside a trained model, their pieces, and the marks of these."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable, Collection, Sequence

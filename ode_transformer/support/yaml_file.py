@@ -1,7 +1,5 @@
 """YAML files with a schema: an error names file and key."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar

@@ -13,8 +13,6 @@ Attention couples positions, so that a batch is one system of equations. y_0 com
 the layers below, so that their errors do not add up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

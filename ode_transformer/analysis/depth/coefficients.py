@@ -4,8 +4,6 @@ Schemes that combine earlier layers have weights that depend on no position: k o
 ``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -10,8 +10,6 @@ states, a step starts elsewhere than the one before it ended. For a picture, sta
 the sentence and projected on the plane in which all of them differ most (PCA).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The problem is y' = A y + G(y) with G(y) = −y³ for each entry. A mixes the en
 positions and a feed-forward network does not; they do not commute, and both have flows in closed form.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ h is 1 or --ode-step-size; with --ode-steps n, z_i has h/n instead. With pre-nor
 its length. If ‖z_i − y‖ is many times ‖y‖, a stage sees what the stages before it added, and hardly y itself.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
