@@ -1,5 +1,6 @@
 """The commands of README that train a model run as they are written."""
 
+import gzip
 import os
 import subprocess
 from pathlib import Path
@@ -21,7 +22,8 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
     for split in ("train", "val", "test_2016_flickr"):
         for side, language in enumerate(("en", "de")):
             sentences = "".join(f"{pair[side]}\n" for pair in PAIRS)
-            (tmp_path / f"{split}.{language}").write_text(sentences, encoding="utf-8")
+            with gzip.open(tmp_path / f"{split}.{language}.gz", "wt", encoding="utf-8") as file:
+                file.write(sentences)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", lines],
         cwd=tmp_path,
