@@ -122,12 +122,7 @@ def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
     firsts: dict[tuple[object, ...], str] = {}
     ties = {}
     for name, tensor in tensors:
-        identity = (
-            tensor.untyped_storage().data_ptr(),
-            tensor.storage_offset(),
-            tensor.shape,
-            tensor.stride(),
-        )
+        identity = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride())
         first = firsts.setdefault(identity, name)
         if first != name:
             ties[name] = first

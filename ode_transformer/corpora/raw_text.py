@@ -149,6 +149,8 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
             position = match.end()
         start = _SEGMENT_START.search(line, position)
         unfinished = start[0] if start else ""
+    if unfinished:
+        raise UserError(f"{name}: its last <seg> has no end: {unfinished[:60]}")
 
 
 def _tagged(text: IO[bytes], name: str) -> Iterator[str]:

@@ -153,6 +153,8 @@ def write_corpus(
     """
     by_split = assign_splits(pairs, fractions)
     counts = {name: len(by_split[name]) for name in SPLITS}
+    if empty := [name for name in SPLITS if not counts[name]]:
+        raise UserError(f"{title}: no example for the {empty[0]} split: {sum(counts.values()):,} pairs are too few")
     files = {
         f"{name}.{language}": "".join(f"{getattr(pair, side)}\n" for pair in by_split[name])
         for name in SPLITS

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 from checkpoint_for_tests import flip_in_a_tensor
-from commands_for_tests import Text, succeed, training
-from fairseq.checkpoint_utils import load_model_ensemble
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -148,30 +146,3 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
         f"ode-transformer checkpoint: error: {broken}: broken or truncated, or not a checkpoint\n",
     )
     assert output.read_bytes() == b"old"
-
-
-@pytest.mark.slow
-def test_checkpoints_of_a_real_run(text: Text, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run, output = tmp_path / "run", tmp_path / "average.pt"
-    options = ("--max-epoch", 3, "--keep-best-checkpoints", 2, "--save-interval-updates", 2)
-    flags = training(text, run, "transformer_tiny", 1000, *options)
-    succeed("train", *(flag for flag in flags if flag != "--disable-validation"))
-
-    def average(*options: str) -> str:
-        assert main(["checkpoint", "average", str(run), *options, "--output", str(output)]) == 0
-        return capsys.readouterr().out.rstrip("\n").partition("checkpoints: ")[2]
-
-    # The loss fell in every epoch, so the second of the two best is the better one.
-    losses = [float(name.split("_")[2][:5]) for name in average("--best", "2").split(", ")]
-    assert losses == sorted(losses, reverse=True)
-    assert len(losses) == 2
-    assert "checkpoint_1_2.pt" in average("--last", "1", "--by", "update", "--until", "2")
-    average("--last", "2")
-    (model,), _ = load_model_ensemble([str(output)])
-    two = [load_checkpoint(run / f"checkpoint{epoch}.pt")["model"] for epoch in (2, 3)]
-    weights = {name: value for name, value in model.state_dict().items() if name in two[0]}
-    assert weights.keys() == two[0].keys()
-    for name, weight in weights.items():
-        torch.testing.assert_close(weight, (two[0][name] + two[1][name]) / 2)
-    assert model.encoder.embed_tokens.weight is model.decoder.output_projection.weight
-    assert output.stat().st_size < 0.5 * (run / "checkpoint3.pt").stat().st_size  # no Adam in it

@@ -17,7 +17,7 @@ from checkpoint_for_tests import make_language_model, rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from ode_transformer.checkpoints import reading
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODELanguageModel, ODETransformerModel
@@ -254,21 +254,3 @@ def test_verify_describes_a_checkpoint(folder: Path, capsys: pytest.CaptureFixtu
     assert main(["checkpoint", "verify", str(folder / "model.pt")]) == 0
     line = f"ode_transformer_rk2_tiny, {numbers:,} numbers in {len(parameters)} tensors; runs no code\n"
     assert capsys.readouterr().out == f"{folder / 'model.pt'}: {line}"
-
-
-@pytest.mark.parametrize(
-    ("failure", "raised"),
-    [(OSError(28, "No space left on device"), UserError), (KeyboardInterrupt(), KeyboardInterrupt)],
-)
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure, raised) -> None:
-    path = tmp_path / "a.pt"
-    path.write_bytes(b"old")
-
-    def save(state, file):
-        file.write(b"half")
-        raise failure
-
-    monkeypatch.setattr(torch, "save", save)
-    with pytest.raises(raised):
-        save_checkpoint({"model": {}}, path)
-    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.pt", b"old")]

@@ -43,8 +43,7 @@ msgstr "Ihr Name, bitte"
 
 
 @pytest.mark.parametrize(
-    ("rule", "singular"),
-    [("nplurals=2; plural=(n != 1);", "erste"), ("nplurals=2; plural=(n == 1);", "zweite")],
+    ("rule", "singular"), [("nplurals=2; plural=(n != 1);", "erste"), ("nplurals=2; plural=(n == 1);", "zweite")]
 )
 def test_plural_entry_gives_the_singular(rule: str, singular: str) -> None:
     data = compile_mo({"a file\0files": "erste\0zweite"}, f"Content-Type: x; charset=UTF-8\nPlural-Forms: {rule}\n")

@@ -17,7 +17,8 @@ from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
 
 from ode_transformer.corpora import download
 from ode_transformer.corpora.download import obtain_files
-from ode_transformer.corpora.sources import Source
+from ode_transformer.corpora.sources import Source, read_sources
+from ode_transformer.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 
 OTHER = CONTENT[::-1]
@@ -200,3 +201,17 @@ def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServe
     plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest())
     assert fetch(source(server, file="t.en.gz"), tmp_path / "data", raw) == raw / "t.en"
     assert fetch(plain, tmp_path / "data", raw) == raw / "u.de.gz"
+
+
+def test_files_addresses_checksums_and_copies_go_together() -> None:
+    """Each file is on two hosts, or the list says why not."""
+    sources = read_sources()
+    assert len({source.file for source in sources.values()}) == len(sources)
+    for name, entry in sources.items():
+        urls = [url for other in (entry, *(sources[copy.source] for copy in entry.copies)) for url in other.urls]
+        assert entry.obtain or entry.single_host or len({url.split("/")[2] for url in urls}) > 1, name
+        assert bool(entry.checksum) == bool(entry.checksum_from), name
+        assert bool(entry.urls) != bool(entry.obtain), name
+    assert {name for task in TASKS.values() for name in task.sources} == {
+        name for name in sources if name.startswith("glue_")
+    }

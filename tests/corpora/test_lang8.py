@@ -18,18 +18,15 @@ def entry(sentences: list[str], corrections: list[list[str]], language: str = "E
 @pytest.mark.parametrize(
     ("line", "pairs"),
     [
-        (
-            entry([BAD], [[GOOD, "I went to the school yesterday."]]),
-            [(BAD, GOOD), (BAD, "I went to the school yesterday.")],
-        ),
+        (entry([BAD], [[GOOD, "I went there."]]), [(BAD, GOOD), (BAD, "I went there.")]),
         (entry([BAD, GOOD], [[GOOD], []]), [(BAD, GOOD), (GOOD, GOOD)]),  # not corrected: a pair with itself
         (entry([BAD, GOOD], [[GOOD], [""]]), [(BAD, GOOD), (GOOD, GOOD)]),
         (entry([GOOD, GOOD], [[], []]), []),  # nobody read the entry
         (entry([BAD], [[GOOD]], "French"), []),
         (entry([JAPANESE, BAD], [[GOOD], [JAPANESE, GOOD]]), [(BAD, GOOD)]),  # neither side in Japanese
         (
-            entry([BAD], [["I [f-red]have[/f-red] [sline]has[/sline] been [f-blue]to the school.[/sline]"]]),
-            [(BAD, "I have  been to the school.")],
+            entry([BAD], [["I [f-red]have[/f-red] [sline]has[/sline] been [f-blue]so.[/sline]"]]),
+            [(BAD, "I have  been so.")],
         ),
         ('["1", "2", "English", "Japanese", 5, [[]]]', []),
     ],

@@ -76,6 +76,9 @@ def test_segments(tmp_path: Path) -> None:
     assert [source for source, _ in sentences] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
     with pytest.raises(UserError, match="dev.tgz: no text of the format segments"):
         pairs(path, source="t.de.sgm", target="t.de.sgm", format="segments")
+    tar(path, {"t.en.sgm": NEWSTEST.replace("</seg>\n</p>", "").encode()}, "w:gz")
+    with pytest.raises(UserError, match="dev.tgz: t.en.sgm: its last <seg> has no end"):
+        pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
 
 
 TRAIN = """<url>http://www.ted.com/{0}</url>
@@ -120,11 +123,6 @@ def test_tmx(tmp_path: Path) -> None:
     path.write_text(declared.replace("Doi", "&doi;"))
     with pytest.raises(SyntaxError, match="undefined entity"):
         pairs(path, format="tmx", languages=["en", "ro"])
-
-
-def test_a_location_that_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="the format tmx takes file and languages, not file"):
-        PairLocation(file="a", format="tmx")
 
 
 def test_columns_of_several_members(tmp_path: Path) -> None:

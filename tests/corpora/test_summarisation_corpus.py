@@ -79,6 +79,11 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
             first, second, *_ = target.split(" . ")
             assert f"{first} {second.removeprefix('it happened ')}" in source
             assert " photo : the square at noon ." in source
+    with raw["cnn_dm_val_urls"].open("a") as file:
+        file.write("http://news.example/never.html\n")
+    with pytest.raises(UserError, match=r"all_val.txt: [0-9a-f]{40}.story is in none of the archives"):
+        SummarisationCorpus().build(raw, tmp_path / "other", 1)
+    assert not (tmp_path / "other").exists()
 
 
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
@@ -90,11 +95,3 @@ def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp
         pack(raw[name], dict([stranger, *reversed(members), ("cnn/stories/README", b"\xff")]))
     SummarisationCorpus(lowercase=False).build(raw, tmp_path / "other", 2)
     assert corpus(tmp_path / "one") == corpus(tmp_path / "other")
-
-
-def test_a_listed_story_that_is_nowhere(raw: dict[str, Path], tmp_path: Path) -> None:
-    with raw["cnn_dm_val_urls"].open("a") as file:
-        file.write("http://news.example/never.html\n")
-    with pytest.raises(UserError, match=r"all_val.txt: [0-9a-f]{40}.story is in none of the archives"):
-        SummarisationCorpus().build(raw, tmp_path / "corpus", 1)
-    assert not (tmp_path / "corpus").exists()

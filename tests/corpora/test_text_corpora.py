@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
 OPTIONS = PennTreebankCorpus(types=TYPES)
-PUBLISHED = Path(os.environ.get("ODE_DATA_DIR", Path(__file__).parents[3] / "shared" / "data")) / "ptb"
 
 
 @pytest.fixture
@@ -64,15 +62,3 @@ def test_blank_lines_divide_documents_and_so_do_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n one \n\ntwo\nthree\n\n\n")
     (tmp_path / "b").write_text("four\nfive\n")
     assert list(documents([tmp_path / "a", tmp_path / "b"])) == [["one"], ["two", "three"], ["four"], ["five"]]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="$ODE_DATA_DIR has no Penn Treebank")
-def test_the_published_text(tmp_path: Path) -> None:
-    names = {"ptb_train": "ptb.train.txt.gz", "ptb_valid": "ptb.valid.txt.gz"}
-    files = {name: PUBLISHED / file for name, file in names.items()}
-    counts = PennTreebankCorpus().build(files, tmp_path / "corpus", 1)
-    assert counts == {"train": 42_068, "valid": 3_370}
-    tokens = {split: " ".join(read_lines(tmp_path / "corpus" / f"{split}.txt")).split() for split in counts}
-    assert (len(tokens["train"]), len(tokens["valid"])) == (887_521, 70_390)
-    assert len(set(tokens["train"])) == 9_999

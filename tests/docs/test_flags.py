@@ -3,27 +3,13 @@
 import argparse
 from pathlib import Path
 
-import pytest
-from generator.flags import default_of, flag_row, name_patterns, reference_page
+from generator.flags import default_of, flag_row, reference_page
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_committed_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == reference_page()
-
-
-@pytest.mark.parametrize(
-    ("names", "others", "patterns"),
-    [
-        (["a_x", "a_y"], ["b"], ["a*"]),
-        (["a_x", "a_y"], ["a"], ["a_x", "a_y"]),
-        (["a_b", "a_b_c"], ["a_x"], ["a_b*"]),
-        (["a"], [], ["a"]),
-    ],
-)
-def test_name_patterns(names: list[str], others: list[str], patterns: list[str]) -> None:
-    assert name_patterns(names, [*names, *others]) == patterns
 
 
 def test_a_row_shows_values_and_defaults() -> None:

@@ -52,9 +52,3 @@ def test_entries_have_the_numbers_of_the_files(tables: ModuleType, declarations:
     }
     for name, line in expected.items():
         assert line in tables.table_text(declarations[name]).splitlines()
-
-
-def test_a_misspelt_field_is_refused(tables: ModuleType) -> None:
-    table = {"columns": {"PER": {"show": "mean", "scroe": "PER"}}, "file": "schemes-g2p"}
-    with pytest.raises(TypeError, match="scroe"):
-        tables.table_text(table)

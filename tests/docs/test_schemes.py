@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from generator.schemes import page, published_scores, scheme_and_size
+from generator.schemes import page, scheme_and_size
 
 from ode_transformer.numerics import RECURRENCES
-from ode_transformer.recipes.recipe import PublishedResult
 
 PAGE = Path(__file__).parents[2] / "docs" / "schemes.md"
 
@@ -34,17 +33,3 @@ def test_the_page_is_current_and_measures_the_orders_that_entries_state() -> Non
 )
 def test_the_scheme_of_a_system(arch: str, flags: dict, expected: tuple | None) -> None:
     assert scheme_and_size(arch, flags) == expected
-
-
-def test_gains_are_over_the_residual_model_of_the_same_paper_and_size() -> None:
-    def result(table: str, arch: str, score: float) -> PublishedResult:
-        return PublishedResult(table=table, system="", arch=arch, scores={"BLEU": score})
-
-    results = [
-        result("A, Table 1", "ode_transformer_euler_wmt_en_de", 20),
-        result("A, Table 2", "ode_transformer_rk4_wmt_en_de_big", 24),
-        result("A, Table 2", "ode_transformer_rk4_wmt_en_de", 22),
-        result("A, Table 3", "ode_transformer_rk4_wmt_en_de", 21),
-        result("B, abstract", "ode_transformer_iiet_wmt_en_de", 25),
-    ]
-    assert published_scores(results) == {"euler": "20.00", "rk4": "22.00 (+2.00)", "iiet": "25.00"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_for_tests import MAX_POSITIONS, make_model, rewrite
+from checkpoint_for_tests import make_model, rewrite
 from commands_for_tests import PAIRS, SMALL
 from fairseq import options
 
@@ -108,11 +108,6 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
         ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
-        ((*ONES, "--no-decoder-final-norm"), "--no-decoder-final-norm, only a decoder that ends with a normalisation"),
-        (
-            (*EULER, *NO_HISTORY, "--post-norm", "--ode-function", "layer-output"),
-            "--post-norm, only layers with the normalisation before",
-        ),
         ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
     ],
@@ -131,13 +126,6 @@ def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, comman
     error = export(command, dlcl, status=2)[1]
     assert f"{dlcl}: CTranslate2 cannot express --encoder-layer-history dlcl, only none" in error
     assert sorted(tmp_path.iterdir()) == files
-
-
-def test_options_and_lines_that_do_not_fit_are_refused(folder: Path, command: Command) -> None:
-    message = command("translate", "--path", folder, "--fp16", text="a\n", status=2)[1]
-    assert "--fp16: not with --engine ctranslate2" in message
-    _, message = command("translate", "--path", folder, text="A dog.\n" + 99 * "dog ", status=2)
-    assert f"the model takes at most {MAX_POSITIONS}" in message
 
 
 def test_an_exported_model_is_loaded_without_pytorch(folder: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import make_language_model, make_model
+from checkpoint_for_tests import make_model
 from commands_for_tests import PAIRS
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -76,11 +76,6 @@ def test_a_folder_that_transformers_saves_again_and_a_loss(tmp_path: Path) -> No
     batch = tokenizer(SOURCES, text_target=[target for _, target in PAIRS[:6]], return_tensors="pt", padding=True)
     with torch.no_grad():
         assert torch.equal(model(**batch).loss, loss)
-
-
-def test_a_language_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert not export(make_language_model(tmp_path), status=2).exists()
-    assert "a model of the task language_modeling, not of translation" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("positions", [0, 8])

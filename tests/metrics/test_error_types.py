@@ -34,9 +34,6 @@ def edits(*texts: str) -> list[TypedEdit]:
     return [edit(text) for text in texts]
 
 
-# --- counting ----------------------------------------------------------------------------------------
-
-
 def test_correct_edits_count_for_the_type_of_the_reference():
     system = edits("0-1 The R:DET", "3-4 along R:OTHER", "5-6 roads R:NOUN:NUM")
     reference = edits("3-4 along R:PREP", "4-4 the M:DET", "5-6 streets R:NOUN")
@@ -56,9 +53,6 @@ def test_annotators_are_chosen_by_the_score_of_all_sentences_up_to_theirs():
     assert count_types([[]], [[right, []]]) == {}
     # F is 0 with both: the one with fewer missed edits.
     assert count_types([wrong], [[other, right]]) == {"Z": Counts(proposed=1), "X": Counts(gold=1)}
-
-
-# --- the stand-in ------------------------------------------------------------------------------------
 
 
 class Annotator:

@@ -37,10 +37,7 @@ def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "gold.m2").write_text(TEXT, encoding="utf-8")
     first, second, third = read_m2(tmp_path / "gold.m2")
     assert first.tokens == ("She", "go", "to", "school", "in", "bus", "yesterday", ".")
-    assert first.edits == {
-        0: (Edit(1, 2, "Vt", (("went",),)), Edit(4, 5, "Prep", (("by",), ("on", "a")))),
-        1: (),
-    }
+    assert first.edits == {0: (Edit(1, 2, "Vt", (("went",),)), Edit(4, 5, "Prep", (("by",), ("on", "a")))), 1: ()}
     assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", (("|",),)))}  # bars of its own
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:12")
     assert "gold.m2:9: left out: the span 0 6 lies outside the sentence of 5 tokens" in capsys.readouterr().err

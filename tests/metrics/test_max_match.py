@@ -14,8 +14,6 @@ from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tok
 from ode_transformer.metrics.max_match import Counts, max_match, sum_counts
 from ode_transformer.support.errors import UserError
 
-# --- examples worked by hand -------------------------------------------------------------------------
-
 # The official scorer's README has an example of the same kinds of edits: 4 correct of 5 system and 5 gold edits.
 EXAMPLE = """S A boy ran at road .
 A 3 4|||Prep|||along|||REQUIRED|||-NONE-|||0
@@ -79,9 +77,6 @@ def test_counts_by_hand(source: str, hypothesis: str, edits: list, expected: tup
     assert sum_counts(max_match([hypothesis], [sentence(source, *edits)])) == Counts(*expected)
 
 
-# --- the command -------------------------------------------------------------------------------------
-
-
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "gold").write_text(EXAMPLE)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in OUTPUT).encode())))
@@ -99,8 +94,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     with pytest.raises(UserError, match="1 hypotheses, but 3 references"):
         max_match(["one"], gold(EXAMPLE))
 
-
-# --- the definition, by trying everything ------------------------------------------------------------
 
 Tokens = Sequence[str]
 Walk = list[tuple[int, int]]  # vertices

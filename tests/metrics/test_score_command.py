@@ -30,15 +30,6 @@ def test_command_on_a_file_and_standard_input(tmp_path: Path, capsys, monkeypatc
     assert details.get(metric, scores[0]["detail"]) == scores[0]["detail"]
 
 
-def test_command_on_a_log_prints_the_signature(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    log = write(tmp_path / "log", "T-0\tThe cat sat down.\nD-0\t-1\tThe cat sat down.\n")
-    assert main(["score", "--metric", "bleu", "chrf", "--tokenize", "intl", "--generate-log", str(log)]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("BLEU 100.00 (")
-    assert "1 lines; nrefs:1|case:mixed|eff:no|tok:intl|smooth:exp|version:" in first
-    assert second.startswith("chrF2 100.00 (")
-
-
 @pytest.mark.parametrize("pieces", ["▁The ▁c at ▁s at .", "The c@@ at s@@ at@@ ."])
 def test_pieces_are_joined_unless_they_are_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str], pieces: str):
     files = [tmp_path / name for name in ("text", "pieces", "log")]

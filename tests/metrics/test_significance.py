@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.metrics.significance import (
-    BootstrapResult,
-    SentenceStatistics,
-    difference,
-    paired_bootstrap,
-)
+from ode_transformer.metrics.significance import BootstrapResult, SentenceStatistics, difference, paired_bootstrap
 
 COMPARED = [name for name, metric in METRICS.items() if metric.statistics]
 CHANCE = random.Random(1)
@@ -109,9 +104,6 @@ def test_the_draws_of_one_seed_are_those_of_published_values() -> None:
     generator = np.random.default_rng(7)
     pair = [[statistics((generator.random(200) < rate).astype(float))] for rate in (0.3, 0.35)]
     assert str(paired_bootstrap(pair, 100)[1]) == "35.58 ± 5.75, difference +7.50 [-2.05, +15.86], p = 0.099"
-
-
-# --- the command -------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -80,14 +80,6 @@ def test_detokenised_hypotheses_against_text():
     assert score(chrf, ["the cat"], ["The cat"], lowercase=True).value == pytest.approx(100)
 
 
-def test_get_ende_bleu_forgives_the_quotation_marks():
-    hypotheses, references = ["&quot; Der Test @-@ Fall &quot; ist da ."], ["„Der Test-Fall“ ist da."]
-    found = score(bleu, hypotheses, references, flavour="get_ende_bleu")
-    assert found.value == pytest.approx(100)
-    assert "|tok:none|smooth:none|" in found.signature
-    assert found.signature.endswith("|flavour:get_ende_bleu")
-
-
 def test_the_example_of_the_documentation():
     hypotheses = [
         "&quot; Das Rock @-@ Konzert war ausverkauft &quot; , sagte der Sprecher der Stadt .",
@@ -104,13 +96,6 @@ def test_the_example_of_the_documentation():
         words = options.replace("--", "").split()
         settings = Settings(references, **dict(zip(words[::2], words[1::2], strict=True)))
         assert f"{bleu(hypotheses, settings)[0].value:.2f}" == shown
-
-
-def test_what_excludes_each_other():
-    with pytest.raises(UserError, match="--flavour with .*: these settings exclude each other"):
-        Settings(["a"], flavour="get_ende_bleu", tokenize="none")
-    with pytest.raises(UserError, match="--detokenize with --tokenize none"):
-        Settings(["a"], tokenize="none", detokenize="de")
 
 
 @pytest.mark.slow

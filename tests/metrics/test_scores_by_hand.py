@@ -1,7 +1,8 @@
-"""ROUGE against counts made by hand."""
+"""ROUGE and error rates against counts made by hand."""
 
 import pytest
 
+from ode_transformer.metrics.error_rates import phoneme_error_rate, word_error_rate
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.rouge import rouge
 
@@ -25,3 +26,12 @@ def test_scores_by_hand(hypotheses: list[str], references: list[str], sentences:
     scores = rouge(hypotheses, Settings(references, sentences=sentences))
     assert [score.value for score in scores] == pytest.approx(expected)
     assert {score.sentences for score in scores} == {len(references)}
+
+
+def test_error_rates() -> None:
+    hypotheses = ["K AE T", "D AA G Z", ""]  # none, a substitution and an insertion, three deletions
+    settings = Settings(["K AE T", "D AO G", "B ER D"])
+    (per,), (wer,) = phoneme_error_rate(hypotheses, settings), word_error_rate(hypotheses, settings)
+    assert (per.value, per.detail) == (pytest.approx(500 / 9), "5 edits in 9 phonemes")
+    assert (wer.value, wer.detail) == (pytest.approx(200 / 3), "2 of 3 words wrong")
+    assert phoneme_error_rate(["A B C D"], Settings(["X"]))[0].value == 400
