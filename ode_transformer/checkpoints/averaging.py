@@ -24,10 +24,7 @@ _BEST = re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<value>-?\d+\.\d{3})\d*\
 
 
 def numbered_checkpoints(directory: Path, by: str) -> dict[int, Path]:
-    """Return all checkpoints of a run by their epoch or update (``by``), in rising order.
-
-    :raises UserError: two checkpoints have the same number
-    """
+    """Return all checkpoints of a run by their epoch or update (``by``), in rising order."""
     pattern = {"epoch": _EPOCH, "update": _UPDATE}[by]
     matches = ((pattern.fullmatch(path.name), path) for path in directory.iterdir())
     # The last group is the number to order by; as text "checkpoint10" would come before "checkpoint9".
@@ -42,7 +39,6 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
 
     :param by: kind of checkpoint by its name, ``epoch`` or ``update``
     :param until: leave out checkpoints after this epoch or update
-    :raises UserError: there are fewer
     """
     paths = [path for number, path in numbered_checkpoints(directory, by).items() if until is None or number <= until]
     if len(paths) < count:
@@ -54,10 +50,7 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
 
 
 def best_checkpoints(directory: Path, count: int) -> list[Path]:
-    """Return the ``count`` best checkpoints of ``--keep-best-checkpoints``, worst first.
-
-    :raises UserError: there are fewer, or they belong to different metrics
-    """
+    """Return the ``count`` best checkpoints of ``--keep-best-checkpoints``, worst first."""
     matches = {path: match for path in directory.iterdir() if (match := _BEST.fullmatch(path.name))}
     metrics = sorted({match["metric"] for match in matches.values()})
     if len(matches) < count or len(metrics) > 1:
@@ -89,7 +82,11 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
             name = different[0]
             own, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
             raise UserError(f"{path}: {name} is {own}, but {first} in {paths[0]}")
-        _add(sums, state["model"])
+        for name, tensor in state["model"].items():
+            if name in sums:
+                sums[name] += tensor
+            elif tensor.is_floating_point():
+                sums[name] = tensor.to(torch.float64, copy=True)
     model = state["model"]
     ties = _ties(model.items())
     for name in sums:
@@ -100,14 +97,6 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
             model[name] = model[first]
     state["averaged_from"] = [path.name for path in paths]
     return state
-
-
-def _add(sums: dict[str, torch.Tensor], model: dict[str, torch.Tensor]) -> None:
-    for name, tensor in model.items():
-        if name in sums:
-            sums[name] += tensor
-        elif tensor.is_floating_point():
-            sums[name] = tensor.to(torch.float64, copy=True)
 
 
 def _describe(name: str, tensor: torch.Tensor) -> str:

@@ -69,8 +69,6 @@ torch.serialization.add_safe_globals([(SavedOptions, "argparse.Namespace")])
 def harmless_options(value: Any, name: str = "") -> Any:
     """Return a deep copy of options, which nothing that is read later can change.
 
-    :param value: plain values, in groups or not
-    :param name: name of the option whose value it is
     :raises UserError: a value is not plain, or text that fairseq or OmegaConf would evaluate
     """
     if isinstance(value, argparse.Namespace):
@@ -160,7 +158,6 @@ def is_of_this_package(arch: str) -> bool:
 def saved_architecture(state: Mapping[str, Any], path: Path) -> str:
     """Return the architecture of a checkpoint.
 
-    :param path: file of the checkpoint, for messages
     :raises UserError: it, or the task, is not one that is built from checkpoints
     """
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
@@ -187,10 +184,6 @@ def build_model(
     The caller has imported :mod:`ode_transformer.models`, which registers the architectures. Options of the search, of
     subwords and of tokenisation have fairseq's defaults unless ``overrides`` name them.
 
-    :param path: file of the checkpoint, for messages
-    :param state: result of :func:`load_checkpoint`
-    :param overrides: options to change
-    :param task: fairseq's task; by default the checkpoint's
     :return: the model, fairseq's configuration and the task
     :raises UserError: the architecture is refused, or options, parameters and dictionaries do not fit
     """
@@ -232,8 +225,6 @@ def load_pretrained(
 
     :param checkpoint_file: files in the folder, divided by ``os.pathsep``
     :param data: folder of the dictionaries; relative to the model's if it begins with a dot
-    :param options: options to change
-    :raises UserError: a checkpoint is refused
     """
     from fairseq import utils
 
@@ -266,10 +257,7 @@ class SafeFromPretrained:
         data_name_or_path: str | os.PathLike[str] = ".",
         **kwargs: Any,
     ) -> Any:
-        """Load fairseq's ``GeneratorHubInterface`` from a folder, for translating and scoring as with its own models.
-
-        :raises UserError: a checkpoint is broken or refused
-        """
+        """Load fairseq's ``GeneratorHubInterface`` from a folder, to translate and score as with its own models."""
         from fairseq.hub_utils import GeneratorHubInterface
 
         hub = GeneratorHubInterface(*load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs))

@@ -101,7 +101,6 @@ def choose_translations(candidates: Iterable[tuple[str, Pair]]) -> dict[Pair, se
     in case and punctuation only count as the same.
 
     :param candidates: package and pair, in any order and with repetitions
-    :returns: chosen pairs, each with its packages
     """
     by_source: dict[str, dict[str, list[tuple[str, Pair]]]] = defaultdict(lambda: defaultdict(list))
     for package, pair in candidates:

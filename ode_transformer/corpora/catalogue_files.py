@@ -48,10 +48,7 @@ class Wheel:
 
 
 def read_wheel(path: Path, target: str) -> Wheel:
-    """Read the messages of a wheel in a language; there are none if the wheel lacks it.
-
-    :param target: language code
-    """
+    """Read the messages of a wheel in a language; there are none if the wheel lacks it."""
     with zipfile.ZipFile(path) as archive:
         files = catalogue_files(archive.namelist())
         catalogues = sorted(files.get(choose_language(files, target) or "", ()))
@@ -100,11 +97,7 @@ def choose_language(available: dict[str, dict[str, set[str]]], target: str) -> s
 
 
 def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]]], stem: str) -> list[Pair]:
-    """Return the messages of a catalogue, with the English text for symbolic identifiers if the package has it.
-
-    :param files: from ``catalogue_files``
-    :param stem: path of the catalogue without suffix
-    """
+    """Return the messages of a catalogue, with the English text for symbolic identifiers if the package has it."""
     language, forms = next((code, stems[stem]) for code, stems in files.items() if stem in stems)
     text = archive.read(f"{stem}.po").decode("utf-8") if "po" in forms else ""
     entries = read_po(text) if "mo" not in forms or "#. Default:" in text else []

@@ -75,7 +75,6 @@ class CorpusKind(YamlSection):
 
         :param sources: the source list, with the recipe's own
         :param raw: the user's folder with raw files; None: download them
-        :param folder: for downloads
         """
         return obtain_files(self.sources, sources, raw, folder)
 
@@ -92,7 +91,6 @@ class CorpusKind(YamlSection):
         """Make the corpus folder, complete or not at all.
 
         :param files: paths of the raw files by name
-        :param workers: number of processes
         :returns: number of lines in each split, and of pairs that were left out
         """
 
@@ -118,11 +116,7 @@ def fairseq_test_split(number: int) -> str:
 
 
 class SplitWriter:
-    """Writer of examples into the files of their splits.
-
-    :param folder: of the corpus
-    :param languages: suffixes of the files
-    """
+    """Writer of examples into the files of their splits."""
 
     def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
         self.folder, self.languages = folder, languages
@@ -151,7 +145,6 @@ class SplitWriter:
         """Check that splits have examples.
 
         :param files: they come from; named in the error
-        :raises UserError: one has none
         """
         if empty := [split for split in names if not self.counts[split]]:
             origin = ", ".join(map(str, files))

@@ -41,10 +41,7 @@ def obtain_files(
     A record of each verified file is kept, so that it is hashed again only after it has changed. A user's own files are
     used where they are.
 
-    :param names: of the sources
     :param raw: folder of the user, in which every file must be and to which nothing is written; None: download
-    :param folder: for downloads and records
-    :returns: paths by the sources' names
     :raises UserError: there is no such source, a file is missing, has a wrong checksum or cannot be downloaded
     """
     names = list(names)
@@ -169,10 +166,7 @@ def _ensure_download(source: Source, folder: Path, sources: Mapping[str, AnySour
 
 
 def _download(source: Source, expected: Checksum | None, folder: Path, sources: Mapping[str, AnySource]) -> None:
-    """Download a file from the first of its addresses, or of the archives with a copy, that gives the right checksum.
-
-    :raises UserError: none does; the reason for each is in the message
-    """
+    """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum."""
     path, part, reasons = folder / source.file, _record_folder(source, folder) / "file.part", []
     algorithm = expected[0] if expected else "sha256"
     origins: list[str | Copy] = [*source.urls, *source.copies]
@@ -222,8 +216,6 @@ def transfer(url: str, part: Path) -> None:
     """Append what is missing of the file at an address, in as many attempts as bring bytes.
 
     A full disk ends it with the system's own message; the part stays, and the next call continues it.
-
-    :param part: the file so far
     """
     failures = 0
     while True:

@@ -179,7 +179,6 @@ def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[Pai
     """Yield the sentences that their first annotator changed, each with its correction, unless edits overlap.
 
     :param member: of an archive; None if the path is the M2 file
-    :param title: of the data set, for the progress
     """
     meter, overlapping = ProgressMeter(f"{title}: sentences read"), 0
     for number, sentence in enumerate(_annotated_sentences(path, member), start=1):

@@ -49,10 +49,7 @@ def entry_pairs(line: str) -> list[Pair]:
 
 
 class WordTokenizer:
-    """NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation.
-
-    :param punkt: archive with NLTK's model of sentence boundaries
-    """
+    """NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation."""
 
     def __init__(self, punkt: Path) -> None:
         from nltk.tokenize import NLTKWordTokenizer
@@ -80,10 +77,7 @@ _word_tokenizer = cache(WordTokenizer)  # slow to make
 
 
 def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[Pair]:
-    """Return the pairs of entries, as tokens with spaces between them.
-
-    :param punkt: archive with NLTK's model of sentence boundaries
-    """
+    """Return the pairs of entries, as tokens with spaces between them."""
     tokenizer = _word_tokenizer(punkt)
     # Moses' clean-corpus-n takes out bars, which its format reserves.
     return [

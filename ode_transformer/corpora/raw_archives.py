@@ -29,7 +29,6 @@ def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]
 
     :param pattern: name of a member, or a shell pattern for several; None if the file is the text
     :returns: the text's name for error messages, and its stream
-    :raises UserError: the archive has no such member
     """
     if pattern is None:
         with open(path, "rb") as file:

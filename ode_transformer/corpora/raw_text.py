@@ -80,7 +80,6 @@ class PairLocation(YamlSection):
 def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
     """Yield sentence pairs, source first, in the order of the files.
 
-    :param files: paths by the sources' names
     :raises UserError: a member is missing; a file has no text; the sides have different lengths
     """
     empty = True

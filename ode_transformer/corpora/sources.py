@@ -60,10 +60,6 @@ class Source(YamlSection):
 AnySource = Source | Path
 
 
-class SourceList(RootModel[dict[str, Source]]):
-    """All sources by the names that recipes use."""
-
-
 def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
     """Return the sources of a list by name."""
-    return read_yaml(path, SourceList).root
+    return read_yaml(path, RootModel[dict[str, Source]]).root

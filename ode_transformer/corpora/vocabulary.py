@@ -146,10 +146,7 @@ def count_words(lines: list[str]) -> list[Counter[str]]:
 
 
 def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:
-    """Return lines of pieces with spaces between them.
-
-    :param kind: a key of ``SUBWORD_MODELS``
-    """
+    """Return lines of pieces with spaces between them."""
     encoder = _read_encoder(kind, model, model.stat().st_mtime_ns)
     return [encoder.encode(line) for line in lines]
 
@@ -160,10 +157,7 @@ def _read_encoder(kind: str, model: Path, mtime_ns: int) -> SubwordEncoder:
 
 
 def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) -> Iterator[str]:
-    """Yield the lines of a text as pieces.
-
-    :param folder: with the vocabulary's ``model_file``
-    """
+    """Yield the lines of a text as pieces."""
     return _map_lines(vocabulary.encoder(folder), text, workers, "divided")
 
 

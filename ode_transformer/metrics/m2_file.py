@@ -59,7 +59,6 @@ def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSent
 
     A line on standard error names each edit that lies outside its sentence; it is left out.
 
-    :param name: names the file in errors
     :raises UserError: a line has a wrong format
     """
     tokens: tuple[str, ...] | None = None

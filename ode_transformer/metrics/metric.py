@@ -112,10 +112,7 @@ class Metric:
 
 
 def check_line_counts(hypotheses: Lines, *references: Sequence[object]) -> None:
-    """Check that there is one reference, or annotated sentence, of each kind for each hypothesis.
-
-    :raises UserError: there are more, fewer or none
-    """
+    """Check that there is one reference, or annotated sentence, of each kind for each hypothesis."""
     lengths = {len(lines) for lines in references}
     if not hypotheses or lengths != {len(hypotheses)}:
         raise UserError(f"{len(hypotheses)} hypotheses, but {' and '.join(map(str, sorted(lengths)))} references")

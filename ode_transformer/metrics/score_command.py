@@ -93,10 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_settings(args: argparse.Namespace) -> Settings:
-    """Return the settings of the command line, without the references, which are read later.
-
-    :raises UserError: no requested metric uses an option, or a requested metric lacks one
-    """
+    """Return the settings of the command line, without the references, which are read later."""
     metrics = [METRICS[name] for name in args.metric]
     values = {field.name: value for field in fields(Settings) if (value := getattr(args, field.name, None))}
     output = next((name for name in OUTPUTS if getattr(args, name)), None)
@@ -125,7 +122,6 @@ def read_system(
     :param path: None if no metric needs hypotheses
     :param references: lines of the files of ``--references``; if there are none and a metric needs references, those
         of the log are used
-    :raises UserError: the references of a log are not those of the text
     """
     paired = any({"hypotheses", "references"} <= set(METRICS[name].needs) for name in args.metric)
     hypotheses: Lines = []
@@ -158,10 +154,7 @@ def read_systems(args: argparse.Namespace) -> list[tuple[Lines, Settings]]:
 
 
 def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
-    """Parse ``ode-transformer score …`` as a run recorded it.
-
-    :raises UserError: it is no such command
-    """
+    """Parse ``ode-transformer score …`` as a run recorded it."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
