@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from released_checkpoints import LAYERS, released
+from released_checkpoints import released
 from torch.nn.functional import linear
 
 from ode_transformer.cli.command import main
@@ -123,26 +123,6 @@ def test_options_and_names() -> None:
         block = model["encoder.layers.0.self_attn.in_proj_weight"][8 * number : 8 * number + 8]
         assert torch.equal(attention[0][f"{attention[1]}.{projection}_proj.weight"], block)
     assert torch.equal(made["model"]["decoder.output_projection.weight"], model["decoder.embed_out"])
-    args, model = released(encoder_history_type="dense", decoder_history_type="learnable_dense")
-    for stack in ("encoder", "decoder"):
-        for layer in range(LAYERS):
-            model[f"{stack}.layers.{layer}.self_attn.relative_position_values"] = torch.randn(5, 4)
-    ours = convert_checkpoint({"args": args, "model": model})["args"]
-    assert (ours.encoder_layer_history, ours.decoder_layer_history, ours.relative_values) == ("dense", "dlcl", True)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder_history_type": "residual"}, "encoder_history_type 'residual' is not supported"),
-        ({"arch": "polynomial_transformer_t2t_wmt_en_de"}, "architecture polynomial_transformer_t2t_wmt_en_de is not"),
-        ({"enc_ffn_step": 1}, "architecture ode_transformer_t2t_wmt_en_de is not converted"),
-    ],
-)
-def test_models_that_we_do_not_have(options: dict, message: str) -> None:
-    args, model = released(**options)
-    with pytest.raises(UserError, match=message):
-        convert_options(args, model)
 
 
 def test_options_of_reformer() -> None:

@@ -7,16 +7,12 @@ from argparse import Namespace
 from typing import Any
 
 import pytest
-import torch
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
 from models_for_tests import PAD, batch, small_model, teacher_forced
-from observers_for_tests import FirstInputs
 
 from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.depth.gradient_norms import gradient_norms
-from ode_transformer.nn import observing
 from ode_transformer.numerics import LEARNED
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -94,19 +90,6 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
     assert found or not learned
     found = found if learned else {}
     assert {key: v for key, v in values.items() if "weight" in key} == pytest.approx(found, rel=1e-6)
-
-
-@pytest.mark.parametrize("prefix", ["", "fused_"])
-def test_label_smoothing_leaves_the_loss_per_token(prefix: str) -> None:
-    one = sample([6, 3])
-    name = f"{prefix}label_smoothed_cross_entropy"
-    smoothed = CRITERION_REGISTRY[name](TASK, sentence_avg=False, label_smoothing=0.1)
-    found = logged(kind("euler", log_depth_interval=1), [one], criterion=smoothed)
-    model, inputs = kind("euler"), FirstInputs("encoder")
-    with observing(model, inputs):
-        loss, *_ = smoothed(model, one)
-    gradients = torch.autograd.grad(loss / one["ntokens"], inputs.tensors)
-    assert norms_of(found, "encoder") == pytest.approx([float(g.norm()) for g in gradients])
 
 
 def test_every_nth_update_alone() -> None:

@@ -6,13 +6,6 @@ from ode_transformer.models import fairseq_parser
 from ode_transformer.support.errors import UserError
 
 
-def test_a_whole_command_line() -> None:
-    words = ["data", "--arch", "macaron_tiny", "--lr", "0.1", "--update-freq", "4", "--save-dir", "a[1]"]
-    args = fairseq_parser.parse("fairseq-train", words)
-    assert (args.data, args.lr, args.update_freq, args.encoder_embed_dim) == ("data", [0.1], [4], 128)
-    assert args.save_dir == "a[1]"
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

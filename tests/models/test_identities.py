@@ -26,11 +26,6 @@ def context(mask: AttentionMask) -> LayerContext:
     return {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
 
 
-def settings(module) -> dict[str, torch.Tensor]:
-    """Settings in the state of a module, for loading parameters of another one on purpose."""
-    return {name: tensor for name, tensor in module.state_dict().items() if name.endswith("_extra_state")}
-
-
 POST_NORM = {
     "post_norm": True,
     "ode_function": "layer-output",
@@ -96,47 +91,3 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
     expected = split_step({"diffusion": diffusion, "convection": convection}, SPLITTINGS[splitting], y)
     (block,) = layer.blocks(context(mask))
     torch.testing.assert_close(y + block.field(y), expected)
-
-
-def test_separate_stages_that_are_equal_are_shared_ones_and_own_what_they_cost() -> None:
-    shared = small_model(encoder_ode_scheme="rk4", **OPTIONS).encoder
-    separate = small_model(encoder_ode_scheme="rk4", ode_stage_parameters="separate", **OPTIONS).encoder
-    weights = {}
-    for name, tensor in shared.state_dict().items():
-        for sublayer in ("self_attn", "ffn"):
-            if f".{sublayer}." in name:
-                for stage in range(4):
-                    weights[name.replace(f".{sublayer}.", f".{sublayer}.{stage}.", 1)] = tensor
-                break
-        else:
-            weights[name] = tensor
-    separate.load_state_dict(weights | settings(separate))
-    source = batch([6, 4, 2])
-    torch.testing.assert_close(encode(separate, source), encode(shared, source))
-    sizes = [sum(p.numel() for p in encoder.layers.parameters()) for encoder in (separate, shared)]
-    assert sizes[0] == 4 * sizes[1]
-
-
-@torch.no_grad()
-def silence(encoder) -> None:
-    """Let every sub-layer add nothing."""
-    for layer in encoder.layers:
-        for last in (layer["self_attn"].function.out_proj, layer["ffn"].function.fc2):
-            for parameter in last.parameters():
-                parameter.zero_()
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {},
-        {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
-        *({"encoder_ode_scheme": scheme} for scheme in ("rk4", "leapfrog", "multistep", "dlcl-increments", "polynet")),
-    ],
-)
-def test_layers_that_add_nothing_leave_the_embedding_alone(parts: dict) -> None:
-    """F = 0: y_L = y_0 for the paper's form of every scheme (the released form multiplies y, see the README)."""
-    encoder, source = small_model(**OPTIONS, **parts).encoder, batch([6, 4])
-    silence(encoder)
-    y0 = encoder.forward_embedding(source)[0].masked_fill(source.eq(PAD).unsqueeze(-1), 0)
-    torch.testing.assert_close(encode(encoder, source), encoder.layer_norm(y0).transpose(0, 1))

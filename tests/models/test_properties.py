@@ -1,7 +1,5 @@
 """Properties that every combination of parts must have, on a pairwise cover of them."""
 
-import gc
-import weakref
 from argparse import Namespace
 from collections.abc import Callable
 from functools import cache, partial
@@ -35,10 +33,8 @@ from ode_transformer.nn import (
     SHARES,
     STAGE_PARAMETERS,
     VALUE_RESIDUALS,
-    FirstLayerValues,
     LayerId,
     SubLayerKind,
-    ValueResidual,
     WordDropout,
     depth_schemes,
     observing,
@@ -335,61 +331,3 @@ def test_the_last_stage_reports_its_attention(example) -> None:
     first, last = seen.weights
     assert not torch.allclose(first, last)
     torch.testing.assert_close(extra["attn"][0], last.mean(dim=1))
-
-
-def test_attention_is_reported_and_equals_the_fast_path(example) -> None:
-    model, (source, previous) = small_model(decoder_ode_scheme="rk2"), example
-    with torch.no_grad():
-        out, extra = model(source, None, previous)
-    attention = extra["attn"][0]
-    assert attention.shape == (3, 7, 6)
-    torch.testing.assert_close(attention.sum(-1), torch.ones(3, 7, dtype=torch.float64))
-    assert (attention[source.eq(PAD)[:, None, :].expand_as(attention)] == 0).all()
-    model.train()
-    fast, extra = model(source, None, previous)
-    assert extra["attn"] == [None]
-    torch.testing.assert_close(fast, out)
-    assert model(source, None, previous, alignment_layer=0, alignment_heads=1)[1]["attn"][0].shape == (3, 7, 6)
-
-
-def test_word_dropout_acts_on_source_and_target_in_training_only(example) -> None:
-    model, (source, previous) = small_model(word_dropout_prob=0.5), example
-    torch.testing.assert_close(run(model, source, previous), run(small_model(), source, previous))
-    model.train()
-    torch.manual_seed(0)
-    encoded = [model.encoder(source, None)["encoder_out"][0] for _ in range(2)]
-    assert not torch.allclose(*encoded)
-    encoder_out = model.encoder(source, None)
-    decoded = [model.decoder(previous, encoder_out=encoder_out)[0] for _ in range(2)]
-    assert not torch.allclose(*decoded)
-
-
-@pytest.mark.parametrize(("need_attn", "reported"), [(False, False), (None, False), ("hard", True)])
-def test_decoding_reports_attention_if_it_was_prepared_for_it(
-    need_attn: str | bool | None, reported: bool, example
-) -> None:
-    model, (source, previous) = small_model(), example
-    model.decoder.make_generation_fast_(need_attn=need_attn)
-    encoder_out = model.encoder(source, None)
-    step = model.decoder(previous[:, :1], encoder_out=encoder_out, incremental_state={})[1]["attn"][0]
-    assert (step is not None) == reported
-    assert model.decoder(previous, encoder_out=encoder_out)[1]["attn"][0].shape[1] == previous.size(1)
-
-
-def test_a_pass_without_gradients_leaves_nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches that are skipped would otherwise fill the memory of whoever recomputes activations to save it."""
-    kept: list[weakref.ref[FirstLayerValues]] = []
-
-    class Noted(FirstLayerValues):
-        def __init__(self, residual: ValueResidual) -> None:
-            super().__init__(residual)
-            kept.append(weakref.ref(self))
-
-    monkeypatch.setattr(depth_stack, "FirstLayerValues", Noted)
-    model = small_model(value_residual="learned", checkpoint_activations=True, encoder_layers=2, decoder_layers=2)
-    model.train()
-    source = batch([5, 3])
-    model(source, torch.tensor([5, 3]), teacher_forced(source))
-    gc.collect()
-    assert len(kept) == 2
-    assert not any(reference() for reference in kept)

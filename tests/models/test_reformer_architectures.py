@@ -2,7 +2,7 @@
 
 import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
-from models_for_tests import SMALL, build_model, count_parameters
+from models_for_tests import build_model, count_parameters
 
 from ode_transformer.models.reformer import ReformerModel
 
@@ -53,11 +53,3 @@ def test_sizes_and_the_arithmetic_of_the_parts(arch: str) -> None:
 def test_published_totals(arch: str, total: int) -> None:
     """With the 8,848 German and 6,632 English entries of the usual preparation of IWSLT'14."""
     assert count_parameters(build_model(arch, 8848, 6632)) == total
-
-
-def test_a_concatenation_has_the_sum_of_the_widths() -> None:
-    model = build_model("reformer", 30, 40, **(SMALL | {"encoder_embed_dim": 8}), joint_combination="concat")
-    assert model.decoder.layers[0]["ffn_source"].function.fc1.in_features == 24
-    assert model.decoder.layer_norm.weight.shape == (24,)
-    assert model.decoder.project_out_dim.weight.shape == (16, 24)
-    assert model.decoder.output_projection.weight.shape == (40, 16)

@@ -5,7 +5,6 @@ import torch
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
-from ode_transformer.models.layers import JOINT_KINDS
 from ode_transformer.nn.dropout import Dropout
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 positions
@@ -96,35 +95,6 @@ def test_a_pair_that_is_too_large_ends_the_training_and_not_the_evaluation() -> 
                                    reformer()(source, None, previous)[0][previous.ne(PAD)])  # fmt: skip
     with pytest.raises(ValueError, match="has 30 grid positions, more than --max-joint-cells 29: raise it, or"):
         model.train()(source, None, previous)
-
-
-def test_a_step_computes_one_target_position_for_every_source_position() -> None:
-    model, (source, previous) = reformer(), example()
-    sizes: list[tuple[int, ...]] = []
-    for layer in model.decoder.layers:
-        for name in JOINT_KINDS:
-            layer[name].register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape)))
-    state: dict = {}
-    with torch.no_grad():
-        encoder_out = model.encoder(source, None)
-        for step in range(1, 4):
-            model.decoder(previous[:, :step], encoder_out=encoder_out, incremental_state=state)
-    assert set(sizes) == {(3, 6, 1, DIM)}
-    (caches,) = (value for key, value in state.items() if key.endswith("caches"))
-    assert set(caches) == {"0.self_attn_target.0", "1.self_attn_target.0"}
-    assert caches["0.self_attn_target.0"].read()[0].shape == (3, 6, 2, 3, DIM // 2)
-
-
-def test_attention_tells_what_each_source_position_gives() -> None:
-    model, (source, previous) = reformer(), example()
-    with torch.no_grad():
-        attention = model(source, None, previous)[1]["attn"][0]
-        parted = reformer(max_joint_cells=30)(source, None, previous)[1]["attn"][0]
-    assert attention.shape == (3, 7, 6)
-    torch.testing.assert_close(attention.sum(-1), torch.ones(3, 7, dtype=torch.float64))
-    assert (attention[source.eq(PAD)[:, None].expand_as(attention)] == 0).all()
-    torch.testing.assert_close(parted[previous.ne(PAD)], attention[previous.ne(PAD)])
-    assert model.train()(source, None, previous)[1]["attn"] == [None]
 
 
 def noise_axes(model) -> dict[str, tuple[int, ...]]:

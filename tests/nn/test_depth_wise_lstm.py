@@ -123,22 +123,6 @@ def test_gradients(choice: LSTMChoice) -> None:
     assert all(parameter.grad is not None for parameter in scheme.parameters())
 
 
-def test_a_layer_is_a_function_of_output_and_cell() -> None:
-    """Its own values in its place change nothing, in the layers above neither."""
-    choice = LSTMChoice(share="none")
-    scheme, attentions = make(choice, "decoder")
-    y0 = torch.randn(2, DIM, dtype=torch.float64)
-    layers = [[Block(attention) for attention in layer] for layer in attentions]
-    depth_state = scheme.step(layers[0], scheme.start(y0))
-    output, cell = scheme.layer_inputs(depth_state)
-    torch.testing.assert_close(output, depth_state.y)
-    made = scheme.layer_outputs(scheme.step(layers[1], depth_state))
-    replaced = scheme.skip_layer(made, layers[1], depth_state)
-    torch.testing.assert_close(scheme.step(layers[2], replaced).y, through(scheme, attentions, y0))
-    other = scheme.skip_layer((made[0], made[1] + 1), layers[1], depth_state)
-    assert not torch.allclose(scheme.step(layers[2], other).y, through(scheme, attentions, y0))
-
-
 def test_gates_start_half_open_but_for_the_forget_gate_on_request() -> None:
     """The mean over many inputs, whose normalised projections lie about 0 on both sides."""
     for forget_bias, opened in ((0.0, 0.5), (2.0, 0.86)):

@@ -6,7 +6,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ode_transformer.nn import LayerHistory
 from ode_transformer.numerics import (
     COEFFICIENTS,
-    Block,
     RungeKutta,
     get_tableau,
     runge_kutta_step,
@@ -58,20 +57,6 @@ def test_gradients(normalize_before: bool) -> None:
     assert torch.autograd.gradcheck(output, (y0, weight))
 
 
-def test_a_gradient_from_within_the_stack_leaves_later_layers_out() -> None:
-    made = history(True)
-    depth_state = made.start(torch.randn(2, 2, DIM, dtype=torch.float64))
-    outputs = []
-    for f in FIELDS:
-        depth_state = made.step([Block(f)], depth_state)
-        outputs.append(depth_state.y)
-    outputs[-1].sum().backward(retain_graph=True)
-    made.zero_grad()
-    outputs[0].sum().backward(retain_graph=True)
-    assert made.weight.grad[2:].count_nonzero() == 0
-    assert made.weight.grad[1].count_nonzero() == 2
-
-
 class CountOperators(TorchDispatchMode):
     """Counts the operators that write tensors."""
 
@@ -100,21 +85,3 @@ def test_starts_as_the_mean_and_dense_keeps_it() -> None:
         for depth in range(LAYERS + 1):
             assert [float(w) for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
     assert "weight" not in history(False).state_dict()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_what_is_kept_for_the_backward_pass_does_not_grow_with_precision(dtype: torch.dtype) -> None:
-    """Each state is kept once, however many later layers read it."""
-    made = history(True).to(dtype)
-    kept: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    y0 = torch.randn(512, DIM, dtype=dtype, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        held = made.integrate([lambda y: y] * LAYERS, y0)
-        assert held.requires_grad
-    units = sum(kept.values()) / (y0.numel() * y0.element_size())
-    assert units < 4 * LAYERS + 2

@@ -1,7 +1,6 @@
 """The scheme of a stack: every combination of options is built and stepped, or refused with its reason."""
 
 import itertools
-import re
 
 import pytest
 import torch
@@ -26,8 +25,6 @@ from ode_transformer.numerics import (
     GATES,
     RECURRENCES,
     TABLEAUS,
-    Block,
-    DepthState,
     get_tableau,
 )
 
@@ -41,18 +38,6 @@ NUMERICS = [
 
 def field(y: torch.Tensor) -> torch.Tensor:
     return 0.5 * torch.tanh(y)
-
-
-@pytest.mark.parametrize("choice", NUMERICS)
-def test_each_combination_of_numerics_trains_or_is_refused(choice: DepthChoice) -> None:
-    if (reason := refusal(choice)) is not None:
-        with pytest.raises(ValueError, match=f"^{re.escape(reason)}$"):
-            build_scheme(choice, 2, KINDS, DIM)
-        return
-    scheme, y0 = build_scheme(choice, 2, KINDS, DIM), torch.randn(3, DIM, requires_grad=True)
-    scheme.integrate([field, field], y0).square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in (y0, *scheme.parameters()))
-    torch.testing.assert_close(scheme.integrate([torch.zeros_like] * 2, y0), y0)  # F = 0
 
 
 def test_exactly_these_combinations_of_numerics_are_refused() -> None:
@@ -250,20 +235,3 @@ def test_middle_layers(layers: int, middle: int, stepped: list[int]) -> None:
     choice = DepthChoice("rk2", "gate", middle_layers=middle)
     assert list(choice.stepped_layers(layers)) == stepped
     assert len(build_scheme(choice, layers, KINDS, DIM).coefficients) == len(stepped)
-
-
-def test_a_layer_history_combines_the_outputs_of_a_depth_wise_lstm() -> None:
-    for history, before in (("dense", True), ("dlcl", False)):
-        scheme = build_scheme(DepthChoice("dlstm", history=history, normalize_before=before), 2, KINDS, DIM)
-        y0, cell = torch.randn(3, DIM), torch.zeros(3, DIM)
-        depth_state = scheme.start(y0)
-        for _ in range(2):
-            depth_state = scheme.step([Block(field)], depth_state)
-        history_of_y, x = [y0], y0
-        for layer in range(2):
-            inner = scheme.scheme.step([Block(field)], DepthState(x, layer, memory=(cell,)))
-            cell, norm = inner.memory[0], scheme.norms[layer]
-            history_of_y.append(norm(inner.y) if before else inner.y)
-            x = sum(history_of_y) / (layer + 2)
-            x = x if before else norm(x)
-        torch.testing.assert_close(scheme.finish(depth_state), x)

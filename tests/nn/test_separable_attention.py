@@ -53,10 +53,3 @@ def test_dropped_weights_are_the_same_in_all_lines(axis: str) -> None:
     assert not torch.allclose(made, attention.eval()(x, mask))
     apart = separable(axis, dropout=0.5).train()(x, mask)
     assert not torch.allclose(apart, apart.narrow(1 if axis == "target" else 2, 0, 1).expand_as(apart))
-
-
-@pytest.mark.parametrize("axis", AXES)
-def test_gradients(axis: str) -> None:
-    attention = separable(axis, choice=AttentionChoice(CLIP))
-    mask = attention_mask(3, 3, torch.device("cpu"), causal=True, choice=AttentionChoice(CLIP))
-    assert torch.autograd.gradcheck(lambda x: attention(x, mask), grid(1, 3, 3).requires_grad_())

@@ -9,7 +9,6 @@ from ode_transformer.numerics import (
     COEFFICIENTS,
     GATES,
     TABLEAUS,
-    RungeKutta,
     build_coefficients,
     get_tableau,
     runge_kutta_step,
@@ -24,16 +23,6 @@ def make(name: str, scheme: str = "rk2", gate_sum: str = "one") -> torch.nn.Modu
 
 def f(y: torch.Tensor) -> torch.Tensor:
     return torch.tanh(y.roll(1, -1)) + 0.1 * y
-
-
-def test_gate_of_two_stages_is_the_papers() -> None:
-    gate = make("gate")
-    torch.nn.init.normal_(gate.projection.weight)
-    y = torch.randn(2, 3, DIM, dtype=torch.float64)
-    f1 = f(y)
-    f2 = f(y + f1)
-    g = torch.sigmoid(gate.projection(torch.cat([f1, f2], dim=-1)))  # 2022, Eq. 26; [2, 3, 1]
-    torch.testing.assert_close(runge_kutta_step(f, y, get_tableau("rk2"), gate), y + g * f1 + (1 - g) * f2)
 
 
 @pytest.mark.parametrize("name", GATES)
@@ -103,16 +92,3 @@ def test_weights_are_computed_in_float32(dtype: torch.dtype, name: str) -> None:
     torch.testing.assert_close(weights, exact, rtol=1e-4, atol=1e-4)
     with torch.autocast("cpu", dtype=dtype):
         torch.testing.assert_close(gate([i.float() for i in increments]), exact)
-
-
-def test_steps_divide_the_unit_interval() -> None:
-    """N steps of size 1/N over each field; their error falls with the order of the scheme."""
-    tableau, y = get_tableau("rk4"), torch.randn(2, DIM, dtype=torch.float64)
-    sets = [make("tableau", "rk4")]
-    by_hand = y
-    for _ in range(3):
-        by_hand = runge_kutta_step(f, by_hand, tableau, step_size=1 / 3)
-    torch.testing.assert_close(RungeKutta(tableau, sets, steps=3).integrate([f], y), by_hand)
-    exact = RungeKutta(tableau, sets, steps=512).integrate([f], y)
-    errors = [(RungeKutta(tableau, sets, steps).integrate([f], y) - exact).norm() for steps in (16, 32)]
-    assert math.log2(errors[0] / errors[1]) == pytest.approx(4, abs=0.1)

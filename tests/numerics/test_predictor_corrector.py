@@ -1,9 +1,8 @@
 """Predictor–corrector schemes: what their corrections converge to, and the names that they may have."""
 
-import pytest
 import torch
 
-from ode_transformer.numerics import RECURRENCES, Recurrence, register_recurrence
+from ode_transformer.numerics import RECURRENCES
 
 EULER = RECURRENCES["implicit-euler"]
 
@@ -22,10 +21,3 @@ def test_corrections_converge_to_the_implicit_equation() -> None:
     assert residuals[1] < 0.4 * residuals[0] < 0.4**2
     assert residuals[2] < 0.4**3 * residuals[1]
     assert residuals[3] < 1e-15
-
-
-@pytest.mark.parametrize("name", ["iiet", "rk4"])
-def test_the_name_of_a_scheme_is_its_own(name: str) -> None:
-    with pytest.raises(ValueError, match=f"the scheme name '{name}' is already in use"):
-        register_recurrence(Recurrence(name, 1, EULER.build, "a test"))
-    assert RECURRENCES["iiet"].source.startswith("Liu")

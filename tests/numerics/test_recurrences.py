@@ -199,18 +199,3 @@ def test_polynet_solves_the_field_plus_its_value_at_zero() -> None:
         return abs(y.item() - 2 * math.atan(1.0))
 
     assert math.log2(error(128) / error(256)) == pytest.approx(1, abs=0.1)
-
-
-@pytest.mark.parametrize("name", ["leapfrog", "multistep", "multistep-released"])
-def test_what_a_layer_reads_as_the_state_before_has_its_own_gradient(name: str) -> None:
-    """Of y_{t−1}: by the one equation that reads it, not by y_t, which was made of it, too."""
-    scheme = build(name)
-    states = [scheme.start(torch.randn(2, DIM, dtype=torch.float64, requires_grad=True))]
-    for f in FIELDS[:3]:
-        states.append(scheme.step([Block(f)], states[-1]))
-    given = scheme.layer_inputs(states[2])
-    found = torch.autograd.grad(states[3].y.square().sum(), given)
-    alone = [tensor.detach().requires_grad_() for tensor in given]
-    y = scheme.next_y(FIELDS[2], *alone, 2)
-    for mine, other in zip(found, torch.autograd.grad(y.square().sum(), alone), strict=True):
-        torch.testing.assert_close(mine, other)
