@@ -55,9 +55,8 @@ def axis_tokens(row: Mapping[str, Tensor], dictionaries: Mapping[str, Any]) -> d
 
 @torch.no_grad()
 def attention_maps(model: Any, sample: dict[str, Any]) -> dict[str, AttentionMap]:
-    """Return the attention maps of a model by title; none if it has none.
+    """Return the attention maps of a model in evaluation mode by title; none if it has none.
 
-    :param model: in evaluation mode
     :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
     """
     inputs = on_device(sample["net_input"], next(model.parameters()).device)

@@ -26,8 +26,6 @@ class Split:
     The word "sentence" below stands for both.
 
     :param model: fairseq's model, which limits the length of a sentence
-    :param task: task of the model
-    :param data: directory that fairseq-preprocess wrote
     :param name: such as ``train``
     :param path: checkpoint of the model, for errors
     """
@@ -126,8 +124,6 @@ def translate_split(
 
     :param hub: :class:`TranslationHub`
     :param remove_bpe: see :func:`joined_pieces`
-    :param chunk_size: number of sentences that are translated together
-    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_b``
     """
     sources = [row["source"] for row in split.rows(numbers)]
     by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding

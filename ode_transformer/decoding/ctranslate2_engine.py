@@ -27,9 +27,6 @@ class ExportedModel:
 
     :param folder: folder of ``ode-transformer export``
     :param bpe: divides lines into pieces; None for lines that are divided already
-    :param batch_size: lines of a batch
-    :param max_tokens: tokens of a batch instead; None for any number
-    :param cpu: use no GPU
     """
 
     shares_lines = False  # among processes: it has threads
@@ -76,9 +73,6 @@ class ExportedModel:
     ) -> list[list[dict[str, Any]]]:
         """Search the translations of token numbers with the end symbol.
 
-        :param beam: number of hypotheses in the search
-        :param lenpen: length penalty
-        :param max_len_b: tokens of a translation, at most
         :returns: for each source the hypotheses, the best one first; ``tokens`` are words, ``score`` is the normalised
             log-probability
         """

@@ -30,20 +30,14 @@ class TokenPredictions:
 
 
 def log_probabilities(model: Any, net_input: Mapping[str, Any]) -> Tensor:
-    """Return log p of each word at each target position after the correct prefix, [B, T, V].
-
-    :param net_input: keyword arguments of ``model.forward``
-    """
+    """Return log p of each word at each target position after the correct prefix, [B, T, V]."""
     result: Tensor = model.get_normalized_probs(model(**net_input), log_probs=True)
     return result
 
 
 @torch.no_grad()
 def predict_tokens(model: Any, batches: Iterable[dict[str, Any]], padding_idx: int) -> Iterator[TokenPredictions]:
-    """Predict the target tokens of fairseq's batches; results are on the CPU.
-
-    :param model: in evaluation mode
-    """
+    """Predict the target tokens of fairseq's batches by a model in evaluation mode; results are on the CPU."""
     device = next(model.parameters()).device
     for batch in batches:
         target, inputs = batch["target"], on_device(batch["net_input"], device)

@@ -83,11 +83,6 @@ def load_hub(
 ) -> Any:
     """Load a translation model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
 
-    :param batch_size: lines of a batch
-    :param max_tokens: tokens of a batch; None for any number
-    :param cpu: use no GPU
-    :param scheme: see :func:`load_trained_model`
-    :param fixed_shapes: of the steps of a search, see ``choose_steps``
     :raises UserError: :func:`load_trained_model` raises it
     """
     model, options, task = load_trained_model(path, data, source, target, scheme=scheme)

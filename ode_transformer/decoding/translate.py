@@ -87,7 +87,6 @@ def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, 
     """Yield the hypotheses for each source, the best one first, in the order of the sources.
 
     :param chunk_size: number of sources that are sorted by length and translated together
-    :param search: options of the search, see :func:`translate`
     """
     size = chunk_size or CHUNK_SIZE
     for start in range(0, len(sources), size):
@@ -95,10 +94,7 @@ def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, 
 
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
-    """Load a model with the options of :func:`add_model_arguments`, and its subword encoder.
-
-    :param scheme: see ``load_trained_model``
-    """
+    """Load a model with the options of :func:`add_model_arguments`, and its subword encoder."""
     from ode_transformer.decoding.trained_model import load_hub
 
     hub = load_hub(
@@ -225,10 +221,7 @@ def load_engine(args: argparse.Namespace) -> Any:
 
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
-    """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it.
-
-    :param search: options of fairseq's search, see :func:`translate`
-    """
+    """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it."""
     config = hub.task.cfg
     prompt = f"{config.source_lang}> "
     print_progress(f"{config.source_lang} to {config.target_lang}, one sentence per line; Ctrl-D ends")

@@ -46,9 +46,6 @@ class TranslationHub(GeneratorHubInterface):
         """Return fairseq's hypotheses for each source, the best one first.
 
         :param tokenized_sentences: token numbers of the sources, with the end symbol
-        :param beam: number of hypotheses in the search
-        :param lenpen: length penalty
-        :param max_len_b: tokens of a translation, at most
         """
         generator = BeamSearch(
             self.models,

@@ -271,11 +271,7 @@ def set_layer_norm(specification: Any, module: Any) -> None:
 
 
 def set_zero_layer(layer_spec: Any, heads: int, dim: int, encoder_dim: int) -> None:
-    """Make a layer of zeros, which adds nothing: one channel for each head, and as narrow a feed-forward network.
-
-    :param dim: width of the decoder
-    :param encoder_dim: width of the encoder output
-    """
+    """Make a layer of zeros, which adds nothing: one channel for each head, and as narrow a feed-forward network."""
     layer_spec.self_attention = attention_spec.MultiHeadAttentionSpec(self_attention=True, head_dim=1)
     layer_spec.attention = attention_spec.MultiHeadAttentionSpec(head_dim=1)
     shapes = {

@@ -26,13 +26,7 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16
 
 @dataclass(frozen=True)
 class TranslationModel:
-    """A trained model in evaluation mode.
-
-    :param path: file of the checkpoint, for messages
-    :param model: fairseq's model
-    :param options: fairseq's configuration
-    :param task: fairseq's task, which has the dictionaries
-    """
+    """A trained model in evaluation mode."""
 
     path: Path
     model: Any

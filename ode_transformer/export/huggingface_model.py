@@ -24,8 +24,6 @@ class ODETransformerConfig(PretrainedConfig):
     """Options of fairseq's model and sizes of its dictionaries.
 
     :param options: the options by name, ``arch`` among them
-    :param source_size: entries of the source dictionary, the special symbols included
-    :param target_size: entries of the target dictionary
     """
 
     model_type = "ode_transformer"
@@ -96,7 +94,6 @@ class EndAtLimit(LogitsProcessor):
 class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     """A translation model of this package.
 
-    :param config: the options that its fairseq model is built from
     :raises UserError: an option is refused
     """
 

@@ -26,8 +26,6 @@ class ODETransformerTokenizer(PreTrainedTokenizer):
     target dictionary. Without a subword model, text is divided at spaces.
 
     :param vocab_file: symbols of both dictionaries in the order of their numbers
-    :param sentencepiece_file: subword model of sentencepiece
-    :param subword_nmt_file: subword model of subword-nmt
     """
 
     vocab_files_names = {  # noqa: RUF012

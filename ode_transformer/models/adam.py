@@ -117,10 +117,7 @@ class FairseqAdam(adam.FairseqAdam):
         self._optimizer = Adam(params, **self.optimizer_config)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Return the norm of all gradients, and scale them if it is larger than ``max_norm`` > 0.
-
-        :param aggregate_norm_fn: maps the norm of this process to that of all
-        """
+        """Return the norm of all gradients, and scale them if it is larger than ``max_norm`` > 0."""
         parameters = [p for p in self.params if p.grad is not None]
         if any(p.dtype != _state_type(p) or hasattr(p, "expert") for p in parameters):
             norm: Tensor = super().clip_grad_norm(max_norm, aggregate_norm_fn)

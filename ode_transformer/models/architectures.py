@@ -44,12 +44,7 @@ LANGUAGE_MODEL_OPTIONS["pcformer"]["decoder_ode_scheme"] = "pcformer2"
 def stack_sizes(
     dim: int, inner_dim: int, heads: int, *, encoder: int | None = None, decoder: int | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Return the size options of a model whose stacks have equal layers.
-
-    :param encoder: number of encoder layers; None for a model without this stack
-    :param decoder: likewise
-    :param options: further options
-    """
+    """Return the size options of a model whose stacks have equal layers."""
     sizes: dict[str, Any] = {}
     for stack, layers in (("encoder", encoder), ("decoder", decoder)):
         if layers is not None:
@@ -102,7 +97,6 @@ def register_architecture(
     """Register an architecture with fairseq.
 
     :param options: values for what the command line leaves open, the first mapping first
-    :param model: registered name of the model
     :param complete: sets what ``options`` leave open
     """
 

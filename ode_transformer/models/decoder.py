@@ -72,10 +72,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         """Compute the features of the target positions, only of the last one in step-by-step decoding.
 
         :param prev_output_tokens: [B, T]
-        :param encoder_out: result of the encoder; None in a language model
         :param incremental_state: fairseq's decoding cache, updated in place; with a :class:`FixedStep`,
             ``prev_output_tokens`` are its tokens
-        :param full_context_alignment: let positions attend to later ones
         :param alignment_layer: layer whose attention over the source is returned, the last by default
         :param alignment_heads: number of heads to average, all by default
         :returns: features [B, T, C]; ``attn`` [B, T, S], but not in training, nor in decoding that was prepared without
@@ -102,10 +100,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in states]}
 
     def make_generation_fast_(self, need_attn: bool | str | None = True, **_: Any) -> None:
-        """Prepare for decoding; fairseq calls this on every module.
-
-        :param need_attn: false to return no attention over the source in step-by-step decoding
-        """
+        """Prepare for decoding; fairseq calls this on every module."""
         self.reports_alignment = bool(need_attn)
 
     def output_layer(self, features: Tensor) -> Tensor:

@@ -67,10 +67,7 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
 
 
 def compile_sublayers(layers: nn.Module) -> None:
-    """Let the first forward pass compile each sub-layer; names of parameters stay as they are.
-
-    :param layers: module that contains the layers
-    """
+    """Let the first forward pass compile each sub-layer; names of parameters stay as they are."""
     torch._dynamo.config.recompile_limit = max(_VARIANTS, torch._dynamo.config.recompile_limit)
     for module in layers.modules():
         if isinstance(module, SubLayer):
@@ -172,7 +169,6 @@ class DepthStack(nn.Module):
         [B, T, m·C], see :meth:`DepthScheme.layer_inputs` and :meth:`DepthScheme.layer_outputs`.
 
         :param y0: [B, T, C]
-        :param contexts: context of each layer
         :param padding: [B, T], True at padding, for observers
         :param observers: observers of this pass, beside those of the stack
         :returns: y_L, and the states that the layers and the end read: y_0, y_1, … [B, T, C] each

@@ -28,8 +28,6 @@ def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[S
     """Return the sub-layers of a layer by name, in the order in which they act: kind, and fraction of a step.
 
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
-
-    :param cross_attention: the layer attends to an encoder output, too
     """
     attentions = [name for name in _ATTENTIONS if cross_attention or name == "self_attn"]
     order = [field for field, _ in splitting.parts]

@@ -189,11 +189,7 @@ class ReformerDecoder(ODETransformerDecoder):
         """Compute the features of the target positions, only of the last one in step-by-step decoding.
 
         :param prev_output_tokens: [B, T]
-        :param encoder_out: result of the encoder
-        :param incremental_state: fairseq's decoding cache, updated in place
-        :param full_context_alignment: let positions attend to later ones
         :param alignment_layer: any value requests ``attn``, the weights of the reduction
-        :param alignment_heads: ignored
         :returns: features [B, T, C]; ``attn`` [B, T, S] if requested or not training, ``inner_states`` [T, B, C]
         :raises ValueError: in training, if a single pair has more positions than ``--max-joint-cells``
         """

@@ -112,12 +112,7 @@ class SymmetricSentencePredictionTask(SentencePredictionTask):
 
 
 class RandomOrderPairs(BaseWrapperDataset):
-    """Pairs of which each is read in its order or in the other, drawn anew for every epoch.
-
-    :param pairs: the pairs in their order
-    :param swapped: the same pairs in the other order
-    :param seed: of the draws
-    """
+    """Pairs of which each is read in its order or in the other, drawn anew for every epoch."""
 
     def __init__(self, pairs: FairseqDataset, swapped: FairseqDataset, seed: int) -> None:
         super().__init__(pairs)

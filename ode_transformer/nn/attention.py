@@ -108,8 +108,6 @@ class MultiheadAttention(nn.Module):
     :param dim: width C of the queries and of the result
     :param heads: H, divides ``dim``
     :param dropout: of the attention weights
-    :param choice: variant of the attention
-    :param encoder_dim: width of the encoder output; ``dim`` by default
     :param shared_noise: axes of the weights [B, H, T, S] along which dropout shares its noise; needs explicit weights
     """
 

@@ -112,8 +112,6 @@ class CheckpointSettings(nn.Module):
     A user who overrides the options of a checkpoint, or fine-tunes it, may want another scheme. Training that is only
     resumed must not change it unnoticed.
 
-    :param stack: name of the stack in errors
-    :param choice: choice of the stack
     :param may_change: allow a checkpoint with other settings, where its parameters make sense
     :param fixed: further options that the parameters depend on
     """

@@ -42,8 +42,6 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
     """Return the first stack whose options do not go together, and why; None if there is none.
 
     All stacks share one set of flags; a flag that only some stacks can use is ignored for the others.
-
-    :param choices: choice of each stack by name
     """
     for stack, choice in choices.items():
         reason = refusal(choice.without_options_of(choices.values()))

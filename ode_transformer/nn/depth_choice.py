@@ -135,10 +135,7 @@ class DepthChoice:
         return "san/ffn" if isinstance(self.rule, Recurrence) and self.rule.each_sublayer else self.scope
 
     def stepped_layers(self, layers: int) -> range:
-        """Return the indices of the layers that the scheme steps.
-
-        :param layers: number of layers of the stack
-        """
+        """Return the indices of the layers that the scheme steps."""
         stepped = self.middle_layers or layers
         first = (layers - stepped) // 2
         return range(first, first + stepped)

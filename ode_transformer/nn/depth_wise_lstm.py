@@ -68,22 +68,13 @@ class LSTMChoice:
     output_norm: bool = False
 
     def inputs(self, attentions: int) -> int:
-        """Return the number of vectors in v.
-
-        :param attentions: number of attentions of a layer
-        """
+        """Return the number of vectors in v."""
         return 1 + (attentions if self.merge == "concat-unprojected" else 1)
 
 
 @dataclass(frozen=True)
 class HiddenSizes:
-    """Sizes of the hidden computation, those of a Transformer's feed-forward network.
-
-    :param inner_dim: width of the inner layer
-    :param activation: activation of the inner layer
-    :param dropout: of the result
-    :param inner_dropout: of the inner layer
-    """
+    """Sizes of the hidden computation, those of a Transformer's feed-forward network."""
 
     inner_dim: int = 2048
     activation: Callable[[Tensor], Tensor] = relu
@@ -92,11 +83,7 @@ class HiddenSizes:
 
 
 class Gates(nn.Module):
-    """Gates i, f and g by one projection, normalised by themselves or together; [.., n·dim] -> three tensors [.., dim].
-
-    :param inputs: number n of vectors in v
-    :param joint: one mean and one deviation for the three gates
-    """
+    """Gates i, f and g by one projection, normalised alone or together; [.., n·dim] -> three tensors [.., dim]."""
 
     def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2, joint: bool = False) -> None:
         super().__init__()
@@ -121,10 +108,7 @@ class Gates(nn.Module):
 
 
 def build_hidden(hidden: str, dim: int, sizes: HiddenSizes, inputs: int = 2) -> nn.Module:
-    """Build the hidden computation h of v, [.., n·dim] -> [.., dim]: Eq. 8 or Eq. 6.
-
-    :param inputs: number n of vectors in v
-    """
+    """Build the hidden computation h of v, [.., n·dim] -> [.., dim]: Eq. 8 or Eq. 6."""
     if hidden == "ffn":
         network: nn.Module = FeedForward(
             dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=inputs * dim, normalized=True
@@ -154,11 +138,7 @@ class OneLayer(nn.Module):
 class DepthWiseLSTM(DepthScheme):
     """Scheme that passes output and cell, its memory, through layers whose blocks are their attentions.
 
-    :param choice: options
-    :param layers: L
     :param attentions: number of blocks of a layer
-    :param dim: width
-    :param sizes: sizes of the hidden computation
     """
 
     def __init__(self, choice: LSTMChoice, layers: int, attentions: int, dim: int, sizes: HiddenSizes) -> None:

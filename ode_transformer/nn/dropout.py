@@ -19,7 +19,6 @@ _LEVELS = 2**16  # values of the bits that decide about one element
 class Dropout(nn.Module):
     """Zeroes random elements and rescales the others: in training, and while decoding with ``--retain-dropout``.
 
-    :param probability: fraction of the elements that are zeroed
     :param shared: axes along which all elements share one draw
     """
 
@@ -57,10 +56,7 @@ class Dropout(nn.Module):
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:
-    """Zero each element with ``probability`` and divide the others by what remains of 1.
-
-    :param x: any shape
-    """
+    """Zero each element with ``probability`` and divide the others by what remains of 1."""
     threshold = round(probability * _LEVELS)
     if x.device.type != "cpu" or torch.compiler.is_compiling() or threshold in (0, _LEVELS):
         return nn.functional.dropout(x, probability, training=True)
@@ -91,8 +87,6 @@ class WordDropout(nn.Module):
 
     As in the released ODE Transformer code, it acts before positions are added, on any symbol of source and target.
     That code stores the fraction that it keeps; here, as everywhere in PyTorch, it is the fraction that is zeroed.
-
-    :param probability: fraction of the positions that are zeroed, 0 <= probability < 1
     """
 
     def __init__(self, probability: float) -> None:

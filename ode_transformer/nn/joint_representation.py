@@ -16,10 +16,7 @@ REDUCTIONS = ("softmax", "max")
 
 
 def joint_width(source: int, target: int, combination: str) -> int:
-    """Return the width of a grid over sequences of widths ``source`` and ``target``.
-
-    :param combination: one of ``COMBINATIONS``
-    """
+    """Return the width of a grid over sequences of widths ``source`` and ``target``."""
     return source + target if combination == "concat" else target
 
 
@@ -28,7 +25,6 @@ def joint_representation(source: Tensor, target: Tensor, combination: str = "add
 
     :param source: [B, S, C_source]
     :param target: [B, T, C_target]
-    :param combination: one of ``COMBINATIONS``
     :returns: [B, S, T, C]
     """
     source, target = source.unsqueeze(2), target.unsqueeze(1)  # [B, S, 1, C_source], [B, 1, T, C_target]
@@ -86,9 +82,6 @@ def parts_of_batch(source: Sequence[int], target: Sequence[int], positions: int)
     """Divide the rows of a batch so that the grid of each part has at most ``positions`` positions, padding included.
 
     A row with more positions is a part of its own.
-
-    :param source: length of each row's source
-    :param target: length of each row's target
     """
     parts, begin, longest = [], 0, (0, 0)
     for row, lengths in enumerate(zip(source, target, strict=True)):

@@ -32,8 +32,6 @@ _STEPPED_ALONE = {"san": SELF_ATTENTIONS, "ffn": (SubLayerKind.FEED_FORWARD,)}
 class LayerCaches:
     """Key-value caches of one layer, created when they are first used.
 
-    :param caches: the caches of all layers by name
-    :param layer: index of the layer
     :param build: builds a cache of self-attention
     """
 
@@ -53,7 +51,6 @@ class LayerCaches:
 class AttentionContext:
     """Inputs of the attention of a layer beside the representation, the same at every evaluation.
 
-    :param mask: mask of the attention
     :param encoder_output: [B, S, C_encoder] for cross-attention; None for self-attention
     :param caches: caches of the layer when decoding step by step
     :param report_weights: called with the attention weights [B, H, T, S] of every evaluation
@@ -94,7 +91,6 @@ Group = tuple[tuple[str, ...], bool]
 def groups(scope: str, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
     """Divide the sub-layers of a layer into blocks that act in turn.
 
-    :param scope: one of ``SCOPES``
     :param kinds: kind of each sub-layer by name, in the order in which they act
     """
     if scope == "san+ffn":
@@ -123,7 +119,6 @@ class Layer(nn.ModuleDict):
         """Return the layer in the form that a depth scheme steps; a scheme's step needs new blocks.
 
         :param context: inputs of the attentions
-        :param function: one of ``FUNCTIONS``
         :param grouping: from :func:`groups`; by default all sub-layers form one block
         """
         evaluations = {name: _Evaluations(name, self[name], context or {}) for name in self}

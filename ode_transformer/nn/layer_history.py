@@ -41,9 +41,7 @@ class HistoryState(DepthState):
 class LayerHistory(DepthScheme):
     """Scheme that steps each layer from a combination of all earlier states.
 
-    :param scheme: scheme that steps one layer
     :param layers: L
-    :param dim: width
     :param learned: True for DLCL: (L + 1)² weights, of which the lower triangle is used, as in the released code
     :param normalize_before: the layers are pre-norm
     """

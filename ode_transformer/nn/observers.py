@@ -25,11 +25,7 @@ STACKS = ("encoder", "decoder")
 
 
 class LayerId(NamedTuple):
-    """A layer of a model.
-
-    :param stack: ``encoder`` or ``decoder``
-    :param number: from 1 on
-    """
+    """A layer of a model, numbered from 1 on in its stack."""
 
     stack: str
     number: int
@@ -41,8 +37,6 @@ class LayerId(NamedTuple):
 class BlockId(NamedTuple):
     """A stepped block of a model: a layer, or some of its sub-layers.
 
-    :param stack: ``encoder`` or ``decoder``
-    :param number: number of the layer, from 1 on
     :param sublayers: such as ``ffn`` or ``self_attn+ffn``; empty where the layer is one block
     """
 
@@ -96,13 +90,7 @@ class LayerObserver:
 
 
 class StackEvents:
-    """Reports the events of one forward pass through a stack to its observers.
-
-    :param observers: the active ones
-    :param stack: name of the stack
-    :param blocks: the stepped blocks in their order
-    :param padding: True at padding
-    """
+    """Reports the events of one forward pass through a stack to its observers."""
 
     def __init__(
         self, observers: Sequence[LayerObserver], stack: str, blocks: Sequence[BlockId], padding: Tensor | None
@@ -158,11 +146,7 @@ def _overriding(event: str, observers: Sequence[LayerObserver]) -> list[LayerObs
 
 
 class LastAttentionWeights(LayerObserver):
-    """Keeps the attention weights of one layer's last evaluation, that of a step's last stage.
-
-    :param layer: the layer
-    :param kinds: its attentions
-    """
+    """Keeps the attention weights of one layer's last evaluation, that of a step's last stage."""
 
     def __init__(self, layer: LayerId, *kinds: SubLayerKind) -> None:
         self.layer, self.kinds = layer, kinds

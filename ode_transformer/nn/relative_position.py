@@ -31,7 +31,6 @@ class _OffsetTable(nn.Module):
     """Table of one vector for each offset.
 
     :param clip: k > 0, the largest distance; farther positions count as this far
-    :param head_dim: width of one attention head
     """
 
     def __init__(self, clip: int, head_dim: int) -> None:
@@ -101,7 +100,6 @@ class RelativePositionValues(_OffsetTable):
         """Return the addend of the attended values.
 
         :param probabilities: attention weights [.., H, T, S]
-        :param index: from :func:`relative_index`
         :returns: [.., H, T, head_dim]
         """
         *batch, length, _ = probabilities.shape

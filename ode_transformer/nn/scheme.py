@@ -22,9 +22,6 @@ def build_scheme(
 ) -> DepthScheme:
     """Build the scheme of a stack.
 
-    :param layers: number of layers
-    :param kinds: kind of each sub-layer of a layer by name
-    :param dim: width
     :param sizes: sizes of the hidden computation of a depth-wise LSTM
     :raises ValueError: with the reason, if the options do not go together
     """

@@ -21,9 +21,7 @@ class SeparableAttention(MultiheadAttention):
     """Attention along one axis of a grid.
 
     :param axis: ``target``: each source position by itself; ``source``: each target position by itself
-    :param dim: width C
     :param heads: H, divides ``dim``
-    :param dropout: of the attention weights
     :param choice: variant of the attention, with relative positions along the axis
     :param shared_noise: all lines along the axis share the noise of dropout, as in the released code
     """

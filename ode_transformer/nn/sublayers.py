@@ -62,9 +62,7 @@ class FeedForward(nn.Module):
 class SubLayer(nn.Module):
     """Function with layer normalisation, dropout and residual; a call returns f(x), which the residual adds to x.
 
-    :param kind: which kind of sub-layer this is
     :param function: maps [.., dim] to [.., dim]; further arguments of a call go to it
-    :param dim: width
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param step_fraction: fraction of a step that the sub-layer takes, a factor of the increment

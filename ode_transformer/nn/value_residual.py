@@ -46,10 +46,7 @@ class FirstLayerValues:
         self.values: Tensor | None = None
 
     def context(self, layer: int, context: LayerContext) -> LayerContext:
-        """Return the context for one step of a layer, whose self-attention keeps or adds the values.
-
-        :param layer: index of the layer, whose turn it is
-        """
+        """Return the context for one step of a layer, whose self-attention keeps or adds the values."""
         kind = SubLayerKind.SELF_ATTENTION
         change = self._keep_first() if layer == 0 else self._addition(layer, self.values)
         return {**context, kind: replace(context[kind], change_values=change)}

@@ -59,7 +59,6 @@ class PredictorCorrectorScheme(WeighingScheme, RecurrenceScheme):
 class IncrementCorrection(PredictorCorrectorScheme):
     """Increment form; its memory is F(y_{n−1}), F(y_{n−2}), …, as far as later blocks read them.
 
-    :param blocks: number of blocks
     :param beta: β_0, β_1, …
     """
 
@@ -99,7 +98,6 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
     Its history is s_0 … s_n; its memory Σ_{i≤n} W[n + 1, i] s_i, what the next correction reads of them. The outputs of
     a layer are u(c) of its blocks, before they are normalised.
 
-    :param blocks: number of blocks
     :param normalize_stages: normalise what the prediction sums, by LN_r and LN_j that all blocks share
     """
 

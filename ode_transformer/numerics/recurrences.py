@@ -156,7 +156,6 @@ class Recurrence:
     :param order: as for a tableau, with the weights at the start of training
     :param build: builds the scheme from a number of blocks and a width; as keywords, a predictor–corrector scheme takes
         the coefficients of its stages and the number of iterations
-    :param source: publication of the scheme
     :param stages: number of evaluations of the vector field in one block
     :param remembers: the scheme reads earlier states than y_t
     :param trained: the equation has learned weights

@@ -30,8 +30,6 @@ LEAST_STEPS = 4 * _FIRST_STEPS  # two halvings, from which a bound can follow
 class Reference:
     """Solution with a bound of its error.
 
-    :param y: y(T)
-    :param steps: number of steps
     :param change: distance to the result of half as many steps
     :param previous_change: the same distance for half as many steps
     """
@@ -65,7 +63,6 @@ def solve_to_tolerance(
     The property ``bound`` of the result tells whether the tolerance was reached. At least 8 steps are taken,
     and from ``LEAST_STEPS`` on the bound is finite if the last halving of the step at least halved the change.
 
-    :param field: the vector field f
     :param y0: y(0), any shape; in float64 unless float32 can reach the tolerance
     :param distance: distance between two solutions, in the unit of the tolerance
     """

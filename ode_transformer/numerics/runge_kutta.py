@@ -64,7 +64,6 @@ def runge_kutta_step(
 ) -> Tensor:
     """Take one step, y + h Σ_i γ_i F_i.
 
-    :param field: the vector field f
     :param y: start of the step, any shape
     :param tableau: stages, and weights γ = b if ``weigh`` is None
     :param weigh: maps the increments to the weights γ, see :mod:`ode_transformer.numerics.coefficients`

@@ -25,7 +25,6 @@ class Splitting:
     :param name: value of ``--layer-splitting``
     :param order: global order with exact flows
     :param parts: the field of each flow, ``diffusion`` or ``convection``, and its fraction of the step
-    :param source: publication of the scheme
     """
 
     name: str

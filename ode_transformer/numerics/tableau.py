@@ -31,8 +31,6 @@ class ButcherTableau:
     :param a: stage weights; row i has i entries
     :param b: weights of the increments
     :param c: nodes; c_i = Σ_j a_ij
-    :param source: publication of the scheme
-    :param aliases: further names
     :raises ValueError: if a name is not a single word, the shapes do not fit, a row of ``a`` does not sum to its node,
         or Σ b ≠ 1 although the order is positive
     """

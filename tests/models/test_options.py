@@ -90,8 +90,6 @@ def test_what_is_not_carried_out_is_refused(name: str, arch: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"decoder_normalize_before": False}, "--decoder-ode-scheme euler: post-norm"),
-        ({"encoder_layerdrop": 0.2}, "--encoder-ode-scheme euler: LayerDrop"),
         ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
         (
             {"arch": "ode_transformer_pcformer_tiny", "ode_coefficients": "tableau"},

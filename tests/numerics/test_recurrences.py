@@ -188,14 +188,3 @@ def test_measured_order_is_the_stated_one(recurrence) -> None:
         assert math.log2(errors[0] / errors[1]) == pytest.approx(recurrence.order, abs=0.1)
     else:
         assert min(errors) > 0.01
-
-
-def test_polynet_solves_the_field_plus_its_value_at_zero() -> None:
-    """F(F(y)) = F(0) + O(h²): with order 1, y' = f(y) + f(0), which is y' = f(y) for fields that vanish at 0."""
-
-    def error(steps: int) -> float:  # of y' = cos y + 1, y(0) = 0, which is y = 2 arctan t
-        scheme = RECURRENCES["polynet"].build(steps, 1)
-        y = scheme.integrate([lambda y: torch.cos(y) / steps] * steps, torch.zeros(1, dtype=torch.float64))
-        return abs(y.item() - 2 * math.atan(1.0))
-
-    assert math.log2(error(128) / error(256)) == pytest.approx(1, abs=0.1)
