@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ode_transformer.nn.dropout import Dropout
+from ode_transformer.nn.dropout import Dropout, WordDropout
 
 P = 0.3
 
@@ -35,3 +35,11 @@ def test_elements_of_their_own_are_zeroed_one_by_one(probability: float) -> None
     assert abs(neighbours - probability**2) < 5 * deviation * probability + 2**-16
     made.sum().backward()
     torch.testing.assert_close(x.grad, made.detach())
+
+
+def test_words_vanish_as_a_whole_and_in_training_alone() -> None:
+    dropout, x = WordDropout(P), torch.ones(40, 50, 8)
+    kept = dropout(x).ne(0)
+    assert torch.equal(kept, kept[..., :1].expand_as(kept))
+    assert abs(kept.double().mean().item() - (1 - P)) < 0.05
+    assert torch.equal(dropout.eval()(x), x)
