@@ -34,14 +34,6 @@ def failing_with(error: BaseException):
     return run
 
 
-def test_a_command_is_one_line_in_the_table(command, capsys: pytest.CaptureFixture[str]):
-    command(lambda args: args.number)
-    assert cli.main(["try", "--number", "5"]) == 5
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["--help"])
-    assert "try something" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("error", "message"),
     [

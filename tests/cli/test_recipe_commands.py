@@ -82,15 +82,6 @@ def test_what_follows_the_dashes_comes_last(capsys) -> None:
     assert command[command.index("--tensorboard-logdir") + 2 : command.index(">")] == ["--dropout", "0.2", "--fp16"]
 
 
-def test_checkpoints_to_average(capsys) -> None:
-    own = printed(capsys, "evaluate", "multi30k_en_de")[0]
-    assert own[:3] == ["ode-transformer", "checkpoint", "average"]
-    assert value(own, "--last") == "10"
-    _, train, average, *_ = printed(capsys, "reproduce", "iwslt14_de_en", "--average", "3")
-    assert value(train, "--keep-last-epochs") == value(average, "--last") == "3"
-    assert "--no-epoch-checkpoints" not in train  # as the best one alone would have it
-
-
 def test_a_machine_elsewhere(capsys) -> None:
     words = ["wmt14_en_de", "--gpus", "8", "--nodes", "2", "--node-rank", "1", "--master", "host:29500"]
     (command,) = printed(capsys, "train", *words)

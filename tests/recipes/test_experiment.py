@@ -76,16 +76,6 @@ def test_the_fused_forms_resume_a_training_with_fairseqs_own(name: str, tmp_path
     assert run.digest(data) != replace(run, options=RunOptions(train_flags=("--lr", "1"))).digest(data)
 
 
-def test_commands_of_a_translation() -> None:
-    average, decode, flavoured, raw = made("wmt14_en_de").evaluation_commands()
-    assert decode[0] == "fairseq-generate"
-    assert (value(average, "--last"), value(average, "--by")) == ("5", "epoch")
-    assert [value(decode, flag) for flag in ("--remove-bpe", "--beam", "--lenpen")] == ["subword_nmt", "4", "0.6"]
-    assert {value(score, "--references") for score in (flavoured, raw)} == {"data/corpus/raw.test.de"}
-    assert value(flavoured, "--flavour") == "get_ende_bleu"
-    assert value(raw, "--detokenize") == "de"
-
-
 @pytest.mark.parametrize(
     ("recipe", "arch", "variant"),
     [
@@ -224,13 +214,6 @@ def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -
     assert command[-1] == "train.node1.log"
     assert not list(tmp_path.rglob("manifest.jsonl"))
     assert train(machine=replace(second, rank=0))[-1] == "train.log"
-
-
-def test_a_training_that_saves_nothing_is_not_done(train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_experiment.commands, "run", lambda *_, **options: None)
-    with pytest.raises(UserError, match=r"checkpoints: no checkpoint; see .*train\.log$"):
-        train()
-    assert "done train" not in Manifest(made("multi30k_en_de", tmp_path).folder).entries()
 
 
 @pytest.fixture

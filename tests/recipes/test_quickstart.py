@@ -57,25 +57,6 @@ def test_architecture_and_scheme(
     assert experiment.folder != plan().folder
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--task", "g2p", "--target", "fr"], "target"),
-        (["--measure-at", "3", "--minutes", "4"], "not allowed with"),
-        (["--arch", "no_such_arch"], "--arch no_such_arch: no architecture .* ode_transformer_euler"),
-    ],
-)
-def test_wrong_options(words: list[str], message: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = main(["quickstart", *words])
-    except SystemExit as error:  # argparse's
-        status = error.code
-    assert status == 2
-    assert re.search(message, capsys.readouterr().err.splitlines()[-1])
-    assert list(tmp_path.iterdir()) == []
-
-
 TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --save-interval-updates 10"
 
 

@@ -73,18 +73,3 @@ def without_source(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_value_names_its_source(path):
     assert without_source(path) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "refused"),
-    [
-        ("train:\n  lr: 0.1\n  dropout: 0.1    # ODE, App. B", ["2: train.lr"]),
-        ("train:    # ours: for a small corpus\n  lr: 0.1", []),
-        ("train: {lr: 0.1}    # Someone, App. B", ["1: train.lr"]),
-        ("train: {lr: 0.1}    # ODE", ["1: train.lr"]),
-    ],
-)
-def test_value_without_source_is_refused(tmp_path, text, refused):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(text)
-    assert without_source(path) == refused

@@ -12,10 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = ("constraints.txt", "requirements-fairseq.txt", "setup.py")
-SCRIPTS = [
-    *sorted(path.name for path in (ROOT / "scripts").glob("*.sh") if path.name != "environment.sh"),
-    "../.ci/run",
-]
 
 # Its `-m venv` makes an environment out of this very script; its pip writes down what it was asked for and fails at
 # the call of the number FAIL_AT. All other questions are answered by the real one.
@@ -78,11 +74,3 @@ def test_an_interrupted_set_up_is_completed_and_then_left_alone(checkout: Checko
     assert "torch==" in calls[1]  # before anything that depends on it, which would choose another build
     assert checkout.run().stdout == ""
     assert checkout.calls.read_text().splitlines()[2:] == calls
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_help_makes_no_environment(checkout: Checkout, script: str) -> None:
-    done = checkout.run(script, "--help")
-    assert done.returncode == 0, done.stderr
-    assert "usage:" in done.stdout
-    assert not (checkout.folder / ".venv").exists()

@@ -11,7 +11,6 @@ import pytest
 
 from ode_transformer.metrics.significance import SentenceStatistics
 from ode_transformer.studies.equal_footing import (
-    can_be_compared,
     draw_validations,
     mean_curve,
     table_rows,
@@ -50,17 +49,6 @@ def test_equal_compute_reads_the_dearer_system_earlier() -> None:
     assert table_rows(results())[1:] == [
         ["plain", "1.00", "1.00", "2", "21.50 ± 0.71", "21.50 ± 0.71", "400"],
         ["dear", "1.00", "2.00", "2", "13.50 ± 0.71", "25.50 ± 0.71", "200"],
-    ]
-
-
-def test_without_a_run_of_the_first_system_nothing_is_compared() -> None:
-    assert can_be_compared(results())
-    dear = [run for run in results().runs if run.row.system.name == "dear"]
-    for runs in ([], dear):
-        assert not can_be_compared(StudyResults(STUDY, "here", runs, {}))
-    assert [row[1:3] for row in StudyResults(STUDY, "here", dear, {}).main_table().rows[1:]] == [
-        ["", ""],
-        ["1,000", ""],
     ]
 
 

@@ -127,18 +127,3 @@ def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--encoder-layers 7 --decoder-layers 7 --encoder-ffn-embed-dim 1536 --decoder-ffn-embed-dim 1536\n" in out
     assert "without embeddings: 11,913,472 -> 22,167,808, 1.861 times" in out
     assert "with embeddings: 17,574,144 -> 27,828,480, " in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--gradients", "1", "1"], "say what to scale"),
-        (["--arch", "ode_transformer_lm_rk2", "--gradients", "1", "1"], "Eq. 8 is for an encoder and a decoder"),
-        (["--arch", "macaron_tiny", "--gradients", "1", "1", "--", "--encoder-ffn-embed-dim", "8"], "the same width"),
-    ],
-)
-def test_bad_input_ends_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, error = command(capsys, *arguments)
-    assert (status, out) == (2, "")
-    assert message in error
-    assert error.count("\n") == 1

@@ -16,7 +16,6 @@ from ode_transformer.recipes.options import RunOptions
 from ode_transformer.studies import find_study, study_names
 from ode_transformer.studies.study import read_study
 from ode_transformer.studies.study_runs import StudyRuns
-from ode_transformer.support.errors import UserError
 
 SMALL = {
     "title": "A question",
@@ -95,25 +94,6 @@ def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> No
     """The paper of another system has a score of the same model, but not with Macaron's training."""
     published = study_runs(find_study("macaron"), "wmt14_en_de", tmp_path).published_scores()
     assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        (
-            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "only": ["there"]}]},
-            "x: only: there; there are paper, here",
-        ),
-        (
-            {"systems": [*SMALL["systems"], {"name": "x", "arch": "y", "against": ["z"]}]},
-            "x: against: z; there are plain, deep",
-        ),
-    ],
-)
-def test_a_wrong_file(changes: dict, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"small.yaml: ") as error:
-        read_study(written(tmp_path, **changes))
-    assert complaint in str(error.value)
 
 
 @pytest.mark.parametrize(

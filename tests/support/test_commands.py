@@ -8,17 +8,6 @@ from ended_processes import wait_for_end
 
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_heading
-from ode_transformer.support.errors import UserError
-
-
-def test_flags() -> None:
-    options = {"lr": 0.005, "cpu": True, "fp16": False, "source-lang": None, "adam-betas": "(0.9, 0.98)", "seed": 0}
-    assert commands.flags(options) == ["--lr", "0.005", "--cpu", "--adam-betas", "(0.9, 0.98)", "--seed", "0"]
-
-
-def test_the_command_is_shown_as_a_shell_would_take_it(capsys: pytest.CaptureFixture[str]) -> None:
-    commands.print_command(["fairseq-train", Path("a b"), "--adam-betas", "(0.9, 0.98)"], Path("x.log"))
-    assert capsys.readouterr().out == "\n+ fairseq-train 'a b' --adam-betas '(0.9, 0.98)' > x.log 2>&1\n"
 
 
 def test_compact_output_has_whole_commands_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,12 +76,6 @@ def test_output_goes_to_the_log_and_to_progress(tmp_path: Path) -> None:
     assert log.read_text() == "one\ntwo\nthree\n"
     commands.run(python("print('four')"), log)
     assert log.read_text() == "four\n"
-
-
-def test_a_failure_quotes_the_last_line_and_names_the_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with pytest.raises(UserError, match=rf"failed, see {log}: ValueError: it is broken"):
-        commands.run(python("raise ValueError('it is broken')"), log)
 
 
 def test_a_command_ends_with_the_process_that_started_it_and_its_log_has_all_lines(tmp_path: Path) -> None:

@@ -36,13 +36,6 @@ def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
     ]
 
 
-def test_log_with_numbers_of_two_digits(tmp_path: Path):
-    text = "".join(f"D-{number}\t-1\tsentence {number}\n" for number in (10, 9, 2, 1, 0, 3, 4, 5, 6, 7, 8))
-    translations = read_generate_log(write(tmp_path, text))
-    assert [translation.hypothesis for translation in translations] == [f"sentence {n}" for n in range(11)]
-    assert {(translation.source, translation.reference) for translation in translations} == {(None, None)}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,7 +1,6 @@
 """Work in chunks: in order, over processes, and no more of the input in memory than it takes."""
 
 import os
-from itertools import count, islice
 
 import pytest
 
@@ -31,10 +30,6 @@ def test_a_chunk_may_give_another_number_of_results_and_other_processes_do_the_w
     assert [total for _, total in found] == [0 + 1 + 2 + 3, 4 + 5 + 6 + 7, 8 + 9]
     assert os.getpid() not in {process for process, _ in found}
     assert {process for process, _ in map_chunks(one_for_all, range(10), 1, "numbers", chunk_size=4)} == {os.getpid()}
-
-
-def test_the_input_may_be_longer_than_memory() -> None:
-    assert list(islice(map_chunks(squares, count(), 1, "numbers", chunk_size=3), 7)) == squares(list(range(7)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -3,15 +3,10 @@
 import csv
 import io
 
-from ode_transformer.support.tables import csv_text, markdown_table
+from ode_transformer.support.tables import csv_text
 
 
 def test_csv_text() -> None:
     rows = [["name", "score"], ["a, b", 1.5], ['"c"', ""]]
     assert csv_text(rows) == 'name,score\n"a, b",1.5\n"""c""",\n'
     assert list(csv.reader(io.StringIO(csv_text(rows)))) == [[str(cell) for cell in row] for row in rows]
-
-
-def test_markdown_alignment_and_bars() -> None:
-    lines = markdown_table(["a", "b|c"], [["1|2", r"3\|4"]], alignment="rl").split("\n")
-    assert lines == ["| a | b\\|c |", "|---:|---|", r"| 1\|2 | 3\|4 |"]

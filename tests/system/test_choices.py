@@ -49,19 +49,6 @@ def test_each_row_trains_and_decodes(row: str, text: Text, tmp_path: Path) -> No
     assert len(lines_of(done.stdout, "H")) == 8
 
 
-def test_decoding_under_another_scheme(text: Text, learned: Callable[[str], Path]) -> None:
-    other = "{'encoder_ode_scheme': 'rk38', 'decoder_ode_scheme': 'rk38', 'ode_steps': 2}"
-    plain, swapped = (generate(text, learned("rk4"), *more) for more in ((), ("--model-overrides", other)))
-    assert plain.returncode == swapped.returncode == 0, swapped.stderr
-    assert "trained with scheme rk4, steps 1; this model has scheme rk38, steps 2" in swapped.stdout + swapped.stderr
-    assert "trained with" not in plain.stdout + plain.stderr
-    scores, other_scores = (
-        {n: fields[0] for n, fields in lines_of(done.stdout, "H").items()} for done in (plain, swapped)
-    )
-    assert len(scores) == len(other_scores) == 8
-    assert scores != other_scores
-
-
 def test_learned_coefficients_stay_with_their_scheme(text: Text, learned: Callable[[str], Path]) -> None:
     done = generate(text, learned("rk2"), "--model-overrides", "{'encoder_ode_scheme': 'rk4'}")
     assert done.returncode != 0

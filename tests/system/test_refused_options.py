@@ -3,26 +3,12 @@
 from pathlib import Path
 
 import pytest
-from commands_for_tests import ENVIRONMENT, USER_DIR, Text, run, training
-
-from ode_transformer.nn import depth_schemes
+from commands_for_tests import ENVIRONMENT, USER_DIR, Text, run
 
 pytestmark = pytest.mark.slow
 
 
 # One of each place that refuses; tests/models/test_options.py has the others.
-REFUSED = {
-    "unknown scheme": (
-        ("--encoder-ode-scheme", "no-such-scheme"),
-        ("--encoder-ode-scheme", "no-such-scheme", *depth_schemes()),
-    ),
-    "gate of one stage": (
-        ("--encoder-ode-scheme", "euler", "--ode-coefficients", "gate"),
-        ("--encoder-ode-scheme euler", "'gate'", "two stages"),
-    ),
-    "no step": (("--ode-steps", "0"), ("--ode-steps", "0", "whole number from 1 on")),
-    "quantisation noise": (("--quant-noise-pq", "0.1"), ("--quant-noise-pq", "not supported")),
-}
 
 
 def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
@@ -34,14 +20,3 @@ def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("error: fairseq-hydra-train cannot train ode_transformer_rk2_tiny")
     assert 'use fairseq-train --user-dir "$(ode-transformer user-dir)"' in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(("options", "said"), REFUSED.values(), ids=REFUSED)
-def test_training_is_refused(text: Text, tmp_path: Path, options: tuple[str, ...], said: tuple[str, ...]) -> None:
-    save_dir = tmp_path / "run"
-    done = run("train", *training(text, save_dir, "ode_transformer_rk2_tiny", 1, *options))
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    last = done.stderr.rstrip().splitlines()[-1]
-    assert all(word in last for word in said), last
-    assert not list(save_dir.glob("**/*"))
