@@ -202,10 +202,7 @@ def _own_length(words: Sequence[str]) -> int:
 
 
 def check_output_files(args: argparse.Namespace) -> None:
-    """Refuse a file to write that the command line also names as one to read, or that a model needs.
-
-    :raises UserError: names the file
-    """
+    """Refuse a file to write that the command line also names as one to read, or that a model needs."""
     values = {name: _paths(value) for name, value in vars(args).items() if name not in NO_PATHS}
     outputs = [path for name in OUTPUTS for path in values.pop(name, []) if not os.path.isdir(path)]
     inputs = [path for paths in values.values() for path in paths if os.path.isfile(path)]

@@ -12,11 +12,6 @@ from ode_transformer.support.commands import available_processors
 RESUMES = "Stopped at any point, the same command continues from there."
 
 
-def one_seed(text: str) -> tuple[int]:
-    """Parse a seed."""
-    return (non_negative_int(text),)
-
-
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "recipe": {
         "metavar": "RECIPE",
@@ -25,7 +20,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--arch": {"metavar": "NAME", "help": "registered architecture (default: the recipe's)"},
     "--variant": {"metavar": "NAME", "help": "variant of the recipe, where a paper and its code differ"},
     "--seed": {
-        **{"dest": "seeds", "type": one_seed, "default": RunOptions.seeds, "metavar": "S"},
+        **{"dest": "seeds", "default": RunOptions.seeds, "metavar": "S"},
+        "type": lambda text: (non_negative_int(text),),
         "help": "seed of the training (default: the recipe's)",
     },
     "--seeds": {

@@ -197,20 +197,14 @@ class Experiment:
             inputs = [self.checkpoints / "checkpoint_last.pt"]
         return ["ode-transformer", "checkpoint", "average", *inputs, "--output", self.model_path]
 
-    def saved_checkpoints(self) -> list[int]:
-        """Return the epochs, or updates, of the checkpoints that can be averaged."""
-        return list(numbered_checkpoints(self.checkpoints, self.recipe.average.by))
-
     def averaged_count(self, until: int | None = None) -> int:
-        """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist; 0 for the last alone.
-
-        :raises UserError: none exists
-        """
+        """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist; 0 for the last alone."""
         average = self.recipe.average
         count = average.last or 0  # None where the best checkpoint decodes, which nothing averages
         if not training.has_checkpoints(self.checkpoints):
             return count
-        saved = [number for number in self.saved_checkpoints() if number <= (until or number)]
+        numbers = numbered_checkpoints(self.checkpoints, average.by)
+        saved = [number for number in numbers if number <= (until or number)]
         if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
             raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
         return min(len(saved), count)

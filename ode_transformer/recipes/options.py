@@ -15,10 +15,7 @@ def recipe_names() -> list[str]:
 
 
 def find_recipe(name: str) -> Path:
-    """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file.
-
-    :raises UserError: there is no such recipe
-    """
+    """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file."""
     return find_config(name, CONFIGS, recipe_names(), "recipe")
 
 

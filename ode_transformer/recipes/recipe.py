@@ -43,10 +43,6 @@ class Average(YamlSection):
             raise ValueError("say either last: N or best: true; by: update goes with every: N, the updates between two")
         return self
 
-    def of_last(self, count: int) -> Average:
-        """Return a copy that averages this number of the last checkpoints."""
-        return Average(last=count, by=self.by, every=self.every)
-
     def train_flags(self) -> Flags:
         """Return the flags of fairseq-train that save and keep these checkpoints."""
         flags: dict[str, bool | int | None]
@@ -297,10 +293,7 @@ def _replace_keys(section: YamlSection, changes: Mapping[str, Any]) -> dict[str,
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe; the paths of its own files become relative to the working directory.
-
-    :raises UserError: names the file and the key of the first problem
-    """
+    """Read a recipe; the paths of its own files become relative to the working directory."""
     recipe = read_yaml(path, Recipe)
     own_sources = {
         name: str(path.parent / source)
@@ -337,7 +330,6 @@ def check_architecture(arch: str, task: str, source: str) -> None:
     """Refuse an architecture that is unknown or unsuitable for a task.
 
     :param source: what names the architecture, for the error: a flag or a key
-    :raises UserError: it lists this package's architectures for the task
     """
     if arch not in architectures(task):
         names = ", ".join(package_architectures(task))

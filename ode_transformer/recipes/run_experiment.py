@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -175,22 +176,17 @@ def _read_scores(experiment: Experiment) -> dict[str, Score]:
 
 
 def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
-    scores = {title: asdict(score) for split in splits for title, score in score_split(experiment, split).items()}
-    write_text(experiment.scores_path, json.dumps(scores, indent=1) + "\n")
-
-
-def score_split(experiment: Experiment, split: str) -> dict[str, Score]:
-    """Score a decoded set; return the recipe's scores by title."""
-    scores: dict[str, Score] = {}
-    recipe, log = experiment.recipe, experiment.folder / f"score-{split}.log"
-    for number, scoring in enumerate(recipe.score):
+    """Score the decoded sets and write the recipe's scores by title."""
+    recipe, scores = experiment.recipe, {}
+    for split, (number, scoring) in product(splits, enumerate(recipe.score)):
         lines: list[str] = []
+        log = experiment.folder / f"score-{split}.log"
         commands.run(experiment.score_command(scoring, split), log, lines.append, append=number > 0)
         measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
         for name, score in zip(scoring.names, measured, strict=True):
             title = recipe.score_title(name, split)
-            scores[title] = replace(score, metric=title)
-    return scores
+            scores[title] = asdict(replace(score, metric=title))
+    write_text(experiment.scores_path, json.dumps(scores, indent=1) + "\n")
 
 
 def write_record(experiment: Experiment) -> None:

@@ -90,7 +90,6 @@ def require_checkpoints(checkpoints: Path, hint: str) -> None:
     """Refuse a folder in which nothing has been saved.
 
     :param hint: the end of the error
-    :raises UserError: names the folder
     """
     if not has_checkpoints(checkpoints):
         raise UserError(f"{checkpoints}: no checkpoint; {hint}")

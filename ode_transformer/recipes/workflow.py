@@ -18,7 +18,7 @@ from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.options import RunOptions, find_recipe
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import comparison_table, published_table
-from ode_transformer.recipes.recipe import Recipe, check_architecture, read_recipe
+from ode_transformer.recipes.recipe import Average, Recipe, check_architecture, read_recipe
 from ode_transformer.recipes.training import TrainingProgress, has_checkpoints
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
@@ -43,7 +43,8 @@ def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
     recipe = recipe.for_arch(options.arch, options.variant)
     if options.average is None:
         return recipe
-    return recipe.model_copy(update={"average": recipe.average.of_last(options.average)})
+    average = Average(last=options.average, by=recipe.average.by, every=recipe.average.every)
+    return recipe.model_copy(update={"average": average})
 
 
 def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:

@@ -15,8 +15,5 @@ def study_names() -> list[str]:
 
 
 def find_study(name: str) -> Path:
-    """Return the file of a study, given its name in ``configs/studies/`` or the path of a .yaml file.
-
-    :raises UserError: there is no such study
-    """
+    """Return the file of a study, given its name in ``configs/studies/`` or the path of a .yaml file."""
     return find_config(name, STUDIES, study_names(), "study")

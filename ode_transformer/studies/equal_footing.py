@@ -11,7 +11,7 @@ The schedule of the learning rate is that of the whole training, which favours t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
@@ -91,19 +91,12 @@ def draw_validations(results: StudyResults, path: Path) -> None:
         axes.grid(alpha=0.3)
     panels[2].locator_params(axis="x", nbins=4)  # long numbers
     panels[0].set_ylabel("validation perplexity")
-    panels[0].set_ylim(late_perplexities([curve for _, curve in by_row.values()]))
+    curves = [curve for _, curve in by_row.values()]
+    late = [perplexity for curve in curves for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
+    panels[0].set_ylim(0.97 * min(late), 1.03 * max(late))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize="small")
     save_figure(figure, path)
-
-
-def late_perplexities(curves: Sequence[Sequence[tuple[int, float]]]) -> tuple[float, float]:
-    """Return the range of perplexities, with a margin, after the first quarter of each training.
-
-    :param curves: each with updates and perplexities
-    """
-    late = [perplexity for curve in curves for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
-    return 0.97 * min(late), 1.03 * max(late)
 
 
 def can_be_compared(results: StudyResults) -> bool:

@@ -44,7 +44,6 @@ def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReade
     Systems without a seed in common are left out, and all if there is no score.
 
     :param statistics: of each score of the test set
-    :raises UserError: a log is broken
     """
     readers = {title: cache(read) for title, read in statistics.items()}  # a system stands in several comparisons
     references = [(row, results.baseline(row)) for row in results.rows]
@@ -103,10 +102,7 @@ def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:
 
 
 def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
-    """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores.
-
-    :raises UserError: a file is missing or broken
-    """
+    """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
     args = parse_recorded(score_command)
     (hypotheses, settings), (metric,) = read_systems(args)[0], args.metric
     return METRICS[metric].sentence_statistics(hypotheses, settings)

@@ -133,15 +133,8 @@ class StudyResults:
         for run in self.runs:
             name, *value = run.row.key_texts
             sizes = [run.seed, run.parameters, run.operations, run.updates, round(run.minutes, 2)]
-            lines.append(
-                [
-                    name,
-                    run.row.system.control or "",
-                    *value,
-                    *sizes,
-                    *(run.scores.get(title, "") for title in self.titles),
-                ]
-            )
+            scores = [run.scores.get(title, "") for title in self.titles]
+            lines.append([name, run.row.system.control or "", *value, *sizes, *scores])
         return csv_text(lines)
 
     @property
@@ -170,10 +163,7 @@ class StudyResults:
             line.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
             line.append(str(len(runs)))
             for title in self.titles:
-                line += [
-                    mean_text(self.scores(row, title)),
-                    self.difference_text(row, self.baseline(row), title),
-                ]
+                line += [mean_text(self.scores(row, title)), self.difference_text(row, self.baseline(row), title)]
             entry = self.published.get(row.key)
             lines.append([*line, *(entry.text(title, row.value) if entry else "" for title in titles)])
         return StudyTable("Differences to the first system", [[*self.study.key_titles, *columns], *lines], TABLE_NOTE)
@@ -181,11 +171,8 @@ class StudyResults:
     def pair_table(self) -> StudyTable | None:
         """Return the differences to the systems named in ``against``; None without any."""
         lines = [
-            [
-                *self.pair_texts(row, reference),
-                *(self.difference_text(row, reference, title) for title in self.titles),
-            ]
-            for row, reference in self.pairs()
+            [*self.pair_texts(*pair), *(self.difference_text(*pair, title) for title in self.titles)]
+            for pair in self.pairs()
         ]
         if not lines or not self.titles:
             return None

@@ -36,7 +36,6 @@ def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int
     """Return the systems whose names match, at some values of the axis.
 
     :param values: None for all
-    :raises UserError: there are none
     """
     rows = [row for row in runs.rows if any(fnmatch.fnmatchcase(row.system.name, pattern) for pattern in patterns)]
     rows = [row for row in rows if values is None or row.value in values]
@@ -47,10 +46,7 @@ def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int
 
 
 def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
-    """Return the runs that the user asks for: for each seed all systems.
-
-    :raises UserError: an option is wrong
-    """
+    """Return the runs that the user asks for: for each seed all systems."""
     seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
     experiments = [(row, runs.experiments(row, seeds)) for row in rows]
     return [(row, of_row[number]) for number in range(len(seeds)) for row, of_row in experiments]
@@ -209,7 +205,6 @@ def run_study(
     :param values: of the axis, to train these only
     :param table_only: train nothing
     :param command: recorded in the results
-    :raises UserError: an option is wrong, or a run failed
     """
     file = find_study(name)
     study = read_study(file)

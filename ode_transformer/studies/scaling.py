@@ -90,7 +90,6 @@ def solve(stacks: Sequence[StackSize], w: float, gradients: tuple[float, float],
 
     :param w: inner size / width
     :param gradients: L'_l, L'_w; the step depends on their ratio alone, so the unit of L does not matter
-    :raises UserError: there is no such step
     """
     depth, width = gradients
     if not (beta > 1 and min(gradients) >= 0 and max(gradients) > 0):
@@ -136,10 +135,7 @@ def meta_model(
 
 
 def model_size(args: argparse.Namespace) -> ModelSize:
-    """Return the size of the model of these options, with A and F of Eq. 8 counted in the model itself.
-
-    :raises UserError: Eq. 8 cannot describe the model
-    """
+    """Return the size of the model of these options, with A and F of Eq. 8 counted in the model itself."""
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
 
     names = [name for name in ("encoder", "decoder") if getattr(args, f"{name}_layers", 0)]

@@ -172,8 +172,5 @@ class Row:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study.
-
-    :raises UserError: names the file and the key of the first problem
-    """
+    """Read a study."""
     return read_yaml(path, Study)

@@ -79,7 +79,6 @@ class StudyRuns:
         """Return the words for fairseq-train of a system, without those that say what its own flags and recipe say.
 
         :param tuned_flags: a value of the setting's grid; by default the chosen one
-        :raises UserError: fairseq rejects its flags
         """
         system, setting, axis = row.system, self.setting, self.study.axis
         options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
@@ -150,10 +149,7 @@ class StudyRuns:
         return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
 
     def results(self) -> StudyResults:
-        """Collect the results of all complete runs of the study, whatever command trained them; nothing is run.
-
-        :raises UserError: the data are not prepared
-        """
+        """Collect the results of all complete runs of the study, whatever command trained them; nothing is run."""
         sizes: dict[tuple[str, int], tuple[int, int]] = {}
         runs = []
         for row, experiment, scores in self.complete_runs:

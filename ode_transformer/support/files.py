@@ -73,10 +73,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    """Check, before any work is done, that no output replaces an input.
-
-    :raises UserError: names the output
-    """
+    """Check, before any work is done, that no output replaces an input."""
     read = set(map(os.path.realpath, inputs))
     for output in outputs:
         if os.path.realpath(output) in read:

@@ -17,7 +17,6 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a text without their ends.
 
     :param path: ``-`` for standard input
-    :raises UserError: see :func:`decode_stream`
     """
     return list(iterate_lines(path))
 

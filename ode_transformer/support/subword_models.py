@@ -147,7 +147,6 @@ class SubwordEncoder:
 
     :param kind: a key of ``SUBWORD_MODELS``
     :param file: file of the subword model
-    :raises UserError: the file is not of this kind
     """
 
     def __init__(self, kind: str, file: Path) -> None:

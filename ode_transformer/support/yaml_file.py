@@ -47,7 +47,6 @@ def find_config(name: str, folder: Path, names: Sequence[str], kind: str) -> Pat
 
     :param names: the names in the folder, for the error
     :param kind: names the kind of file, such as "recipe", for the error
-    :raises UserError: there is no such file
     """
     path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
     if not path.is_file():

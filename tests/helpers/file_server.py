@@ -1,6 +1,5 @@
 """File server for tests of downloads, with the faults that servers have, and sources that name it."""
 
-import contextlib
 import hashlib
 import random
 import re
@@ -27,7 +26,6 @@ class FileServer:
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
-    :param raw_answers: complete answers, headers included, by name
     :param fetched: name and Range header of every request
     """
 
@@ -36,7 +34,6 @@ class FileServer:
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
-    raw_answers: dict[str, bytes] = field(default_factory=dict)
     fetched: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -53,10 +50,6 @@ def serving() -> Iterator[FileServer]:
             name, byte_range = self.path[1:], self.headers.get("Range", "")
             server.fetched.append((name, byte_range))
             self.close_connection = True
-            if name in server.raw_answers:
-                with contextlib.suppress(OSError):  # the client closes the connection
-                    self.wfile.write(server.raw_answers[name])
-                return
             if name not in server.files:
                 self.send_error(404)
                 return

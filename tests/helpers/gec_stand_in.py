@@ -86,12 +86,8 @@ def text(tokens: str) -> str:
 
 def write_punkt(path: Path) -> Path:
     """Write a model of NLTK's Punkt that knows one abbreviation."""
-    tables = {
-        "abbrev_types.txt": "mr\n",
-        "collocations.tab": "##number##\talbum\n",
-        "sent_starters.txt": "however\n",
-        "ortho_context.tab": "the\t46\n",
-    }
+    tables = {"abbrev_types.txt": "mr\n", "collocations.tab": "##number##\talbum\n"}
+    tables |= {"sent_starters.txt": "however\n", "ortho_context.tab": "the\t46\n"}
     with zipfile.ZipFile(path, "w") as zipped:
         for name, table in tables.items():
             zipped.writestr(f"punkt_tab/english/{name}", table)
@@ -118,36 +114,25 @@ def write_raw(folder: Path) -> dict[str, Path]:
     """Write the archives; return their paths by their names in the source list."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "lang-8-20111007-L1-v2.dat").write_text(lang8_text(1), encoding="utf-8")
-    noalt = "conll14st-test-data/noalt/official-2014"
-    return {
-        "nltk_punkt": write_punkt(folder / "punkt_tab.zip"),
-        "lang8_raw": folder / "lang-8-20111007-L1-v2.dat",
-        "nucle_3_2": pack(folder / "release3.2.tar.gz", {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)}),
-        "nucle": pack(
-            folder / "release3.3.tar.bz2",
-            {"release3.3/README": "…", "release3.3/bea2019/nucle.train.gold.bea19.m2": m2_text(0)},
-        ),
-        "lang8": pack(folder / "lang8.bea19.tar.gz", {"lang8.bea19/lang8.train.auto.bea19.m2": m2_text(1)}),
-        "fce": pack(
-            folder / "fce_v2.1.bea19.tar.gz",
-            {
-                "fce/m2/fce.dev.gold.bea19.m2": m2_text(3, SENTENCES[20:]),
-                "fce/m2/fce.train.gold.bea19.m2": m2_text(2),
-            },
-        ),
-        "wi_locness": pack(
-            folder / "wi+locness_v2.1.bea19.tar.gz",
-            {
-                "wi+locness/m2/ABC.train.gold.bea19.m2": m2_text(3),
-                "wi+locness/m2/ABCN.dev.gold.bea19.m2": m2_text(1, SENTENCES[:20]),
-            },
-        ),
-        "conll14_test": pack(
-            folder / "conll14st-test-data.tar.gz",
-            {
-                f"{noalt}.0.m2": m2_text(2, SENTENCES[10:30]),
-                f"{noalt}.combined.m2": m2_text(2, SENTENCES[10:30], annotators=2),
-                "conll14st-test-data/alt/official-2014.combined-withalt.m2": m2_text(2, SENTENCES[10:30]),
-            },
-        ),
+    test = SENTENCES[10:30]
+    members = {
+        ("nucle_3_2", "release3.2.tar.gz"): {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)},
+        ("nucle", "release3.3.tar.bz2"): {"release3.3/bea2019/nucle.train.gold.bea19.m2": m2_text(0)},
+        ("lang8", "lang8.bea19.tar.gz"): {"lang8.bea19/lang8.train.auto.bea19.m2": m2_text(1)},
+        ("fce", "fce_v2.1.bea19.tar.gz"): {
+            "fce/m2/fce.dev.gold.bea19.m2": m2_text(3, SENTENCES[20:]),
+            "fce/m2/fce.train.gold.bea19.m2": m2_text(2),
+        },
+        ("wi_locness", "wi+locness_v2.1.bea19.tar.gz"): {
+            "wi+locness/m2/ABC.train.gold.bea19.m2": m2_text(3),
+            "wi+locness/m2/ABCN.dev.gold.bea19.m2": m2_text(1, SENTENCES[:20]),
+        },
+        ("conll14_test", "conll14st-test-data.tar.gz"): {
+            "conll14st-test-data/noalt/official-2014.0.m2": m2_text(2, test),
+            "conll14st-test-data/noalt/official-2014.combined.m2": m2_text(2, test, annotators=2),
+            "conll14st-test-data/alt/official-2014.combined-withalt.m2": m2_text(2, test),
+        },
     }
+    files = {name: pack(folder / file, texts) for (name, file), texts in members.items()}
+    files["nltk_punkt"] = write_punkt(folder / "punkt_tab.zip")
+    return files | {"lang8_raw": folder / "lang-8-20111007-L1-v2.dat"}

@@ -39,13 +39,7 @@ def header(name: str, split: str) -> list[str]:
         "SST-2": ["index", "sentence"] if test else ["sentence", "label"],
         "MRPC": ["index" if test else "Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
         "STS-B": [*STS_COLUMNS, *([] if test else ["score"])],
-        "QQP": [
-            "id",
-            *([] if test else ["qid1", "qid2"]),
-            "question1",
-            "question2",
-            *([] if test else ["is_duplicate"]),
-        ],
+        "QQP": f"id {'' if test else 'qid1 qid2'} question1 question2 {'' if test else 'is_duplicate'}".split(),
         "MNLI": [*MNLI_COLUMNS, *([] if test else ["label1", "gold_label"])],
         "QNLI": ["index", "question", "sentence", *([] if test else ["label"])],
         "RTE": ["index", "sentence1", "sentence2", *([] if test else ["label"])],
@@ -61,9 +55,8 @@ def write_tables(raw: Path, name: str, sizes: tuple[int, int, int] = (12, 6, 5))
         text = "".join("\t".join(line) + "\n" for line in lines if line)
         if name == "MNLI" and split == "dev":
             text = text.replace("label1\t", "label1\tlabel2\t").replace("\tneutral\t", "\tneutral\t-\t")
-            text = text.replace("\tentailment\t", "\tentailment\t-\t").replace(
-                "\tcontradiction\t", "\tcontradiction\t-\t"
-            )
+            text = text.replace("\tentailment\t", "\tentailment\t-\t")
+            text = text.replace("\tcontradiction\t", "\tcontradiction\t-\t")
         sections = ("_matched", "_mismatched") if name == "MNLI" and split != "train" else ("",)
         for section in sections:
             (folder / f"{split}{section}.tsv").write_text(text, encoding="utf-8")

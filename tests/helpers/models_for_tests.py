@@ -27,20 +27,9 @@ def outline(arch: str, source: int = 30, target: int | None = None, **options: A
         return build_model(arch, source, target, **options)
 
 
-SMALL = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "encoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 24,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 2,
-    "max_relative_positions": 3,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-}
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
+SMALL = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in SIZES.items()}
+SMALL |= {"max_relative_positions": 3, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
 def small_model(seed: int = 0, arch: str = "ode_transformer_euler", **options: Any) -> FairseqEncoderDecoderModel:

@@ -72,10 +72,9 @@ def recorded_commands(block: Block, folder: Path) -> list[list[str]]:
         file.chmod(0o755)
     work = folder / "work"
     work.mkdir()
-    splits = [
-        f"{split}.{language}" for split in ("train", "valid", "val", "test_2016_flickr") for language in ("en", "de")
-    ]
-    for file in (*splits, *re.findall(r"(?<!<)<\s*([\w./-]+)", block.text)):
+    splits = ("train", "valid", "val", "test_2016_flickr")
+    texts = [f"{split}.{language}" for split in splits for language in ("en", "de")]
+    for file in (*texts, *re.findall(r"(?<!<)<\s*([\w./-]+)", block.text)):
         (work / file).touch()
     for file in re.findall(r">\s*([\w./-]+)", block.text):
         (work / file).parent.mkdir(parents=True, exist_ok=True)

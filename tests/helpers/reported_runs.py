@@ -53,9 +53,8 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
     (folder / "generate.test.log").write_text(log)
     entry = {"metric": "BLEU", "value": bleu, "signature": "tok:13a", "detail": "", "sentences": SENTENCES}
     (folder / "scores.json").write_text(json.dumps({"BLEU": entry}))
-    (folder / "trained.json").write_text(
-        json.dumps({"commit": "abc1234", "device": HOSTILE, "command": "fairseq-train x"})
-    )
+    origin = {"commit": "abc1234", "device": HOSTILE, "command": "fairseq-train x"}
+    (folder / "trained.json").write_text(json.dumps(origin))
     command = [
         "ode-transformer",
         "score",

@@ -23,10 +23,7 @@ def compile_mo(messages: Mapping[str, str], header: str = HEADER) -> bytes:
 
 
 def make_wheel(
-    directory: Path,
-    package: str,
-    files: Mapping[str, bytes | str],
-    metadata: str = "License-Expression: MIT\n",
+    directory: Path, package: str, files: Mapping[str, bytes | str], metadata: str = "License-Expression: MIT\n"
 ) -> Path:
     """Write a wheel with ``files`` (content by path) and the metadata of version 1.0; return its path."""
     path = directory / f"{package}-1.0-py3-none-any.whl"
@@ -39,13 +36,8 @@ def make_wheel(
 
 def pronouncing_dictionary(words: int) -> str:
     """Return a pronouncing dictionary of random words, whose sounds follow from the spelling, letter by letter."""
-    sounds = dict(
-        zip(
-            "abdegiklmnoprstu",
-            ["AH0", "B", "D", "EH1", "G", "IH0", "K", "L", "M", "N", "OW1", "P", "R", "S", "T", "UW0"],
-            strict=True,
-        )
-    )
+    phonemes = "AH0 B D EH1 G IH0 K L M N OW1 P R S T UW0".split()  # noqa: SIM905
+    sounds = dict(zip("abdegiklmnoprstu", phonemes, strict=True))
     generator = random.Random(0)
     spellings = {"".join(generator.choices(list(sounds), k=generator.randint(3, 6))) for _ in range(words)}
     return "".join(f"{word} {' '.join(sounds[letter] for letter in word)}\n" for word in sorted(spellings))

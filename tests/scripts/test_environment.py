@@ -51,15 +51,6 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_another_python_is_refused_in_one_line(checkout: Checkout) -> None:
-    checkout.python.write_text("#!/bin/sh\nexit 1\n")
-    done = checkout.run()
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert f"{checkout.python} is not Python 3.11 or 3.12 with venv" in done.stderr
-    assert not (checkout.folder / ".venv").exists()
-
-
 def test_an_interrupted_set_up_is_completed_and_then_left_alone(checkout: Checkout) -> None:
     failed = checkout.run(FAIL_AT="2")
     assert failed.returncode == 1

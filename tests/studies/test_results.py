@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -68,20 +67,6 @@ def test_table() -> None:
         "| deep (control: equal compute) | 1,000 | 1.50 | 1 | 9.00 | -2.00 |  |",
         "| $new$ | 1,000 | 1.50 | 3 | 21.00 ± 1.00 | +10.00 [+7.73, +12.27] |  |",
     ]
-
-
-def test_table_along_an_axis() -> None:
-    lines = str(made_up(LAYERS).main_table()).splitlines()
-    assert lines[0].startswith("| system | layers | parameters |")
-    assert lines[2] == "| plain | 1 | 1,000 | 1.00 | 3 | 11.00 ± 1.00 |  | 27.00 at 6 |"
-    assert [line.split(" | ")[1] for line in lines[2:]] == ["1"] * 3 + ["2"] * 3
-
-
-def test_what_the_runs_were_trained_with() -> None:
-    results = made_up()
-    runs = [replace(run, origin={"commit": f"c{run.seed}", "device": "x"}) for run in results.runs]
-    assert "device: x; commit: c1, c2, c3" in StudyResults(results.study, "here", runs, {}).training_origin()
-    assert results.training_origin().endswith("commit: unknown")
 
 
 def test_numbers() -> None:

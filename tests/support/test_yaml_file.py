@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.yaml_file import YamlSection, find_config, read_yaml
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 
 class Inner(YamlSection):
@@ -38,11 +38,3 @@ def test_an_error_names_file_and_key(path: Path, content: str, message: str) -> 
     with pytest.raises(UserError) as error:
         read_yaml(path, Outer)
     assert str(error.value) == f"{path}: {message}"
-
-
-def test_a_file_is_found_by_name_or_path(path: Path) -> None:
-    path.touch()
-    assert find_config("file", path.parent, ["file"], "recipe") == path
-    assert find_config(str(path), Path("elsewhere"), [], "recipe") == path
-    with pytest.raises(UserError, match="no: no such recipe; there are file, or the path of a .yaml file"):
-        find_config("no", path.parent, ["file"], "recipe")
