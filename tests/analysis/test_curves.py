@@ -87,16 +87,6 @@ def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
     assert series(log, "valid") == []
 
 
-def test_several_validation_sets_and_a_criterion_without_nll(tmp_path: Path):
-    plain = '{"epoch": 1, "loss": "3.0", "num_updates": "10", "wall": "60"}\n'
-    log = write(tmp_path / "log", plain, valid(10, 4.0), valid(10, 5.0, "valid1"))
-    assert [(point.split, point.loss, point.nll_loss) for point in read_log(log)] == [
-        ("train", 3.0, None),
-        ("valid", 4.0, 3.5),
-        ("valid1", 5.0, 3.5),
-    ]
-
-
 def test_csv(tmp_path: Path):
     write(tmp_path / "rk2.log", train(10, 20), valid(15))
     assert main(["analyse", "curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
@@ -139,13 +129,6 @@ def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     assert curve([run], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
 
 
-def test_an_epoch_that_training_stopped_in_has_not_ended(tmp_path: Path):
-    log = write(tmp_path / "log", start(), train(10, 60), valid(15), epoch_end(15, 60), start(), epoch_end(20, 30))
-    assert [(p.split, p.updates, p.epochs) for p in read_log(log)] == [("train", 10, 0.5), ("train-epoch", 20, 1.0)] + [
-        ("valid", 15, 0.75)
-    ]
-
-
 def test_a_log_without_reports(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no reports in it: train with --log-format json"):
         read_log(write(tmp_path / "log", "nothing here\n{'a': 1}\n{broken\n", '{"a": ' * 100_000))
@@ -171,14 +154,6 @@ def test_a_panel(tmp_path: Path, quantity: str, labels: list[str], bands: int) -
     assert [line.get_label() for line in axes.lines] == labels
     assert len(axes.collections) == bands  # least to greatest, where there are several seeds
     assert axes.get_xlabel() == "minutes of training"
-
-
-def test_nothing_to_draw(tmp_path: Path) -> None:
-    logs = [write(tmp_path / str(number), norms(number, 1.0)) for number in (10, 20)]
-    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
-    for quantity, message in (("gradient-norm", "or its seeds no report in common"), ("depth/x", "nothing by layer")):
-        with pytest.raises(UserError, match=message):
-            draw_panel(Figure().subplots(), [seeds], quantity, "updates")
 
 
 def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

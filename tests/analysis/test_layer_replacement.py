@@ -39,10 +39,6 @@ KINDS: dict[str, dict[str, Any]] = {
         for name in RECURRENCES
         if name not in ("pcformer4", "iiet", "heun-moulton")  # the same classes as others
     },
-    "dlcl-increments, sub-layers": {
-        "ode_function_scope": "san/ffn",
-        **both(ode_scheme="dlcl-increments", layer_history="none"),
-    },
     "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
     "post-norm without history": {
         "post_norm": True,
@@ -160,21 +156,6 @@ def test_cells_of_a_grid_are_positions() -> None:
     with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
         again = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
     assert again.r_squared == pytest.approx(1, abs=1e-9)
-
-
-@every_layer
-def test_padding_is_not_counted(layer_id: LayerId) -> None:
-    model = model_of(KINDS["gate"])
-    together = batch_sums(model, INPUT, [layer_id])[layer_id]
-    alone = None
-    for source, previous in zip(SOURCE, INPUT["prev_output_tokens"], strict=True):
-        single = {"src_tokens": source[source.ne(PAD)][None], "src_lengths": None}
-        single["prev_output_tokens"] = previous[previous.ne(PAD)][None]
-        more = batch_sums(model, single, [layer_id])[layer_id]
-        alone = more if alone is None else alone + more
-    assert together.count == alone.count == (30 if layer_id.stack == "encoder" else 31)
-    for name in ("x", "y", "xx", "yx", "yy"):
-        torch.testing.assert_close(getattr(together, name), getattr(alone, name))
 
 
 @every_layer

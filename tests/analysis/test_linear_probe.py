@@ -16,8 +16,6 @@ from ode_transformer.analysis import linear_probe, systems
 from ode_transformer.analysis.linear_probe import table
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.metrics.metric import Settings
-from ode_transformer.metrics.registry import METRICS
 from ode_transformer.nn.observers import LayerId
 from ode_transformer.support.lines import read_lines
 
@@ -91,21 +89,6 @@ def test_all_layers_in_turn(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert read_lines(folder / "out" / "references.txt") == [target for _, target in PAIRS[40:]]
     assert "batches: " in err
     assert "R² " in err
-
-
-@pytest.mark.parametrize(("metric", "label"), [("bleu", "BLEU"), ("per", "PER")])
-def test_other_metrics_score_the_same_translations(
-    folder: Path, metric: str, label: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    layer = ("--stack", "encoder", "--layer", 1)
-    assert command(folder, *layer) == 0
-    capsys.readouterr()
-    assert command(folder, *layer, "--metric", metric) == 0
-    out, err = capsys.readouterr()
-    assert f"| Encoder {label} |" in out
-    assert err.count("already done") == 3
-    texts = [read_lines(folder / "out" / name) for name in ("hypotheses/none.txt", "references.txt")]
-    assert results(folder)["full"]["value"] == METRICS[metric](texts[0], Settings(texts[1]))[0].value
 
 
 def test_another_request_or_other_files_are_never_mixed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,22 +170,3 @@ def test_the_table_of_the_paper() -> None:
         for number, row in enumerate(rows, 1):
             cells = [*encoder[number - 1], *decoder[number - 1]]
             assert row == f"| {number} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
-
-
-def test_stacks_of_different_depth_and_a_score_of_zero() -> None:
-    scores = {LayerId("encoder", 1): 5.0, LayerId("encoder", 2): 10.0, LayerId("decoder", 1): 0.0}
-    assert table("BLEU", 10.0, scores).splitlines()[3:] == [
-        "| 1 | 5.00 | -50.00 | 0.00 | -100.00 |",
-        "| 2 | 10.00 | 0.00 | – | – |",
-    ]
-    assert table("BLEU", 0.0, {LayerId("decoder", 1): 1.0}).splitlines()[2:] == [
-        "| None | 0.00 | – |",
-        "| 1 | 1.00 | – |",
-    ]
-
-
-def test_a_layer_out_of_range_is_refused_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(folder, "--layer", 3) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    assert "the layers 1 to 2 can be replaced" in error.splitlines()[-1]

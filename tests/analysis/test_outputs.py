@@ -12,7 +12,7 @@ from checkpoint_for_tests import binarise
 from PIL import Image
 
 from ode_transformer.analysis import systems as trained_systems
-from ode_transformer.analysis.bucket_tables import Buckets, BucketTable
+from ode_transformer.analysis.bucket_tables import Buckets
 from ode_transformer.analysis.outputs import TokenAccuracy
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
@@ -98,15 +98,6 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
     assert [sum(line) for line in shown["weights"]] == pytest.approx([1] * 5)
 
 
-def test_translations_equal_those_of_translate(folder: Path) -> None:
-    assert command(folder) == 0
-    (folder / "input").write_text("".join(f"{source.strip()}\n" for source, _ in PAIRS))
-    arguments = ["--path", str(folder / "model.pt"), "--bpe", "none", "--beam", "2", "--max-len-b", "20"]
-    files = ["--input", str(folder / "input"), "--output", str(folder / "output")]
-    assert main(["translate", *arguments, *files]) == 0
-    assert (folder / "output").read_bytes() == (folder / "out" / "systems" / "one" / "hypotheses.txt").read_bytes()
-
-
 def test_a_system_is_decoded_again_only_if_it_changed(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,15 +122,6 @@ def test_a_system_is_decoded_again_only_if_it_changed(
     assert searches == [5, 5, 5]
 
 
-def test_without_training_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in folder.glob("train.*"):
-        file.unlink()
-    assert command(folder) == 0
-    out, error = capsys.readouterr()
-    assert "no training data in it, so no accuracy by frequency" in error
-    assert "frequency in the training data" not in out
-
-
 def test_every_number_is_in_the_bucket_that_names_it() -> None:
     lengths = Buckets((10, 20, 50))
     assert lengths.names() == ["1-10", "11-20", "21-50", "51+"]
@@ -154,21 +136,3 @@ def test_accuracy_by_bucket() -> None:
     positions, right = np.array([1, 2, 3, 1, 5, 7]), np.array([True, False, True, True, False, False])
     accuracy = TokenAccuracy(positions, positions, right, np.ones(6))
     assert accuracy.percent(Buckets((2, 3, 6, 9)), positions) == [pytest.approx(200 / 3), 100, 0, 0, None]
-
-
-def test_a_table_as_markdown_and_csv() -> None:
-    columns = {"a": [1 / 3, None, 2.0], "b": [1.0, 0.5, None]}
-    table = BucketTable("t", ["1-10", "11-20", "21+"], "length", "BLEU", columns, [5, 1, 0], "sentences")
-    assert table.markdown().splitlines() == [
-        "**BLEU**",
-        "",
-        "| length | sentences | a | b |",
-        "|---|---:|---:|---:|",
-        "| 1-10 | 5 | 0.33 | 1.00 |",
-        "| 11-20 | 1 | – | 0.50 |",
-        "| 21+ | 0 | 2.00 | – |",
-    ]
-    head, first, second, _ = csv.reader(table.csv().splitlines())
-    assert head == ["length", "sentences", "a", "b"]
-    assert float(first[2]) == 1 / 3
-    assert second == ["11-20", "1", "", "0.5"]

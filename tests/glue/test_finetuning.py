@@ -40,13 +40,6 @@ def test_metrics_of_numbers() -> None:
     assert evaluate(["pearson", "accuracy"], ["2", "nan"], ["1", "3"]) == {"pearson": -100, "accuracy": 0}
 
 
-def test_warm_up_is_a_tenth_of_the_updates() -> None:
-    prepared = PreparedTask(TASKS["RTE"], Path("d"), {"train": [Example(("a",), "b", "0")] * 1001}, "")
-    options = finetuning.training_options(prepared, Path("s"), {"batch-size": 16, "max-epoch": 3})
-    assert (options["total-num-update"], options["warmup-updates"]) == (189, 19)
-    assert options["distributed-world-size"] == 1  # fairseq's own default multiplies the batch by the GPUs there are
-
-
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An RK2 Macaron after a few updates of pre-training: model.pt, with dict.txt and its pieces beside it."""

@@ -41,22 +41,6 @@ def test_broken_labelled_rows_of_qqp_are_left_out_and_counted(tmp_path: Path, ca
             assert "1 broken rows left out" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "split", "old", "new", "message"),
-    [
-        ("RTE", "train", "sentence2", "other", "train.tsv: no column 'sentence2'"),
-        ("CoLA", "train", "gj04\t", "", "train.tsv, line 1: 3 fields instead of 4"),
-        ("RTE", "valid", "\tnot_entailment", "\tno", "line 3: label 'no' is none of entailment, not_entailment"),
-    ],
-)
-def test_a_bad_table(tmp_path: Path, name: str, split: str, old: str, new: str, message: str) -> None:
-    folder = write_tables(tmp_path, name)
-    path = folder / TASKS[name].tables[split]
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(UserError, match=message):
-        read_table(TASKS[name], folder, split)
-
-
 def test_submission_files() -> None:
     assert submission_text(TASKS["RTE"], [("0", "entailment"), ("1", "not_entailment")]) == (
         "index\tprediction\n0\tentailment\n1\tnot_entailment\n"

@@ -78,13 +78,6 @@ def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: s
     assert batch["net_input"]["src_tokens"].shape[0] == batch["nsentences"] == 2
 
 
-def test_other_splits_keep_their_order(tmp_path: Path) -> None:
-    task, dataset = load(write_data(tmp_path, 2), "valid")
-    assert all(
-        text.split()[-1].startswith("b") or text.split()[-2].startswith("b") for text in texts(task, dataset).values()
-    )
-
-
 def test_the_tasks_of_the_released_search() -> None:
     flags = {name: read_yaml(CONFIG, GlueConfig).task_flags(name) for name in TASKS}
     symmetric = {"task": "symmetric_sentence_prediction"}

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ode_transformer.pages.batches import BatchQueue, QueueFullError
+from ode_transformer.pages.batches import BatchQueue
 
 
 @asynccontextmanager
@@ -40,19 +40,6 @@ def test_batches_take_items_in_turn_and_results_keep_their_order() -> None:
 
     asyncio.run(main())
     assert batches == ["a12b", "xy", "cdef", "g"]  # the short jobs do not wait for the long one
-
-
-def test_no_more_items_wait_than_allowed() -> None:
-    async def main() -> None:
-        queue = BatchQueue(batch_size=2, max_items=3)
-        kept, refused, dropped = await submit(queue, list, ("a", "ab"), ("a", "cd"), ("a", "e"))
-        dropped.cancel()
-        async with running(queue):
-            assert await kept == ["a", "b"]
-            assert isinstance(refused.exception(), QueueFullError)
-            assert await queue.compute("a", list, "cde") == ["c", "d", "e"]
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize("work", [lambda items: 1 / 0, lambda items: items[1:]])

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.analysis.examples import SystemOutputs
-from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
 from ode_transformer.pages import report_command
 from ode_transformer.pages.overview import bootstrap_results
-from ode_transformer.pages.runs import ReportedRun, read_folder, read_runs, systems_of, train_command
+from ode_transformer.pages.runs import ReportedRun, read_folder, read_runs, systems_of
 from ode_transformer.pages.sentences import (
     chosen_numbers,
     compared_sentences,
@@ -49,16 +48,6 @@ def test_seeds_of_a_system_have_one_name(tmp_path: Path, name: str, experiment: 
     assert (run.name, run.seed) == (system, seed)
 
 
-def test_the_command_of_a_run_is_the_one_that_trained_it(tmp_path: Path) -> None:
-    planned = {"train": ["fairseq-train", "data", "--max-tokens", "2"]}
-    folder = write_run(tmp_path / "run", arch="a", commands=planned)
-    run = read_folder(folder)
-    assert train_command(run.experiment, run.origin)[-1] == "2"
-    (folder / "trained.json").write_text(json.dumps({"command": "fairseq-train 'my data' --max-tokens 1"}))
-    run = read_folder(folder)
-    assert train_command(run.experiment, run.origin) == ["fairseq-train", "my data", "--max-tokens", "1"]
-
-
 def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
     for name in "ab":
         write_run(tmp_path / "data" / f"{name}-seed-1")
@@ -69,14 +58,6 @@ def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
     runs, study = read_runs([("", folder)])
     assert list(systems_of(runs)) == ["a", "b"]
     assert study["title"] == "Toy"
-
-
-def test_a_log_without_reports_leaves_out_the_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(tmp_path / "run")
-    (tmp_path / "run" / "train.log").write_text("plain text\n")
-    run = read_folder(tmp_path / "run")
-    assert (run.points, list(run.scores)) == ((), ["BLEU"])
-    assert "no curves: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -114,11 +95,6 @@ def test_sentences_are_chosen_in_the_split_that_is_measured(
 )
 def test_pieces_are_joined_to_words(tokens: list[str], words: list[tuple[str, float]]) -> None:
     assert words_of(tokens, [1.0, 2.0, 4.0, 8.0]) == words
-
-
-def test_tokens_are_readable() -> None:
-    assert readable_tokens(["▁Un", "able", "▁", ".", "</s>"]) == ["Un", "·able", "▁", ".", "</s>"]
-    assert readable_tokens(["Un@@", "able"]) == ["Un@@", "able"]
 
 
 def test_edits_of_a_correction_are_judged() -> None:

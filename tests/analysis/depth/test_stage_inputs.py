@@ -47,18 +47,6 @@ def test_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch)
         assert [stage.moved, stage.increment, stage.cosine] == pytest.approx(expected, rel=1e-5)
 
 
-def test_means_are_over_positions_and_not_over_batches() -> None:
-    model = small_model(arch="ode_transformer_lm_rk4")
-    rows = [batch([5], 1), batch([2], 2)]
-    together = torch.full((2, 5), PAD)
-    together[0], together[1, 3:] = rows[0][0], rows[1][0]
-    apart = stage_inputs(model, [{"net_input": {"src_tokens": row}} for row in rows])
-    at_once = stage_inputs(model, [{"net_input": {"src_tokens": together}}])
-    assert [stage.stage for stage in at_once] == [1, 2, 3, 4] * 2
-    for one, other in zip(apart, at_once, strict=True):
-        assert one.increment == pytest.approx(other.increment, rel=1e-5)
-
-
 def command(folder: Path, *options: object) -> int:
     return main(["analyse", "stage-inputs", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)])
 

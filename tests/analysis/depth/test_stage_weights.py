@@ -1,5 +1,7 @@
 """The stage weights that a trained model reports are those that it uses."""
 
+from typing import Any
+
 import pytest
 import torch
 from models_for_tests import PAD, batch, small_model, teacher_forced
@@ -18,59 +20,34 @@ def collect(model) -> list[StageWeights]:
     return stage_weights(model, batches)
 
 
-@pytest.mark.parametrize("share", [False, True])
-def test_the_gate_is_averaged_over_real_positions(share: bool) -> None:
-    model = small_model(encoder_ode_scheme="rk2", ode_coefficients="gate", ode_share_coefficients=share)
+@pytest.mark.parametrize(
+    ("stack", "options"),
+    [
+        ("encoder", {"encoder_ode_scheme": "rk2"}),
+        ("encoder", {"encoder_ode_scheme": "rk2", "ode_steps": 2, "ode_share_coefficients": True}),
+        ("decoder", {"arch": "reformer", "decoder_ode_scheme": "rk2"}),  # its positions are those of a grid
+    ],
+)
+def test_the_gate_is_averaged_over_real_positions(stack: str, options: dict[str, Any]) -> None:
+    model = small_model(ode_coefficients="gate", **options)
     seen: list[torch.Tensor] = []
-    sets = model.encoder.scheme.scheme.coefficients
+    scheme = getattr(model, stack).scheme
+    sets = getattr(scheme, "scheme", scheme).coefficients
     handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
     with torch.no_grad():
         model(SOURCE, None, PREVIOUS)
     for handle in handles:
         handle.remove()
-    rows = collect(model)
-    assert [row.block for row in rows] == ["encoder layer 1", "encoder layer 2"]
-    for row, gate in zip(rows, seen, strict=True):
-        real = gate[SOURCE.ne(PAD)]
+    rows, steps = collect(model), options.get("ode_steps", 1)
+    assert [row.block for row in rows] == [f"{stack} layer 1", f"{stack} layer 2"]
+    source, target = SOURCE.ne(PAD), PREVIOUS.ne(PAD)
+    positions = source if stack == "encoder" else source[:, :, None] & target[:, None]
+    for number, row in enumerate(rows):
+        gate = torch.stack(seen[steps * number : steps * (number + 1)])
+        real = gate[:, positions]
         assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
         assert row.deviation[0] == pytest.approx(real.std(correction=0).item(), abs=1e-6)
         assert row.mean[0] != pytest.approx(gate.mean().item(), abs=1e-6)  # padding would have counted
-
-
-def test_the_gate_of_joint_layers_is_averaged_over_real_cells() -> None:
-    model = small_model(arch="reformer", decoder_ode_scheme="rk2", ode_coefficients="gate")
-    seen: list[torch.Tensor] = []
-    sets = model.decoder.scheme.coefficients
-    handles = [c.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1))) for c in sets]
-    with torch.no_grad():
-        model(SOURCE, None, PREVIOUS)
-    for handle in handles:
-        handle.remove()
-    rows = collect(model)
-    assert [row.block for row in rows] == ["decoder layer 1", "decoder layer 2"]
-    for row, gate in zip(rows, seen, strict=True):
-        real = gate[SOURCE.ne(PAD)[:, :, None] & PREVIOUS.ne(PAD)[:, None]]
-        assert row.mean == pytest.approx((real.mean().item(), 1 - real.mean().item()), abs=1e-6)
-    assert "nothing to weigh" in table(collect(small_model(arch="reformer", encoder_layers=0)))
-
-
-@pytest.mark.parametrize("share", [False, True])
-def test_each_stepped_block_is_reported_whatever_the_steps(share: bool) -> None:
-    model = small_model(
-        encoder_ode_scheme="rk2", ode_coefficients="gate", ode_function_scope="san/ffn", ode_steps=2,
-        ode_share_coefficients=share,
-    )  # fmt: skip
-    seen: list[torch.Tensor] = []
-    for coefficients in model.encoder.scheme.scheme.coefficients:
-        coefficients.register_forward_hook(lambda _, inputs, out: seen.append(out[0].squeeze(-1)))
-    with torch.no_grad():
-        model(SOURCE, None, PREVIOUS)
-    rows = collect(model)
-    names = [f"encoder layer {layer} {name}" for layer in (1, 2) for name in ("self_attn", "ffn")]
-    assert [row.block for row in rows] == names
-    for number, row in enumerate(rows):
-        both = torch.cat([gate[SOURCE.ne(PAD)] for gate in seen[2 * number : 2 * number + 2]])
-        assert row.mean[0] == pytest.approx(both.mean().item(), abs=1e-6)
 
 
 def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:

@@ -1,7 +1,6 @@
 """Truncation errors of blocks: against the matrix exponential, by hand, and by the command."""
 
 import csv
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ import torch
 from checkpoint_for_tests import binarise, make_language_model
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from observers_for_tests import FirstInputs
-from torch import nn
 
 from ode_transformer.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
-from ode_transformer.analysis.depth.truncation_error import measured_order, table
+from ode_transformer.analysis.depth.truncation_error import measured_order
 from ode_transformer.cli.command import main
 from ode_transformer.nn import Layer, observing
 from ode_transformer.numerics import Block, get_tableau
@@ -84,21 +82,6 @@ def test_what_is_trained_as_a_tableau_has_its_error(scheme: str, parts: dict[str
     assert torch.equal(model(**sample["net_input"])[0], before)
 
 
-def test_padding_and_the_division_into_batches_have_no_part() -> None:
-    model, lengths = small_model(encoder_ode_scheme="rk2"), ([6, 3], [4, 5])
-    whole, *rows = pairs(*lengths), *({} for _ in range(2))
-    for row, one in enumerate(rows):
-        tokens = {key: whole["net_input"][key][row : row + 1] for key in ("src_tokens", "prev_output_tokens")}
-        cut = {key: text[:, : side[row]] for (key, text), side in zip(tokens.items(), lengths, strict=True)}
-        one["net_input"] = {key: nn.functional.pad(text, (0, 2 * row), value=PAD) for key, text in cut.items()}
-        one["net_input"]["src_lengths"] = None
-    together, apart = (measured(model, samples, max_steps=16) for samples in ([whole], rows))  # as many for each batch
-    for name, block in together.items():
-        assert apart[name].positions == block.positions
-        for method in block.sums:
-            assert apart[name].mean(method) == pytest.approx(block.mean(method), rel=1e-9)
-
-
 def test_smooth_blocks_keep_the_orders() -> None:
     """Attention, normalisation and a feed-forward network without ReLU's kinks."""
     model = small_model(activation_fn="tanh", **NO_HISTORY)
@@ -111,24 +94,10 @@ def test_smooth_blocks_keep_the_orders() -> None:
         assert [measured_order(block, name, (8, 16)) for block in blocks] == pytest.approx([order] * 4, abs=0.25)
 
 
-def test_an_error_below_what_is_known_is_not_told() -> None:
-    model = small_model(**NO_HISTORY)
-    block = measured(model, [pairs([6, 3], [4, 4])], (1, 64), tolerance=10.0)["encoder layer 1"]
-    assert block.steps == 16
-    *_, rk4, own = table(block, NAMES, (1, 64))
-    assert rk4.split()[2:] == [f"<{10 * block.reference_bound:.0e}", "—"]
-    assert own.split() == ["as", "trained", f"{block.mean(Method('euler', 1))[0]:.2e}"]
-    block.bound = math.inf
-    first, _, euler, *_ = table(block, NAMES, (1, 64))
-    assert "the solution is not known: 16 steps" in first
-    assert euler.split()[1:] == ["?", "?", "—"]
-
-
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
         ({"encoder_ode_scheme": "dlstm"}, "a depth-wise LSTM steps no F"),
-        ({"encoder_ode_scheme": "leapfrog", "encoder_layer_history": "none"}, "is an equation in several layers"),
         ({"encoder_ode_scheme": "rk2", "ode_function": "layer-output"}, "no rate of change"),
         ({"encoder_ode_scheme": "rk2", "ode_stage_parameters": "separate"}, "each stage has another F"),
     ],
