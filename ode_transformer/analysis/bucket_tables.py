@@ -42,10 +42,6 @@ class Buckets:
 class BucketTable:
     """A table with a row for each bucket (or system) and a column for each system (or measure).
 
-    :param name: name of its files
-    :param rows: names of the rows
-    :param row_title: quantity of the rows
-    :param value_title: quantity of the numbers
     :param columns: name of a column -> a number for each row; None where there is nothing to measure
     :param counts: number of sentences or tokens behind each row, if ``count_title`` is set
     :param count_title: unit of the counts; None for a table without a column of counts

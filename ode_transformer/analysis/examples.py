@@ -37,10 +37,7 @@ SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single s
 
 @dataclass(frozen=True)
 class SystemOutputs:
-    """A test set and its translations by several systems, a line for each sentence.
-
-    :param source: source sentences; None if unknown
-    """
+    """A test set and its translations by several systems, a line for each sentence."""
 
     source: Sequence[str] | None
     references: Sequence[str]

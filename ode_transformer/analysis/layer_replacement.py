@@ -60,7 +60,6 @@ def batch_sums(model: Any, net_input: Mapping[str, Any], layers: Collection[Laye
     """Return the sums that linear fits of the layers need, over one batch.
 
     :param model: encoder–decoder model in evaluation mode
-    :param net_input: keyword arguments of ``model.forward``
     """
     observer = _SumsObserver(set(layers))
     with observing(model, observer):

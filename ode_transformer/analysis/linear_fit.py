@@ -27,7 +27,6 @@ class LinearFit:
 
     :param weight: W, [q, p]
     :param bias: b, [q]
-    :param positions: N
     :param rank: number of directions in which the arguments vary, at most p
     :param r_squared: fraction of the values' variation that the map explains; 1 for a linear function
     """
@@ -43,7 +42,6 @@ class LinearFit:
 class LinearSums:
     """Sums over pairs of arguments and values, from which the fit is computed.
 
-    :param count: number of pairs
     :param x: Σ x, [p]; likewise ``y`` [q]
     :param xx: Σ x xᵀ, [p, p]
     :param yx: Σ y xᵀ, [q, p]

@@ -43,10 +43,7 @@ LEAST_SQUARES, LIKELIHOOD = OBJECTIVES = "least-squares", "nll"
 
 
 class Probe:
-    """The model of a probe, its data, and the folder of its results.
-
-    :param args: options of the command line
-    """
+    """The model of a probe, its data, and the folder of its results."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.output = args, args.output
@@ -128,10 +125,7 @@ class Probe:
         return load_fit(path, self.hub.device)
 
     def decode(self, layer: LayerId | None = None, fit: LinearFit | None = None) -> Path:
-        """Translate the test set with one layer replaced, or none; return the file of the translations.
-
-        :param fit: the map in place of ``layer``
-        """
+        """Translate the test set with one layer replaced, or none; return the file of the translations."""
         name, request = "the whole model", ["decode", *self.translator.request]
         path = self.output / "hypotheses" / "none.txt"
         replaced: Any = nullcontext()
@@ -209,11 +203,7 @@ def load_fit(path: Path, device: torch.device) -> LinearFit:
 
 
 def table(metric: str, full: float, scores: Mapping[LayerId, float]) -> str:
-    """Return Tables 6 and 7 in Markdown: the score with a layer replaced, and Δ, its change in per cent.
-
-    :param metric: label of the metric
-    :param full: score of the whole model
-    """
+    """Return Tables 6 and 7 in Markdown: the score with a layer replaced, and Δ, its change in per cent."""
 
     def entries(score: float | None) -> list[str]:
         change = None if score is None else relative_change(score, full)

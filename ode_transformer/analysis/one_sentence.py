@@ -29,9 +29,6 @@ class DrawnMap:
     """An attention map of one sentence as it is drawn.
 
     :param line: number of the sentence in its split, from 1 on
-    :param title: title of the map
-    :param axes: names of the axes of rows and columns
-    :param tokens: tokens of rows and columns
     :param weights: [rows, columns]
     :param query: the token whose attention it is, where that is not a row
     """
@@ -45,10 +42,7 @@ class DrawnMap:
 
 
 def drawn_map(line: int, title: str, attention: AttentionMap, tokens: Mapping[str, Sequence[str]]) -> DrawnMap:
-    """Return a map of two axes; of three axes it is the attention of the last token before the end.
-
-    :param tokens: tokens of each axis
-    """
+    """Return a map of two axes; of three axes it is the attention of the last token before the end."""
     query_index, query = 0, None
     if len(attention.axes) == 3:
         query_tokens = tokens[attention.axes[1]]
@@ -62,7 +56,6 @@ def drawn_map(line: int, title: str, attention: AttentionMap, tokens: Mapping[st
 class AttentionMatrix:
     """Attention weights of a sentence.
 
-    :param title: layer and kind
     :param rows: tokens that attend
     :param columns: tokens that are attended to
     :param heads: weights of each head, [H, rows, columns]
@@ -78,7 +71,6 @@ class AttentionMatrix:
 class WordWeights:
     """Stage weights at each token.
 
-    :param block: such as ``encoder layer 1``
     :param weights: [stages, tokens]
     """
 

@@ -43,7 +43,6 @@ class TokenAccuracy(NamedTuple):
     """The predictions of a system after the right target tokens (teacher forcing); end symbols are tokens, too.
 
     :param positions: target position of each token, from 1 on, [N]
-    :param tokens: index of each right token in the dictionary, [N]
     :param right: True where the model's most probable token is the right one, [N]
     :param loss: -log p of the right tokens in nats, [N]
     """
@@ -63,7 +62,6 @@ class TokenAccuracy(NamedTuple):
 class TestSet:
     """The test set of a comparison.
 
-    :param name: name of the split
     :param lengths: lengths of the sources in tokens as the models read them, without the end symbol
     :param frequencies: frequency of each token of the target's dictionary in the training data; None if unknown
     """
@@ -147,7 +145,6 @@ def comparison_tables(
     """Return the summary, with a row for each system, and the tables over buckets, with a column for each.
 
     :param ends: ends of the buckets of source lengths and target positions
-    :param settings: flavour of BLEU
     """
 
     def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:

@@ -25,7 +25,6 @@ class MeasuredModel:
     """A trained model with the batches on which it is measured.
 
     :param model: of this package, in evaluation mode
-    :param samples: fairseq's batches
     """
 
     name: str
@@ -39,7 +38,6 @@ class Translator:
     """A translation model with the sentences that it translates.
 
     :param args: options of :func:`add_data_arguments` and ``add_search_arguments``
-    :param path: checkpoint
     :raises UserError: a sentence is longer than the model takes
     """
 
@@ -69,11 +67,7 @@ class Translator:
 
 
 def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: int | None) -> None:
-    """Declare the data on which models are measured.
-
-    :param split: default of ``--split``
-    :param sentences: default of ``--sentences``
-    """
+    """Declare the data on which models are measured."""
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of fairseq-preprocess")
     parser.add_argument("--split", default=split, help="split of the data (default: %(default)s)")
     sentences_help = f"its first N sentences, or samples of a language model (default: {sentences or 'all'})"

@@ -47,7 +47,6 @@ class Point:
     """One report of a run.
 
     :param split: ``train``, ``train-epoch`` (means over an epoch) or the name of a validation set
-    :param epoch: number of the epoch, from 1 on
     :param minutes: running time of all processes that trained the run so far; None after the last clock
     :param loss: loss of the training criterion, in bits
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
@@ -96,7 +95,6 @@ def read_log(path: Path) -> list[Point]:
 
     Where a run was resumed from an older checkpoint, the reports between that checkpoint and the stop are left out.
 
-    :param path: the log, or the folder of the run
     :raises UserError: there are no reports
     """
     points = points_of(log_reports(log_path(path)))

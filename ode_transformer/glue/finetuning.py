@@ -29,7 +29,6 @@ _TASK_OPTIONS = {"max_positions", "load_checkpoint_heads"}
 class PreparedTask:
     """A task with its binary data.
 
-    :param data: folder for fairseq
     :param tables: examples of each split
     :param digest: digest of everything that the data were made from
     """
@@ -46,7 +45,6 @@ def prepare_task(
     """Write the binary data of a task unless they are there.
 
     :param pieces: folder with the dictionary and the pieces of the pre-trained model
-    :param dry_run: write nothing
     """
     dictionary, model = pieces / "dict.txt", pieces / SENTENCEPIECE_FILE
     data, text = output / "data-bin" / task.name, output / "text" / task.name
@@ -67,7 +65,6 @@ def binarise(prepared: PreparedTask, encode: Callable[[str], str], dictionary: P
 
     :param encode: turns a line into pieces separated by spaces
     :param dictionary: dictionary of the pre-trained model
-    :param text: folder for the encoded texts
     """
     tables, classes, binary = prepared.tables, prepared.task.classes, prepared.data
     inputs = [f"input{number}" for number in range(len(prepared.task.texts))]
@@ -157,10 +154,7 @@ def training_options(prepared: PreparedTask, save_dir: Path, chosen: Mapping[str
 
 
 def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, list[str]]:
-    """Return the prediction for each example of each split, in the examples' order: a class, a number, or nan.
-
-    :param data: binary data made with the model's dictionary
-    """
+    """Return the prediction for each example of each split, in the examples' order: a class, a number, or nan."""
     from fairseq import utils
 
     import ode_transformer.models  # noqa: F401  (registers the architectures)

@@ -40,8 +40,6 @@ CONFIG = CONFIGS / "glue.yaml"
 class PublishedGlue(YamlSection):
     """Published scores of a system on the test sets.
 
-    :param table: paper and table
-    :param system: its name in the paper
     :param arch: the architecture that stands for the system
     :param scores: metrics of each submitted file, in the order of the task's
     """
@@ -55,12 +53,8 @@ class PublishedGlue(YamlSection):
 class GlueConfig(YamlSection):
     """Grid and common flags.
 
-    :param pretraining: recipe of the pre-trained model
-    :param arch: architecture of the pre-trained model
     :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
     :param grid: flags of fairseq-train, each with the values to try; batch-size, lr and max-epoch at least
-    :param train: flags of every run
-    :param expected: published scores
     """
 
     pretraining: str = "bert_pretraining"
@@ -90,8 +84,6 @@ class GlueConfig(YamlSection):
 class GridRun:
     """One fine-tuning of a task.
 
-    :param folder: folder for its log, checkpoints and results
-    :param command: command of fairseq-train
     :param request: everything that its results depend on
     """
 
@@ -196,10 +188,7 @@ def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: P
 
 
 def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
-    """Prepare the tasks and train all their runs; write the best predictions and a table of the best runs.
-
-    :param args: options of the command
-    """
+    """Prepare the tasks and train all their runs; write the best predictions and a table of the best runs."""
     names, output, pieces = args.tasks.split(","), args.output, args.data or args.path.parent
     if unknown := [name for name in names if name not in TASKS]:
         raise UserError(f"--tasks {unknown[0]}: unknown; known are {', '.join(TASKS)}")

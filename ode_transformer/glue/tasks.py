@@ -20,9 +20,7 @@ from ode_transformer.support.lines import read_lines
 class GlueTask:
     """A task and the columns of its tables.
 
-    :param name: name of the task and of its folder
     :param texts: columns of the one or two texts
-    :param label: column of the label
     :param classes: possible labels; empty where the label is a number
     :param metrics: keys of ``finetuning.METRICS``; their mean ranks the runs
     :param sources: entries of ``configs/sources.yaml`` to download
@@ -119,10 +117,7 @@ class Example:
 
 
 def read_table(task: GlueTask, folder: Path, split: str) -> list[Example]:
-    """Return the examples of a split.
-
-    :param folder: folder of the task's tables
-    """
+    """Return the examples of a split."""
     path, testing = folder / task.tables[split], split.startswith("test")
     lines = read_lines(path)
     has_header = testing or not task.columns
@@ -165,7 +160,6 @@ def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = 
     """Return the folder with a task's tables: within ``raw`` or, downloaded or divided, within ``output``.
 
     :param raw: folder with a folder for each task; None downloads the tables
-    :param dry_run: download nothing
     """
     folder = output / task.name
     if raw is not None:

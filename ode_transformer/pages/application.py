@@ -50,7 +50,6 @@ class TranslationServer:
     """Models, the queue of what they compute, and the bounds.
 
     :param models: of one pair of languages
-    :param beam: by default
     """
 
     def __init__(self, models: Sequence[ServedModel], queue: BatchQueue, limits: Limits, beam: int) -> None:
@@ -69,10 +68,7 @@ class TranslationServer:
         )
 
     def application(self, hosts: Collection[str] | None) -> ASGIApp:
-        """Return the application.
-
-        :param hosts: see :class:`GuardedApplication`
-        """
+        """Return the application."""
         app = FastAPI(
             title="ode-transformer serve",
             version=ode_transformer.__version__,

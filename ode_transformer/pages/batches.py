@@ -37,11 +37,7 @@ class Job:
 
 
 class BatchQueue:
-    """Jobs that wait; used from one event loop.
-
-    :param batch_size: items of a batch at most
-    :param max_items: items that wait at most
-    """
+    """Jobs that wait; used from one event loop."""
 
     def __init__(self, batch_size: int, max_items: int) -> None:
         self.batch_size, self.max_items = batch_size, max_items

@@ -37,10 +37,7 @@ _MARGIN = 0.08  # around the points of a path, as a fraction of their range
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the page.
-
-    :param svg: the figure, as text of HTML
-    """
+    """A figure of the page."""
 
     title: str
     svg: str

@@ -34,7 +34,6 @@ FLOW_SENTENCES, FLOW_TOLERANCE, FLOW_STEPS = 4, 1e-3, 64
 class MeasuredSentence:
     """A sentence as one model sees it.
 
-    :param number: in its split, from 1 on
     :param tokens: of each side, with the end symbol
     :param word_weights: of the blocks whose stages' weights differ from token to token
     :param bits: surprisal of each target token
@@ -125,10 +124,7 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
 
 
 def measure_sentence(model: Any, split: Split, number: int) -> MeasuredSentence:
-    """Measure one sentence, read with its reference as the target.
-
-    :param number: in the split, from 1 on
-    """
+    """Measure one sentence, read with its reference as the target."""
     sample, (row,) = split.sample([number - 1]), split.rows([number - 1])
     tokens = axis_tokens(row, split.dictionaries)
     if not hasattr(model, "encoder"):

@@ -25,7 +25,6 @@ def render_page(template: str, scripts: Sequence[str] = (), connect: str = "'non
     :param template: name of a file of ``templates/``
     :param scripts: names of the page's scripts there, which become one
     :param connect: addresses that the script may send requests to, as in ``connect-src`` of a Content-Security-Policy
-    :param values: of the template
     """
     script = "\n".join(map(read_template, scripts))
     style, policy = read_template("style.css"), content_policy(script, connect)

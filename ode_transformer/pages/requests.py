@@ -24,8 +24,6 @@ HEADERS = {
 class Limits:
     """Bounds of the server.
 
-    :param request_bytes: of the body of a request
-    :param lines: of a request
     :param beam: largest beam that a request may name
     :param seconds: until a request is refused that has no answer
     """

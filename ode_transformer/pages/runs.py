@@ -44,7 +44,6 @@ class ReportedRun:
     :param name: name of its system; seeds of one system have one name
     :param experiment: content of ``experiment.json``
     :param origin: content of ``trained.json``
-    :param scores: by title
     :param points: of its log; empty without a log
     """
 

@@ -80,10 +80,7 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
 def compared_sentences(
     outputs: SystemOutputs, numbers: Sequence[int], metric: str, edits: Mapping[str, Sequence[MatchedSentence]]
 ) -> list[ComparedSentence]:
-    """Return sentences with the output of each system beside the reference.
-
-    :param edits: of corrections, by system
-    """
+    """Return sentences with the output of each system beside the reference."""
     sentences = []
     for number in numbers:
         reference, lines = outputs.references[number - 1], []

@@ -18,7 +18,6 @@ from ode_transformer.decoding.translate import encode, normalize_spaces, search_
 class Hypothesis:
     """A translation of a line.
 
-    :param text: one line
     :param score: mean log-probability of a token, base 2, after the length penalty
     :param tokens: numbers, with the end symbol
     """
@@ -31,7 +30,6 @@ class Hypothesis:
 class ServedModel:
     """A translation model with its name.
 
-    :param hub: :class:`TranslationHub`
     :param search: options of fairseq's search beside the beam
     """
 

@@ -64,7 +64,6 @@ def page_style() -> Iterator[None]:
 def draw_svg(draw: Callable[[Axes], None], description: str, height: float = HEIGHT) -> str:
     """Return a figure of one panel as SVG.
 
-    :param draw: draws on the panel
     :param description: text for readers who do not see the figure
     :raises UserError: matplotlib is not installed, or ``draw`` raises it
     """

@@ -55,9 +55,6 @@ class Method(NamedTuple):
 class BlockErrors:
     """Errors of one block, as sums over positions.
 
-    :param stack: ``encoder`` or ``decoder``
-    :param block: such as ``encoder layer 1``
-    :param positions: number of positions
     :param distance: Σ ‖y(1) − y_0‖
     :param steps: largest number of steps that a solution took
     :param bound: Σ of bounds of the solution's relative error, see :class:`ode_transformer.numerics.Reference`
@@ -77,7 +74,6 @@ class BlockErrors:
 
         :param errors: ‖y_1 − y(1)‖ of each method, [P]
         :param distances: ‖y(1) − y_0‖, [P]
-        :param steps: number of steps of the solution
         :param bound: bound of the mean relative error of y(1)
         """
         self.positions += len(distances)

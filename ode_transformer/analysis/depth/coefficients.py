@@ -26,7 +26,6 @@ class StageWeights:
     :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one;
         with ``, earlier layers`` for a recurrence's weights beside those of stages
     :param mean: one number for each stage, or for each weight of a recurrence's equation
-    :param deviation: likewise
     """
 
     block: str
@@ -53,7 +52,6 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
     """Run batches through the model and average the weights of all stacks that have any.
 
     :param model: a model of this package in evaluation mode
-    :param samples: fairseq's batches
     """
     observer = StageWeightsObserver()
     observe(model, observer, samples)

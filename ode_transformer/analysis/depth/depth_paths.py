@@ -42,9 +42,7 @@ DepthPath = tuple[PathStep, ...]
 class _StepsObserver(LayerObserver):
     """Keeps the steps over the blocks of a stack.
 
-    :param stack: name of the stack
     :param tableau: the scheme, whose stage points are kept; None to keep only starts and ends
-    :param steps: of the scheme over each block
     """
 
     def __init__(self, stack: str, tableau: ButcherTableau | None, steps: int) -> None:
@@ -86,7 +84,6 @@ def depth_paths(
     :param model: in evaluation mode
     :param stack: name of a stack that ``block_flows.refusal`` accepts
     :param sample: fairseq's batch of a single sentence, so that nothing is padding
-    :param tableaus: schemes by name
     """
     module, paths = observable_stacks(model)[stack], {}
     for name, tableau in {TRAINED: None, **tableaus}.items():

@@ -51,7 +51,6 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
     """Compute the norms, as means over batches.
 
     :param model: a model of this package in evaluation mode, so that there is no dropout
-    :param samples: fairseq's batches
     """
     sums: dict[str, dict[int, float]] = {stack: {} for stack in observable_stacks(model)}
     for sample in samples:
@@ -83,11 +82,7 @@ class _OutputsObserver(LayerObserver):
 
 
 def activation_norms(model: Any, samples: Sequence[Mapping[str, Any]]) -> Norms:
-    """Return the mean norm of each layer's outputs, stack by stack.
-
-    :param model: a model of this package in evaluation mode
-    :param samples: fairseq's batches
-    """
+    """Return the mean norm of each layer's outputs, stack by stack."""
     observer = _OutputsObserver()
     systems.observe(model, observer, samples)
     means = {layer: observer.sums[layer] / observer.positions[layer] for layer in observer.sums}

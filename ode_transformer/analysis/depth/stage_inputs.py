@@ -27,7 +27,6 @@ from ode_transformer.support.tables import csv_text
 class StageInput(NamedTuple):
     """Means over the positions of a block for one stage i of its step, the first where a layer takes several.
 
-    :param block: such as ``decoder layer 1``
     :param stage: i, from 1 on
     :param moved: ‖z_i − y‖ / ‖y‖, 0 for the first stage
     :param increment: h ‖F_i‖ / ‖y‖, with h of the whole layer where it takes several steps
