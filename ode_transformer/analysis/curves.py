@@ -127,11 +127,7 @@ def logged_layers(runs: Iterable[LoggedRun]) -> list[str]:
 
 
 def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str, by: str) -> None:
-    """Draw one panel.
-
-    :param groups: runs of one name each
-    :raises UserError: a group has nothing to draw
-    """
+    """Draw one panel."""
     if quantity in WHAT:
         _draw_splits(axes, groups, quantity, by)
     else:
@@ -175,14 +171,10 @@ def _draw_layers(axes: Axes, groups: Sequence[Sequence[LoggedRun]], pattern: str
         for index, seeds in enumerate(groups):
             label = _prefix(groups, seeds) + name.removeprefix(PREFIX)
             line_style = LINE_STYLES[index % len(LINE_STYLES)]
-            value = partial(_layer_value, name)
+            value = partial(lambda name, point: point.depth.get(name), name)
             _draw_curve(axes, seeds, TRAIN, by, value, label, shade, colour, line_style)
     axes.set_ylabel(pattern.removeprefix(PREFIX))
     axes.set_yscale("log" if pattern.endswith(GRADIENT_NORM) else "linear")
-
-
-def _layer_value(name: str, point: Point) -> float | None:
-    return point.depth.get(name)
 
 
 def _draw_curve(
@@ -196,10 +188,7 @@ def _draw_curve(
     colour: Any,
     line_style: str = "-",
 ) -> bool:
-    """Draw one curve; return False if it has no points.
-
-    :param number: of the system or layer, which chooses the marker
-    """
+    """Draw one curve; return False if it has no points."""
     points = curve(seeds, split, by, value)
     if not points.x:
         return False

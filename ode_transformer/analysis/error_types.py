@@ -6,13 +6,13 @@ annotators each sentence is scored with the one who suits the system best (``met
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ode_transformer.analysis.examples import OUTPUT, read_system
 from ode_transformer.analysis.plots import check_outputs, new_figure, plain_label, save_figure
 from ode_transformer.analysis.systems import add_output_arguments, named_systems
-from ode_transformer.metrics.error_types import TypeCounts, system_counts
+from ode_transformer.metrics.error_types import system_counts
 from ode_transformer.metrics.max_match import Counts
 from ode_transformer.support.arguments import add_systems, positive_int
 from ode_transformer.support.files import write_text
@@ -34,7 +34,12 @@ def run(args: argparse.Namespace) -> int:
     counted = system_counts(
         {name: [line.hypothesis for line in lines] for name, lines in translations.items()}, args.gold
     )
-    rows = type_rows(counted)
+    by_type = [counts.by_type for counts in counted.values()]
+    gold = {kind: by_type[0].get(kind, Counts()).gold for types in by_type for kind in types}
+    rows: list[list[str | int]] = []
+    for kind in sorted(gold, key=lambda kind: (-gold[kind], kind)):  # the most frequent in the reference first
+        counts = [types.get(kind, Counts()) for types in by_type]
+        rows.append([kind, gold[kind], *(n for c in counts for n in (c.correct, c.proposed - c.correct))])
     titles = ["type", "reference", *(f"{name}, {kind}" for name in counted for kind in ("correct", "wrong"))]
     print(markdown_table(titles, [list(map(str, row)) for row in rows[: args.types]]))
     if args.csv is not None:
@@ -42,17 +47,6 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         draw(rows[: args.types], list(counted), args.output)
     return 0
-
-
-def type_rows(counted: Mapping[str, TypeCounts]) -> list[list[str | int]]:
-    """Return a row for each type, most frequent in the reference first: reference, then correct and wrong edits."""
-    by_type = [counts.by_type for counts in counted.values()]
-    gold = {kind: by_type[0].get(kind, Counts()).gold for types in by_type for kind in types}
-    rows: list[list[str | int]] = []
-    for kind in sorted(gold, key=lambda kind: (-gold[kind], kind)):
-        counts = [types.get(kind, Counts()) for types in by_type]
-        rows.append([kind, gold[kind], *(n for c in counts for n in (c.correct, c.proposed - c.correct))])
-    return rows
 
 
 def draw(rows: Sequence[Sequence[str | int]], systems: Sequence[str], path: Path) -> None:

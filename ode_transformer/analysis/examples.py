@@ -60,10 +60,7 @@ def read_system(path: Path, remove_bpe: str | None = None) -> list[Translation]:
 def read_outputs(
     systems: dict[str, Path], source: Path | None, references: Path | None, remove_bpe: str | None = None
 ) -> SystemOutputs:
-    """Read the files of the command line; sources and references without a file are taken from a log.
-
-    :raises UserError: there are no references, or systems have different ones
-    """
+    """Read the files of the command line; sources and references without a file are taken from a log."""
     translations = {name: read_system(path, remove_bpe) for name, path in systems.items()}
 
     def side_lines(path: Path | None, side: str) -> list[str] | None:

@@ -81,7 +81,14 @@ class Probe:
         paths = {layer: self.solution_path(layer, LEAST_SQUARES) for layer in self.layers}
         jobs = self._jobs(["fit", *self.training_request])
         unsolved = [layer for layer, path in paths.items() if not jobs.is_done(f"fit {layer}", None, path)]
-        sums = self.collect_sums(unsolved) if unsolved else {}
+        sums: dict[LayerId, LinearSums] = {}
+        if unsolved:
+            print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of train")
+            meter = ProgressMeter("batches", len(self.batches))
+            for number in range(len(self.batches)):
+                for layer, of_batch in batch_sums(self.model, self.sample(number)["net_input"], unsolved).items():
+                    sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
+                meter.update(number + 1)
 
         def solve(layer: LayerId) -> None:
             fit = sums[layer].fit()
@@ -91,17 +98,6 @@ class Probe:
         for layer, path in paths.items():
             self.run_job(f"fit {layer}", ["fit", *self.training_request], path, partial(solve, layer))
         return {layer: load_fit(path, self.hub.device) for layer, path in paths.items()}
-
-    def collect_sums(self, layers: list[LayerId]) -> dict[LayerId, LinearSums]:
-        """Return the sums that the fits of layers need, over the training data."""
-        print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of train")
-        meter = ProgressMeter("batches", len(self.batches))
-        sums: dict[LayerId, LinearSums] = {}
-        for number in range(len(self.batches)):
-            for layer, of_batch in batch_sums(self.model, self.sample(number)["net_input"], layers).items():
-                sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
-            meter.update(number + 1)
-        return sums
 
     def distil_layer(self, layer: LayerId, start: LinearFit) -> LinearFit:
         """Train W and b by the likelihood of the training data, from the least-squares solution, unless it is done."""

@@ -13,6 +13,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,10 +143,7 @@ def comparison_tables(
     ends: Sequence[int],
     settings: Settings,
 ) -> list[BucketTable]:
-    """Return the summary, with a row for each system, and the tables over buckets, with a column for each.
-
-    :param ends: ends of the buckets of source lengths and target positions
-    """
+    """Return the summary, with a row for each system, and the tables over buckets, with a column for each."""
 
     def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
         return bleu(hypotheses, Settings(references, tokenize=settings.tokenize, lowercase=settings.lowercase))[0].value
@@ -195,15 +193,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_search_arguments(parser)
 
 
-def translations_in(folder: Path, system: Translator) -> list[str]:
-    """Return the translations of the test set, which are made unless the folder has them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "hypotheses.txt"
-    jobs = Jobs(folder, system.model_digest, print_progress)
-    jobs.run("decode", system.request, path, lambda: system.write_translations(path))
-    return read_lines(path)
-
-
 def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> None:
     """Write a CSV file and a plot of each table, and print and write all as Markdown."""
     for table in tables:
@@ -230,7 +219,11 @@ def run(args: argparse.Namespace) -> int:
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
             test = TestSet(args.split, system.references(), lengths, frequencies(system, args.data))
-        translations[name] = translations_in(args.output / "systems" / file_name(name), system)
+        hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
+        hypotheses.parent.mkdir(parents=True, exist_ok=True)
+        jobs = Jobs(hypotheses.parent, system.model_digest, print_progress)
+        jobs.run("decode", system.request, hypotheses, partial(system.write_translations, hypotheses))
+        translations[name] = read_lines(hypotheses)
         accuracies[name] = token_accuracy(system)
         digests[name] = system.model_digest
         write_maps(maps(system, args.maps), name, args.output / "attention")

@@ -19,10 +19,7 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of this size in inches, without pyplot, which would look for a display.
-
-    :raises UserError: matplotlib is not installed
-    """
+    """Return an empty figure of this size in inches, without pyplot, which would look for a display."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -119,9 +119,6 @@ def observe(model: Any, observer: LayerObserver, samples: Iterable[Mapping[str, 
 
 
 def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:
-    """Return the stacks that at least one model has, in the order of ``STACKS``.
-
-    :param runs: names of the stacks of each model
-    """
+    """Return the stacks that at least one model has, in the order of ``STACKS``."""
     names = {stack for run in runs for stack in run}
     return [stack for stack in STACKS if stack in names]

@@ -64,7 +64,6 @@ def binarise(prepared: PreparedTask, encode: Callable[[str], str], dictionary: P
     That has ``input0``, ``input1`` and ``label``; a second development set is called valid1.
 
     :param encode: turns a line into pieces separated by spaces
-    :param dictionary: dictionary of the pre-trained model
     """
     tables, classes, binary = prepared.tables, prepared.task.classes, prepared.data
     inputs = [f"input{number}" for number in range(len(prepared.task.texts))]

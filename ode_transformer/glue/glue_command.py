@@ -96,10 +96,6 @@ class GridRun:
         """File of the results."""
         return self.folder / "results.json"
 
-    def is_complete(self) -> bool:
-        """Return True if there are results of exactly this request."""
-        return Jobs(self.folder).is_done("finetune", self.request, self.results_file)
-
     def results(self) -> dict[str, Any]:
         """Return development metrics and test predictions for each development split."""
         results: dict[str, Any] = json.loads(self.results_file.read_text(encoding="utf-8"))
@@ -132,7 +128,8 @@ def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, Gri
 
     Of the complete runs only the best keep their checkpoints.
     """
-    scores = {run.folder: run.scores() for run in runs if run.is_complete()}
+    complete = [run for run in runs if Jobs(run.folder).is_done("finetune", run.request, run.results_file)]
+    scores = {run.folder: run.scores() for run in complete}
     for run in runs:
         complete_run(prepared, run)
         scores[run.folder] = run.scores()
@@ -166,10 +163,7 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
 
 
 def best_runs(runs: Sequence[GridRun], scores: Mapping[Path, Mapping[str, float]]) -> dict[str, GridRun]:
-    """Return the run with the highest score for each development split; of equals, the first of the grid.
-
-    :param scores: scores of the complete runs, by folder and split
-    """
+    """Return the run with the highest score for each development split; of equals, the first of the grid."""
     complete_runs = [run for run in runs if run.folder in scores]
     splits = scores[complete_runs[0].folder] if complete_runs else ()
     return {split: max(complete_runs, key=lambda run: scores[run.folder][split]) for split in splits}

@@ -67,14 +67,7 @@ TASKS = {
             metrics=("f1", "accuracy"),
             sources=("glue_mrpc_train", "glue_mrpc_test", "glue_mrpc_dev_ids"),
         ),
-        GlueTask(
-            "STS-B",
-            _PAIR,
-            label="score",
-            classes=(),
-            metrics=("pearson", "spearman"),
-            sources=("glue_stsb",),
-        ),
+        GlueTask("STS-B", _PAIR, label="score", classes=(), metrics=("pearson", "spearman"), sources=("glue_stsb",)),
         GlueTask(
             "QQP",
             ("question1", "question2"),
@@ -186,10 +179,7 @@ def unpack(task: GlueTask, archive: Path) -> None:
 
 
 def divide_mrpc(published: Path, output: Path) -> None:
-    """Write the three tables of MRPC, made from the published two and the list of development pairs.
-
-    :param published: folder with ``MRPC_FILES``
-    """
+    """Write the three tables of MRPC, made from the published two and the list of development pairs."""
     train, test, development = (read_lines(published / name) for name in MRPC_FILES)
     development_pairs = {tuple(_fields(line)) for line in development if line.strip()}
     header, *rows = train

@@ -179,10 +179,7 @@ class TranslationServer:
     async def _compute(
         self, key: Hashable, compute: Callable[[list[Any]], Sequence[Any]], items: list[Any]
     ) -> list[Any]:
-        """Let the queue compute a job.
-
-        :raises HTTPException: too many items wait, the result is late, or the model has none
-        """
+        """Let the queue compute a job."""
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await self.queue.compute(key, compute, items)

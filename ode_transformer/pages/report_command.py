@@ -6,12 +6,13 @@ nothing is measured on the model, without a log there are no curves. docs/galler
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ode_transformer import __version__
+from ode_transformer.analysis.examples import SystemOutputs
 from ode_transformer.analysis.one_sentence import readable_tokens
 from ode_transformer.analysis.plots import new_figure
 from ode_transformer.metrics.m2_file import read_m2
@@ -56,11 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: argparse.Namespace, command: str) -> str:
-    """Return the page as HTML.
-
-    :param study: content of the study's file; empty without one
-    :param command: that writes the page
-    """
+    """Return the page as HTML; the content of the study's file is empty without one."""
     systems = systems_of(runs)
     decoded = sentences.decoded_split(systems)
     notes, outputs = [], None
@@ -70,15 +67,9 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         notes.append(f"No outputs side by side: {error}.")
     metric = "per" if "PER" in score_titles(runs) else "chrf"
     split = args.split or (decoded if outputs is not None else None) or "valid"
-    numbers, compared, edits = args.lines, [], {}
-    if outputs is not None:
-        if numbers is None and split == decoded:
-            numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
-        if (gold := runs[0].corpus / f"{decoded}.m2").is_file():
-            annotated = read_m2(gold)
-            edits = {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
-        shown = sentences.chosen_numbers(outputs, metric, args.examples)
-        compared = sentences.compared_sentences(outputs, shown, metric, edits)
+    numbers = args.lines
+    if outputs is not None and numbers is None and split == decoded:
+        numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
     measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
     logged = {
         name: [run.logged(measured[name].operations if name in measured else None) for run in of_system]
@@ -103,15 +94,27 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         attention=sentences.attention_section(measured),
         surprisal=sentences.surprisal_rows(measured),
         language_models=runs[0].is_language_model,
-        sentences=compared,
-        sentences_title="Corrections" if edits else "Outputs side by side" if len(systems) > 1 else "Outputs",
-        metric=METRIC_NAMES[metric],
-        edits=bool(edits),
         origins=[run_origin(run) for run in runs],
         command=command,
         version=f"ode-transformer {__version__}",
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        **side_by_side(systems, outputs, metric, args.examples, runs[0].corpus / f"{decoded}.m2"),
     )
+
+
+def side_by_side(
+    systems: Collection[str], outputs: SystemOutputs | None, metric: str, count: int, gold: Path
+) -> dict[str, Any]:
+    """Return what the page shows of the outputs: as edits, if the file of annotated corrections is there."""
+    compared, edits = [], {}
+    if outputs is not None:
+        if gold.is_file():
+            annotated = read_m2(gold)
+            edits = {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
+        shown = sentences.chosen_numbers(outputs, metric, count)
+        compared = sentences.compared_sentences(outputs, shown, metric, edits)
+    title = "Corrections" if edits else "Outputs side by side" if len(systems) > 1 else "Outputs"
+    return {"sentences": compared, "sentences_title": title, "edits": bool(edits), "metric": METRIC_NAMES[metric]}
 
 
 def measure_systems(

@@ -140,7 +140,11 @@ def read_folder(folder: Path) -> ReportedRun:
         read_json(path) if path.is_file() else {}
         for path in (folder / name for name in ("experiment.json", "trained.json", "scores.json"))
     )
-    run = ReportedRun(folder, _system_name(folder, experiment), _seed(folder, experiment, origin), experiment, origin)
+    command = train_command(experiment, origin) or experiment.get("train_flags", ())
+    seeds = re.findall(r"--seed[= ](\d+)", " ".join(map(str, command)))
+    seeds = seeds[-1:] or re.findall(r"-seed-(\d+)", folder.resolve().name)
+    seed = int(seeds[0]) if seeds else None
+    run = ReportedRun(folder, _system_name(folder, experiment), seed, experiment, origin)
     if not (log_path(folder).is_file() or scores or run.checkpoint):
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
     points: Sequence[Point] = ()
@@ -165,13 +169,6 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
     variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
     size = ["(own size)"] if experiment.get("own_size") else []
     return " ".join([str(experiment["arch"]), *size, *variant, *named])
-
-
-def _seed(folder: Path, experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> int | None:
-    command = train_command(experiment, origin) or experiment.get("train_flags", ())
-    seeds = re.findall(r"--seed[= ](\d+)", " ".join(map(str, command)))
-    seeds = seeds[-1:] or re.findall(r"-seed-(\d+)", folder.resolve().name)
-    return int(seeds[0]) if seeds else None
 
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:

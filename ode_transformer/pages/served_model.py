@@ -78,13 +78,11 @@ class ServedModel:
                 {
                     "block": block.block,
                     "tokens": readable["source" if block.block.startswith("encoder") else "prefix"],
-                    "weights": [[_number(weight) for weight in row] for row in block.weights.tolist()],
+                    "weights": [
+                        [round(weight, 4) if math.isfinite(weight) else None for weight in row]  # JSON has no nan
+                        for row in block.weights.tolist()
+                    ],
                 }
                 for block in word_weights(model, sample, only_varying=False)
             ],
         }
-
-
-def _number(value: float) -> float | None:
-    """Return a number that JSON has, in few digits."""
-    return round(value, 4) if math.isfinite(value) else None

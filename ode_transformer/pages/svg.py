@@ -67,25 +67,20 @@ def draw_svg(draw: Callable[[Axes], None], description: str, height: float = HEI
     :param description: text for readers who do not see the figure
     :raises UserError: matplotlib is not installed, or ``draw`` raises it
     """
-    figure = new_figure(WIDTH, height)
+    figure = new_figure(WIDTH, height)  # says what to install where matplotlib is missing
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     with page_style():
         figure.set_facecolor("none")
         axes = figure.subplots()
         draw(axes)
-        plain_ticks(axes)
+        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+            if scale == "log":  # numbers as plain decimals, with 2 and 5 between the powers of 10
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axis.set_minor_formatter(NullFormatter())
         legend_below(figure, axes)
         return inline_svg(figure, description)
-
-
-def plain_ticks(axes: Axes) -> None:
-    """Write the numbers of logarithmic axes as plain decimals, with 2 and 5 between the powers of 10."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
-        if scale == "log":
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axis.set_minor_formatter(NullFormatter())
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
@@ -115,17 +110,12 @@ def inline_svg(figure: Figure, description: str) -> str:
     number = next(_CLIP_NUMBER)
     text = re.sub(r'id="([^"]+)"', rf'id="f{number}-\1"', text)
     text = re.sub(r'(href="#|url\(#)([^")]+)', rf"\1f{number}-\2", text)
-    return theme_colours(text).strip()
-
-
-def theme_colours(text: str) -> str:
-    """Replace the colours of :func:`page_style` by variables of the style sheet."""
-    for number, colour in enumerate(SERIES):
-        text = text.replace(colour, f"var(--series-{number})")
+    for index, colour in enumerate(SERIES):
+        text = text.replace(colour, f"var(--series-{index})")
     text = text.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
 
     def ramp(match: re.Match[str]) -> str:
         fraction = int(match[1], 16) / (_LEVELS - 1)
         return f"color-mix(in oklab, var(--ramp-start), var(--ramp-end) {fraction:.0%})"
 
-    return _RAMP_COLOUR.sub(ramp, text)
+    return _RAMP_COLOUR.sub(ramp, text).strip()

@@ -1,6 +1,5 @@
 """Runs as a report reads them, its tables, and the sentences that it shows."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from ode_transformer.analysis.examples import SystemOutputs
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
-from ode_transformer.pages import report_command
 from ode_transformer.pages.overview import bootstrap_results
 from ode_transformer.pages.runs import ReportedRun, read_folder, read_runs, systems_of
 from ode_transformer.pages.sentences import (
@@ -58,31 +56,6 @@ def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
     runs, study = read_runs([("", folder)])
     assert list(systems_of(runs)) == ["a", "b"]
     assert study["title"] == "Toy"
-
-
-@pytest.mark.parametrize(
-    ("words", "split", "numbers"),
-    [
-        ([], "test", [1, 14, 27]),
-        (["--split", "valid"], "valid", None),  # sentences are chosen by the outputs of the test set
-        (["--split", "valid", "--lines", "2,3"], "valid", [2, 3]),
-    ],
-)
-def test_sentences_are_chosen_in_the_split_that_is_measured(
-    words: list[str], split: str, numbers: list[int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured = []
-    monkeypatch.setattr(report_command, "measure_systems", lambda *values: measured.append(values[1:]) or {})
-    for name, count in {"test": 40, "valid": 10}.items():
-        line = "\t-0.1\ta b c d e f\n"
-        text = "".join(f"S-{n}\tu v w x y z\nT-{n}\ta b c d e f\nH-{n}{line}D-{n}{line}" for n in range(count))
-        (tmp_path / f"generate.{name}.log").write_text(text)
-    parser = argparse.ArgumentParser()
-    report_command.add_arguments(parser)
-    args = parser.parse_args([str(tmp_path), *words])
-    report_command.build_report([ReportedRun(tmp_path, "a")], {}, args, "ode-transformer report")
-    ((measured_split, _, measured_numbers),) = measured
-    assert (measured_split, measured_numbers) == (split, numbers)
 
 
 @pytest.mark.parametrize(

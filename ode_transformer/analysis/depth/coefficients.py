@@ -58,23 +58,17 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
     result = []
     for stack in observable_stacks(model).values():
         for number, block in enumerate(stack.stepped_blocks):
-            rows = {str(block): recurrence_weights(stack, number)}
+            own = stack.scheme.weights(number) if isinstance(stack.scheme, RecurrenceScheme) else ()
+            own_rows = torch.stack([w.float().cpu().reshape(-1) for w in own]) if own else torch.empty(0, 1)
+            rows = {str(block): own_rows}
             if block in observer.weights:
-                rows = {
-                    str(block): torch.cat(observer.weights[block], dim=1),
-                    f"{block}, earlier layers": rows[str(block)],
-                }
+                of_stages = torch.cat(observer.weights[block], dim=1)
+                rows = {str(block): of_stages, f"{block}, earlier layers": own_rows}
             for name, weights in rows.items():
                 if len(weights):
                     mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
                     result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
     return result
-
-
-def recurrence_weights(stack: Any, block: int) -> Tensor:
-    """Return the weights in a recurrence's equation, [weights, channels or 1]; no row if there are none."""
-    weights = stack.scheme.weights(block) if isinstance(stack.scheme, RecurrenceScheme) else ()
-    return torch.stack([w.float().cpu().reshape(-1) for w in weights]) if weights else torch.empty(0, 1)
 
 
 def table(rows: list[StageWeights]) -> str:

@@ -73,10 +73,7 @@ def table(block: BlockErrors, names: Sequence[str], counts: Sequence[int]) -> li
 def draw_errors(
     axes: Axes, stack: str, runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count: int
 ) -> None:
-    """Draw the relative error of each block of a stack after ``count`` steps; see :func:`plot`.
-
-    :param runs: blocks by name of the model; a nameless one stands alone
-    """
+    """Draw the relative error of each block of a stack after ``count`` steps; see :func:`plot`."""
     for colour, (run, run_blocks) in enumerate(runs.items()):
         blocks = [block for block in run_blocks if block.stack == stack]
         numbers, prefix = range(1, len(blocks) + 1), f"{run}: " if run else ""
