@@ -51,9 +51,7 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(
 
 
 @pytest.mark.parametrize(("checksum", "content"), [(True, CONTENT), (True, OTHER), (False, CONTENT)])
-def test_a_later_run_goes_on_if_a_checksum_can_judge_the_whole(
-    tmp_path: Path, server: FileServer, checksum: bool, content: bytes
-) -> None:
+def test_a_later_run_goes_on_if_there_is_a_checksum(tmp_path: Path, server: FileServer, checksum: bool, content: bytes):
     remote = source(server, checksum=checksum)
     server.cuts = [40_000, 0]
     with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*: 40,000 bytes came of 100,000; --raw"):
@@ -106,9 +104,7 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
     assert fetch(source(server, "b.tgz", checksum=False), tmp_path).read_bytes() == OTHER
 
 
-def test_a_download_is_made_and_hashed_once_and_replaced_once_the_new_one_is_there(
-    tmp_path: Path, server: FileServer, capsys, monkeypatch
-) -> None:
+def test_a_download_is_hashed_once_and_replaced_by_a_whole_one(tmp_path: Path, server: FileServer, capsys, monkeypatch):
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     with monkeypatch.context() as patch:
         patch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
@@ -128,7 +124,7 @@ def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Pat
     sources = {"a": source(server), "n": LICENSED, "own": own}
     for name, message in (
         ("owns", "owns: no such source .did you mean own.."),
-        ("n", r"missing: .*n\.tar .ask at https"),
+        ("n", r"missing: .*n\.tar .ask at http"),
     ):
         with pytest.raises(UserError, match=message):
             obtain_files(["a", name], sources, None, tmp_path)

@@ -20,9 +20,7 @@ def test_an_encoder_decoder_model_shows_its_attention_over_the_source() -> None:
     assert found.axes == ("target", "source")
     assert found.weights.shape == (4, 6)
     torch.testing.assert_close(found.weights.sum(-1), torch.ones(4))
-    axes, weights = found.matrix(3)
-    assert axes == ("target", "source")
-    assert weights is found.weights
+    assert found.matrix(3) == (found.axes, found.weights)
 
 
 def test_a_grid_shows_both_axes_and_its_reduction() -> None:

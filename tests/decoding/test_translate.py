@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from select import select
 from threading import Thread
@@ -17,7 +18,8 @@ import pytest
 import sentencepiece
 import torch
 from checkpoint_for_tests import MAX_POSITIONS
-from commands_for_tests import ENVIRONMENT, PAIRS, USER_DIR, Text, lines_of, succeed
+from commands_for_tests import PAIRS, USER_DIR
+from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
@@ -188,13 +190,6 @@ def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
     assert choose_subword_model(None, None, tmp_path / "x") is None
 
 
-def test_unknown_words_are_warned_of(untrained: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    for text, warns in (("The quick ▁dog\n", True), ("▁The quick\n", True), ("▁The s t quick\n", False)):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        assert main(["translate", "--path", str(untrained), "--cpu", *map(str, SHORT), "--bpe", "none"]) == 0
-        assert ("tokens of standard input are unknown to the model" in capsys.readouterr().err) == warns
-
-
 def test_at_a_terminal_each_line_is_answered(untrained: Path, command: Command, monkeypatch) -> None:
     expected = command("The dog sleeps.\n").replace(b"\n", b"\r\n")
     master, slave = os.openpty()
@@ -227,10 +222,6 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: (f / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(50))),
         "model.pt: cannot be built with the dictionaries of .*: .*size mismatch",
     ),
-    "truncated pieces": (
-        lambda f: os.truncate(f / "sentencepiece.bpe.model", 97_000),
-        "model: not a file of sentencepiece",
-    ),
 }
 
 
@@ -242,32 +233,34 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
     assert not output.exists()
 
 
-def run_command(lines: Sequence[str], *options: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli", "translate", *map(str, options)],
-        input="".join(f"{line}\n" for line in lines).encode(),
-        env=ENVIRONMENT | {"PYTHONPATH": str(USER_DIR.parent), "LC_ALL": "C", "PYTHONUTF8": "0"},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stderr == b""
-    return done.stdout.decode()
+PROGRAM = """
+import os, signal, time, types
+import torch
+from ode_transformer.decoding.translation_hub import TranslationHub
+
+def generate(sources, **search):
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once: two processes write
+    time.sleep(600)
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
+cfg = types.SimpleNamespace(dataset=types.SimpleNamespace(batch_size=1))
+hub = types.SimpleNamespace(generate=generate, cfg=cfg)
+TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2)
+"""
 
 
-@pytest.mark.slow
-def test_a_trained_model(text: Text, learned: Callable[[str], Path]) -> None:
-    checkpoint = learned("rk2")
-    pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", text.pieces)
-    pairs = [PAIRS[number] for number in (9, 0, 6, 39, 4, 24, 17)]
-    typed = [source for source, _ in pairs]
-    out = run_command(typed, text.data, "--path", checkpoint, *pieces, "--beam", 1)
-    right = [line == target for line, (_, target) in zip(out.split("\n"), pairs, strict=False)]
-    assert out.count("\n") == len(typed)
-    assert sum(right) >= len(typed) - 1
-    for beam in (1, 5):
-        common = ("--user-dir", USER_DIR, "--cpu", "--path", checkpoint, "--beam", beam)
-        shown = succeed("interactive", text.data, *common, *pieces, stdin="".join(f"{line}\n" for line in typed))
-        expected = [fields[1] for _, fields in sorted(lines_of(shown, "D").items())]
-        out = run_command(typed, text.data, "--path", checkpoint, *pieces, "--beam", beam)
-        assert out == "".join(f"{line}\n" for line in expected)
+def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
+    numbers: list[int] = []
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        try:
+            numbers += [int(starter.stdout.readline()) for _ in range(2)]
+            starter.kill()
+            for number in numbers:
+                wait_for_end(number)
+        finally:
+            starter.kill()
+            for number in numbers:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+    assert starter.returncode == -signal.SIGKILL

@@ -27,8 +27,6 @@ def test_the_page_is_current_and_measures_the_orders_that_entries_state() -> Non
         ("ode_transformer_pcformer_wmt_en_de_big", {}, ("pcformer4", "wmt_en_de_big")),
         ("ode_transformer_euler_tiny", {"encoder-ode-scheme": "iiet"}, ("iiet", "tiny")),
         ("ode_transformer_euler_tiny", {"encoder-layers": 3}, None),
-        ("dlstm_wmt_en_de", {}, ("dlstm", "wmt_en_de")),
-        ("reformer_fast_tiny", {}, None),
     ],
 )
 def test_the_scheme_of_a_system(arch: str, flags: dict, expected: tuple | None) -> None:

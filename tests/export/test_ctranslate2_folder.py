@@ -108,7 +108,6 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
         ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
-        ((*ONES, "--adaptive-softmax-cutoff", "10,20"), "--adaptive-softmax-cutoff, only a softmax over all words"),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
     ],
 )

@@ -1,4 +1,4 @@
-"""MaxMatch against its definition, written out for short sentences, and against examples worked by hand."""
+"""MaxMatch against its definition and examples worked by hand; M2 files: what is read and how edits are applied."""
 
 import io
 import random
@@ -10,7 +10,14 @@ import pytest
 
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.edit_lattice import EditLattice
-from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, iterate_sentences
+from ode_transformer.metrics.m2_file import (
+    AnnotatedSentence,
+    Edit,
+    correct_tokens,
+    has_overlapping_edits,
+    iterate_sentences,
+    read_m2,
+)
 from ode_transformer.metrics.max_match import Counts, max_match, sum_counts
 from ode_transformer.support.errors import UserError
 
@@ -64,7 +71,6 @@ def test_example_of_the_official_scorer():
 MOTIVE = "there is no a doubt , tracking system has", "there is no doubt , tracking systems have"
 CASES = {  # source, hypothesis, gold edits, expected counts
     "a phrase is one edit": (*MOTIVE, [(3, 4, ""), (7, 9, "systems have")], (2, 2, 2)),
-    "words are two edits": (*MOTIVE, [(3, 4, ""), (7, 8, "systems"), (8, 9, "have")], (3, 3, 3)),
     "two unchanged words within": ("a b c d", "x b c y", [(0, 4, "x b c y")], (1, 1, 1)),
     "no such alternative": ("I goes home", "I gone away", [(1, 2, "go|went"), (2, 3, "|away")], (1, 2, 2)),
     "another case": ("the cat", "The cat", [(0, 1, "the")], (0, 1, 1)),
@@ -227,3 +233,48 @@ def test_annotators_are_those_of_the_definition():
     result = sum_counts(matched)
     assert (result.correct, result.proposed, result.gold) == expected
     assert len(set(chosen)) == 3
+
+
+TEXT = """S She go to school in bus yesterday .
+A 4 5|||Prep|||by||on a|||REQUIRED|||-NONE-|||0
+A 1 2|||Vt|||went|||REQUIRED|||-NONE-|||0
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
+
+S The the ending is fine
+A 0 1|||R:DET||||||REQUIRED|||-NONE-|||0
+A 5 5|||M:PUNCT|||||||REQUIRED|||a remark|||0
+A 0 6|||x|||outside|||REQUIRED|||-NONE-|||0
+
+
+S Nothing here .
+"""
+
+
+def edited(*edits: Edit) -> AnnotatedSentence:
+    return AnnotatedSentence(tuple("abcd"), {0: edits}, "gold.m2:1")
+
+
+def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "gold.m2").write_text(TEXT, encoding="utf-8")
+    first, second, third = read_m2(tmp_path / "gold.m2")
+    assert first.tokens == ("She", "go", "to", "school", "in", "bus", "yesterday", ".")
+    assert first.edits == {0: (Edit(1, 2, "Vt", (("went",),)), Edit(4, 5, "Prep", (("by",), ("on", "a")))), 1: ()}
+    assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", (("|",),)))}  # bars of its own
+    assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:12")
+    assert "gold.m2:9: left out: the span 0 6 lies outside the sentence of 5 tokens" in capsys.readouterr().err
+    assert " ".join(correct_tokens(first)) == "She went to school by bus yesterday ."
+    assert correct_tokens(first, annotator=1) == list(first.tokens)
+    assert " ".join(correct_tokens(second)) == "the ending is fine |"
+    for text in ("S a\nS b", "S a\nA 0|||x|||y|||-|||-|||0"):
+        with pytest.raises(UserError, match="gold.m2:2: "):
+            list(iterate_sentences(text.splitlines(), "gold.m2"))
+
+
+def test_of_overlapping_edits_the_later_one_is_left_out():
+    overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
+    assert correct_tokens(overlapping) == ["A", "C", "d"]
+    assert has_overlapping_edits(overlapping)
+    assert not has_overlapping_edits(overlapping, annotator=1)
+    adjacent = edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),)))
+    assert not has_overlapping_edits(adjacent)
+    assert not has_overlapping_edits(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))

@@ -72,13 +72,3 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], argum
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-
-
-def test_several_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    texts = ["a b c d\nx y z w\n", "a b c d\nq\n", "q\nx y z w\n"]
-    hypotheses, *references = (str(write(tmp_path / str(number), text)) for number, text in enumerate(texts))
-    files = ["--hypotheses", hypotheses, hypotheses, "--references", *references, "--bootstrap-samples", "10"]
-    assert main(["score", "--metric", "bleu", "chrf", *files]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        assert " 100.00 (" in line
-        assert "nrefs:2|" in line

@@ -46,11 +46,6 @@ def bootstrap(metric: str, *systems: list[str], samples: int = 300, seed: int = 
     )
 
 
-def p_value(result: BootstrapResult) -> float:
-    assert result.difference is not None
-    return result.difference.p_value
-
-
 @pytest.mark.parametrize("metric", COMPARED)
 def test_the_sums_of_all_sentences_give_the_score(metric: str) -> None:
     statistics = METRICS[metric].sentence_statistics(BAD, SETTINGS)
@@ -97,7 +92,7 @@ def test_without_differences_between_sentences_it_is_welch_over_seeds() -> None:
     test = scipy.stats.ttest_ind(*rates, equal_var=False)
     assert result.difference.p_value == pytest.approx(test.pvalue, rel=0.1)
     one_seed = [[statistics(np.full(50, rate)) for rate in system[:1]] for system in rates]
-    assert p_value(paired_bootstrap(one_seed, 100)[1]) == pytest.approx(1 / 101)
+    assert paired_bootstrap(one_seed, 100)[1].difference.p_value == pytest.approx(1 / 101)
 
 
 def test_the_draws_of_one_seed_are_those_of_published_values() -> None:
