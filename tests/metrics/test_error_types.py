@@ -23,15 +23,10 @@ A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||1
 OUTPUT = "The boy ran along the road .\nMy hat .\n"
 
 
-def edit(text: str) -> TypedEdit:
-    """``3-4 on R:PREP``"""
-    span, correction, kind = text.split(" ")
-    start, end = map(int, span.split("-"))
-    return TypedEdit(start, end, correction, kind)
-
-
 def edits(*texts: str) -> list[TypedEdit]:
-    return [edit(text) for text in texts]
+    """Return edits such as ``3-4 on R:PREP``."""
+    fields = [text.replace("-", " ", 1).split(" ") for text in texts]
+    return [TypedEdit(int(start), int(end), correction, kind) for start, end, correction, kind in fields]
 
 
 def test_correct_edits_count_for_the_type_of_the_reference():
