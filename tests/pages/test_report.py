@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from models_for_tests import batch, perturb, small_model, teacher_forced
 
+from ode_transformer.analysis.depth.coefficients import stage_weights
 from ode_transformer.analysis.examples import SystemOutputs
+from ode_transformer.analysis.one_sentence import word_weights
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit
 from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.metric import Score
@@ -137,3 +140,13 @@ def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
     command += ["--references", "gone/test.de"]  # of a corpus that was not copied with the run
     assert p_values({"b": b}) == []
     assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
+
+
+def test_weights_by_word_of_several_steps_are_their_mean() -> None:
+    model = perturb(small_model(arch="ode_transformer_rk2", ode_steps=2))
+    source, target = batch([7]), teacher_forced(batch([5]))
+    texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
+    found = {entry.block: entry.weights for entry in word_weights(model, {"net_input": texts}, only_varying=False)}
+    assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
+    for row in stage_weights(model, [{"net_input": texts}]):
+        assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)
