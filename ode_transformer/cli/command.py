@@ -179,10 +179,7 @@ def add_commands(
 def parse(
     parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser, words: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse a command line.
-
-    :param subparser: of the subcommand
-    """
+    """Parse a command line."""
     namespace = argparse.Namespace(words=list(words))
     takes_train_flags = subparser.get_default("train_flags") is not None
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.

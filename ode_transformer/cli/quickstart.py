@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     limit.add_argument(
         "--measure-at",
-        type=minutes_list,
+        type=lambda text: tuple(sorted(map(positive_float, text.split(",")))),
         default=(),
         metavar="M,M,...",
         help="train for the longest of these minutes and score after each",
@@ -53,11 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Stopped at any point, the same command continues from there. Every fairseq command is printed as it runs."
     )
-
-
-def minutes_list(text: str) -> tuple[float, ...]:
-    """Parse minutes such as ``3,10``; return them in rising order."""
-    return tuple(sorted(positive_float(minutes) for minutes in text.split(",")))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -43,9 +43,6 @@ class Experiment:
     """A recipe with one architecture, on a machine.
 
     :param recipe: with the architecture's overrides applied
-    :param data: of the recipe
-    :param machine: that trains
-    :param options: of the user
     :param seed: of the training; None for the recipe's
     """
 

@@ -29,7 +29,6 @@ class RunOptions:
     :param raw: folder with the raw files; None to download them
     :param workers: processes for the slow parts of preparation
     :param arch: registered architecture; None for the recipe's, in the recipe's size
-    :param variant: of the recipe
     :param seeds: one training for each; a seed of None is the recipe's
     :param minutes: limit of the training time instead of the recipe's
     :param average: number of checkpoints to average instead of the recipe's

@@ -83,7 +83,6 @@ class TrainingPlan:
 def plan_training(counts: TextCounts, least_update: int = UPDATE_TOKENS[0]) -> TrainingPlan:
     """Choose sizes and settings by the rule of this module.
 
-    :param counts: of the training text
     :param least_update: smallest number of tokens per update
     """
     pieces = 30 * sum(counts.characters) ** (1 / 3) + counts.letters
@@ -139,7 +138,6 @@ class OwnRecipe:
     """A recipe for a user's own files.
 
     :param kind: one of ``UNITS``
-    :param path: of the recipe
     :param files: paths of the files of each split, source first; train, valid and, if there is one, test
     :param sides: suffixes of source and target, such as language codes
     :param arch: None for the one that fits the text

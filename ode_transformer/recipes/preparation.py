@@ -21,7 +21,6 @@ SPECIAL_SYMBOLS = 4  # in fairseq's dictionaries, but not in their files
 class RecipeData:
     """The prepared data of a recipe in a folder.
 
-    :param recipe: of the data set
     :param folder: for all files of the data set
     :param owner: names the recipe, for other recipes of the same folder; None: it is not recorded
     """
@@ -57,8 +56,6 @@ class RecipeData:
         """Run the jobs of preparation and return them, for the jobs of a run to build on; completed ones are skipped.
 
         :param raw: the user's folder with raw files; None to download them
-        :param downloads: folder for the downloads
-        :param workers: processes for the slow parts
         :raises UserError: a raw file is missing or wrong, a command failed, or the folder has other data
         """
         if raw is None and not self._own_files_changed() and self.is_prepared():

@@ -34,10 +34,7 @@ def _flag_set(arguments: Sequence[str]) -> set[tuple[str, ...]]:
 
 
 def comparison_table(
-    recipe: Recipe,
-    variant: str | None,
-    train_flags: Sequence[str],
-    scores: Mapping[int | None, Mapping[str, Score]],
+    recipe: Recipe, variant: str | None, train_flags: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
     """Return a Markdown table of the scores of each seed, their mean and deviation, and the published results.
 
@@ -63,17 +60,11 @@ def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[st
     :param systems: each with the scores of each seed by title
     """
     titles = list(dict.fromkeys(title for _, seeds in systems for scores in seeds for title in scores))
-    rows = [
-        [
-            result.system,
-            *(
-                _entry(value)
-                for title in titles
-                for value in (mean(scores[title].value for scores in seeds), result.scores.get(title))
-            ),
-        ]
-        for result, seeds in systems
-    ]
+    rows = []
+    for result, seeds in systems:
+        means = [mean(scores[title].value for scores in seeds) for title in titles]
+        pairs = zip(means, map(result.scores.get, titles), strict=True)
+        rows.append([result.system, *(_entry(value) for pair in pairs for value in pair)])
     columns = [column for title in titles for column in (title, "published")]
     return markdown_table([systems[0][0].table, *columns], rows)
 

@@ -86,14 +86,9 @@ class Quickstart:
         program = shutil.which("ode-transformer") and "ode-transformer"
         program = program or str(Path(sys.prefix) / "bin" / "ode-transformer")
         options = self.options
-        chosen = commands.flags(
-            {
-                "task": self.task if self.task != "text" else None,
-                "target": self.target,
-                "output": options.output if options.output != OUTPUT else None,
-                "wheels": options.raw,
-            }
-        )
+        task = self.task if self.task != "text" else None
+        output = options.output if options.output != OUTPUT else None
+        chosen = commands.flags({"task": task, "target": self.target, "output": output, "wheels": options.raw})
         again = shlex.join([program, "quickstart", *chosen])
         minutes = f"{3 * (experiment.time_limit or 0):g}"
         model = commands.flags({"arch": options.arch, "scheme": self.scheme, "minutes": minutes})

@@ -26,7 +26,6 @@ Layer = tuple[str, dict[str, Any]]  # a section that overrides others: its key i
 class Average(YamlSection):
     """The checkpoints that make up the decoded model: the last ones, or the best one.
 
-    :param last: number of checkpoints
     :param by: what the checkpoints are saved after: each epoch, or every ``every`` updates
     :param every: updates between two checkpoints
     :param best: take the checkpoint with the lowest validation loss instead
@@ -85,7 +84,6 @@ class PublishedResult(YamlSection):
     :param table: paper and table
     :param system: its name in the paper
     :param arch: the architecture that stands for the system
-    :param variant: of the recipe
     :param flags: of fairseq-train, where the system differs from the architecture's default
     :param scores: by the names of the recipe's scores
     :param parameters: published count, in millions
@@ -131,13 +129,11 @@ class Overrides(YamlSection):
 class Recipe(YamlSection):
     """A data set and how it is prepared, trained on, decoded and scored.
 
-    :param title: of the data set
     :param corpus: how its text is built, see ``corpora``
     :param sources: raw files beside those of ``configs/sources.yaml``: name -> path relative to the recipe, or an entry
         as in that file
     :param vocabulary: how the text is divided into the pieces that the model reads
     :param arch: the default architecture
-    :param task: of fairseq
     :param tokens_per_update: on all GPUs together, whatever their number; target tokens, or source if these are more
     :param minutes: limit of the training time, for recipes that stop by the clock
     :param threads: of training and decoding on a CPU, where a second one gains nothing and waits on a busy machine; all
@@ -145,7 +141,6 @@ class Recipe(YamlSection):
     :param average: checkpoints of the decoded model
     :param train: flags of fairseq-train; ``max-tokens`` is the load of one GPU
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
-    :param score: measures of the output
     :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not;
         after ``for_arch`` those that it has left out, because that architecture was asked for by its name
     :param architectures: pattern of names -> values that differ for them; of several matches the last wins
@@ -155,7 +150,6 @@ class Recipe(YamlSection):
     :param preparation: the chosen one of them; None for the recipe's own
     :param score_valid: whether the validation set is decoded and scored, too
     :param counts: published sizes: lines of the splits, and ``dictionary``
-    :param expected: published results
     """
 
     title: str

@@ -46,7 +46,6 @@ def run_name(arch: str, flags: Sequence[str]) -> str:
 def require_same_training(run: Path, digest: str) -> None:
     """Refuse checkpoints of another training, which may have taken days.
 
-    :param run: folder of the run
     :param digest: of everything that identifies the training
     :raises UserError: the folder's training has another digest
     """

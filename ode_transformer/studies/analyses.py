@@ -29,7 +29,6 @@ def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: 
     """Yield the name and the command of each analysis, and of each system if the command takes one model.
 
     :param runs: at least one
-    :param folder: for the results
     """
     systems: dict[str, Experiment] = {}
     for name, experiment in runs:

@@ -54,7 +54,6 @@ class TrainingData:
     """Data of the trainings.
 
     :param folder: output of fairseq-preprocess
-    :param digest: digest that changes if the data do
     :param flags: flags of fairseq-train that belong to the data
     """
 
@@ -144,9 +143,8 @@ def measure(args: argparse.Namespace, data: TrainingData) -> None:
     table, gradients = gradient_table(losses, args.epsilon)
     print(f"\n== {folder}: validation loss in nats per token after {updates} updates\n{table}\n")
     numbers = {"epsilon": args.epsilon, "beta": args.beta, "losses": losses, "gradients": gradients}
-    write_files(
-        folder, {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}, "scaling.md"
-    )
+    texts = {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}
+    write_files(folder, texts, "scaling.md")
     lines = architecture_lines(train_options, gradients, args.beta)
     print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {args.beta:g}", *lines]))
 

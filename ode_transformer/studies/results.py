@@ -33,13 +33,8 @@ PAIRS_NOTE = "Differences of the means with Welch's 95% confidence intervals."
 class StudyRun:
     """The results of one training of a study.
 
-    :param parameters: of the model
     :param operations: of a forward pass, see ``models.model_from_options.count_forward_operations``
-    :param updates: of the training
-    :param minutes: of the training
-    :param scores: by title
     :param origin: software, machine and command of the training, see ``provenance``
-    :param folder: of the training
     :param validations: updates and perplexity of each validation
     """
 
@@ -59,8 +54,6 @@ class StudyRun:
 class PublishedScores:
     """Published scores of a system.
 
-    :param recipe: of the data set
-    :param scores: by title
     :param value: of the axis in the paper
     """
 
@@ -94,7 +87,6 @@ class StudyTable:
 class StudyResults:
     """The complete runs of a study at one setting.
 
-    :param setting: name of the setting
     :param published: key of a row -> published scores
     """
 

@@ -136,10 +136,7 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Row, Experim
 
 
 def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder: Path, dry_run: bool) -> list[str]:
-    """Run the analyses of a study that are not current, or print their commands; return a line for each failure.
-
-    :param experiments: the analysed runs
-    """
+    """Run the analyses of a study that are not current, or print their commands; return a line for each failure."""
     failures = []
     runs = [(str(row), experiment) for row, experiment in experiments]
     for name, command in analysis_commands(study.analyses, runs, folder) if runs else ():
@@ -200,11 +197,8 @@ def run_study(
     """Run a study and write its results.
 
     :param name: of the study, or the path of its file
-    :param setting_name: one of its settings; None for the first
     :param patterns: of the names of the systems to train
     :param values: of the axis, to train these only
-    :param table_only: train nothing
-    :param command: recorded in the results
     """
     file = find_study(name)
     study = read_study(file)

@@ -20,10 +20,6 @@ class Tuning(YamlSection):
     """A grid of values, of which each system gets its own best one before the comparison.
 
     Every system has the same number of trials: one training of each value, judged by its lowest validation loss.
-
-    :param flag: of fairseq-train
-    :param values: of the flag
-    :param seed: of the trials
     """
 
     flag: str = "lr"
@@ -34,8 +30,6 @@ class Tuning(YamlSection):
 class Setting(YamlSection):
     """A data set on which a study can be run.
 
-    :param recipe: of the data set
-    :param variant: of the recipe
     :param size: replaces ``{size}`` in names of architectures
     :param flags: of fairseq-train, for all systems; a system's own flags override them
     :param sizes: the size as flags of fairseq-train, for architectures without ``{size}`` in their names
@@ -91,12 +85,10 @@ class StudySystem(YamlSection):
 class Study(YamlSection):
     """A question and the runs that answer it.
 
-    :param title: of tables
     :param source: the paper and table that the question comes from
     :param tables: of published results, by their names in recipes, the preferred one first
     :param criterion: the rule that decides the question, if it was written down before the runs
     :param settings: name -> data set; the first is the paper's
-    :param seeds: of the trainings of each system
     :param axis: quantity that is varied beside the systems
     :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``
     :param systems: the first is the baseline that all are compared with

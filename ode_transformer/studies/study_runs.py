@@ -31,16 +31,13 @@ MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
 class StudyRuns:
     """The runs of a study at one of its settings.
 
-    :param setting_name: of the setting
     :param options: of the user; variant, seeds and flags come from the study
     """
 
     study: Study
     setting_name: str
     options: RunOptions
-    _chosen: dict[tuple[str, int], dict[str, float]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _chosen: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def setting(self) -> Setting:

@@ -83,10 +83,8 @@ class Jobs:
     def run(self, name: str, request: Any, result: Path, work: Callable[[], None]) -> None:
         """Run a job unless it is done.
 
-        :param name: of the job and of its record
         :param request: all that decides the result, in values that JSON can express
         :param result: file or folder that the work leaves; if it is missing, the job runs again
-        :param work: called without arguments to do the job
         """
         if self.is_done(name, request, result):
             self.report(f"{name}: already done")

@@ -64,7 +64,6 @@ def choose_subword_model(name: str | None, file: Path | None, directory: Path) -
 
     :param name: a key of ``SUBWORD_MODELS``, or none; by default that of the file in ``directory``
     :param file: file of the subword model; by default the one in ``directory``
-    :param directory: folder of the translation model
     :raises UserError: the file is missing; several files could be the subword model
     """
     if file and name in (None, "none"):
@@ -146,7 +145,6 @@ class SubwordEncoder:
     """Divides lines into pieces and joins pieces to lines, with the methods of fairseq's encoders, without fairseq.
 
     :param kind: a key of ``SUBWORD_MODELS``
-    :param file: file of the subword model
     """
 
     def __init__(self, kind: str, file: Path) -> None:

@@ -58,13 +58,6 @@ def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
     assert message in refused(capsys, *words)
 
 
-def test_seeds_are_trainings_of_their_own(capsys) -> None:
-    commands = printed(capsys, "reproduce", "multi30k_en_de", "--seeds", "3,5")
-    trainings = [command for command in commands if command[0] == "fairseq-train"]
-    assert [value(training, "--seed") for training in trainings] == ["3", "5"]
-    assert len({value(training, "--save-dir") for training in trainings}) == 2
-
-
 def test_a_variant_and_another_architecture(capsys) -> None:
     (plain,) = printed(capsys, "train", "iwslt14_de_en")
     (varied,) = printed(capsys, "train", "iwslt14_de_en", "--variant", "released")
