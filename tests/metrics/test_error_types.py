@@ -62,15 +62,11 @@ class Annotator:
         self.parsed.append(text)
         return text.split()
 
-    def annotate(
-        self, orig: list[str], cor: list[str], lev: bool = False, merging: str = "rules"
-    ) -> list[SimpleNamespace]:
+    def annotate(self, orig: list[str], cor: list[str]) -> list[SimpleNamespace]:
         opcodes = difflib.SequenceMatcher(None, orig, cor, autojunk=False).get_opcodes()
         kinds = {"insert": "M", "delete": "U", "replace": "R"}
         return [
-            SimpleNamespace(
-                o_start=i, o_end=j, c_start=k, c_end=m, c_str=" ".join(cor[k:m]), type=f"{kinds[tag]}:{j - i}"
-            )
+            SimpleNamespace(o_start=i, o_end=j, c_str=" ".join(cor[k:m]), type=f"{kinds[tag]}:{j - i}")
             for tag, i, j, k, m in opcodes
             if tag != "equal"
         ]
