@@ -157,10 +157,7 @@ class Experiment:
         return [*self.machine.launcher(), "fairseq-train", *self.train_words()]
 
     def digest(self, data: Jobs) -> str:
-        """Return the digest that identifies the training: its data and flags, but not machine, time and place.
-
-        :param data: the completed jobs of preparation
-        """
+        """Return the digest that identifies the training: its data and flags, but not machine, time and place."""
         flags = self.train_options()
         for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)

@@ -82,7 +82,6 @@ class Machine:
 def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCESS) -> Machine:
     """Return this machine, restricted to what the user chose; a small update is not divided over all GPUs.
 
-    :param tokens: of an update
     :param longest: longest sentence or sample that has to fit into a process: fairseq leaves longer ones out
     :raises UserError: the machine has fewer GPUs, or nobody says where the first of several machines is
     """

@@ -160,10 +160,7 @@ class OwnRecipe:
         )
 
     def text(self, comments: Sequence[str], plan: TrainingPlan) -> str:
-        """Return the recipe as YAML.
-
-        :param comments: its first lines
-        """
+        """Return the recipe as YAML."""
         sections: dict[str, Any] = {
             "title": self.path.stem,
             "sources": self._sources(),

@@ -125,10 +125,7 @@ class RecipeData:
         )
 
     def _requests(self, description: list) -> Iterator[tuple[str, object, Path]]:
-        """Yield the name, request and result of each job.
-
-        :param description: of the raw files
-        """
+        """Yield the name, request and result of each job."""
         recipe, keep = self.recipe, self.recipe.corpus.piece_filter
         yield "corpus", [description, recipe.corpus.model_dump(exclude={"keep"} if keep else None)], self.corpus
         if self.text == self.pieces:

@@ -36,10 +36,7 @@ def _flag_set(arguments: Sequence[str]) -> set[tuple[str, ...]]:
 def comparison_table(
     recipe: Recipe, variant: str | None, train_flags: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
 ) -> str:
-    """Return a Markdown table of the scores of each seed, their mean and deviation, and the published results.
-
-    :param scores: seed -> title -> score
-    """
+    """Return a Markdown table of the scores of each seed, their mean and deviation, and the published results."""
     titles = list(next(iter(scores.values())))
     rows: list[list[str | float | None]] = [
         [f"seed {seed}" if seed is not None else recipe.arch, *(by_title[title].value for title in titles)]

@@ -37,7 +37,6 @@ class Quickstart:
 
     :param options: of the run; ``raw`` is a folder with the wheels that contain the data
     :param task: ``text`` for translation, ``g2p`` for spelling to phonemes
-    :param target: target language of the text
     :param scheme: of the encoder, in the size of the default architecture
     :param measure_at: minutes of training after which the model is scored; the longest ends the training
     """

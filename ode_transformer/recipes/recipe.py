@@ -81,7 +81,6 @@ class Scoring(YamlSection):
 class PublishedResult(YamlSection):
     """A published result.
 
-    :param table: paper and table
     :param system: its name in the paper
     :param arch: the architecture that stands for the system
     :param flags: of fairseq-train, where the system differs from the architecture's default
@@ -112,10 +111,7 @@ class Preparation(YamlSection):
 
 
 class Overrides(YamlSection):
-    """Values that replace the recipe's for some architectures; see ``Recipe``.
-
-    :param preparation: one of the recipe's ``preparations``
-    """
+    """Values that replace the recipe's for some architectures; see ``Recipe``."""
 
     preparation: str | None = None
     score: list[Scoring] | None = None
@@ -133,7 +129,6 @@ class Recipe(YamlSection):
     :param sources: raw files beside those of ``configs/sources.yaml``: name -> path relative to the recipe, or an entry
         as in that file
     :param vocabulary: how the text is divided into the pieces that the model reads
-    :param arch: the default architecture
     :param tokens_per_update: on all GPUs together, whatever their number; target tokens, or source if these are more
     :param minutes: limit of the training time, for recipes that stop by the clock
     :param threads: of training and decoding on a CPU, where a second one gains nothing and waits on a busy machine; all

@@ -66,7 +66,6 @@ def train(
 
     :param run: existing folder for ``train.log`` and the manifest
     :param digest: of everything that identifies the training
-    :param progress: called with every line of the log
     :param max_update: last update of the training, if updates end it; fairseq would make one more on resuming
     :param threads: as for ``commands.run``
     :raises UserError: the checkpoints belong to another training

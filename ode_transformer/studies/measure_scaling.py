@@ -53,7 +53,6 @@ from ode_transformer.support.tables import markdown_table
 class TrainingData:
     """Data of the trainings.
 
-    :param folder: output of fairseq-preprocess
     :param flags: flags of fairseq-train that belong to the data
     """
 

@@ -255,10 +255,7 @@ class StudyResults:
         return "Trained with: " + "; ".join(parts)
 
     def write(self, folder: Path, origin: Mapping[str, str], more_tables: Sequence[StudyTable] = ()) -> str:
-        """Write ``results.md``, ``results.csv``, ``results.png`` and ``study.json``; return the text of the first.
-
-        :param origin: of the table, see ``provenance``
-        """
+        """Write ``results.md``, ``results.csv``, ``results.png`` and ``study.json``; return the text of the first."""
         study, setting = self.study, self.study.settings[self.setting]
         variant = f", variant {setting.variant}" if setting.variant else ""
         where = " ".join([f"{setting.recipe}{variant}", *commands.flags(setting.flags)])

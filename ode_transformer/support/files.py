@@ -102,10 +102,7 @@ def content_digest(paths: Iterable[Path]) -> str:
 
 
 def write_files(directory: Path, files: dict[str, str], last: str) -> None:
-    """Write several texts; if that fails, ``directory`` has no file called ``last``.
-
-    :param files: text of each file by its name
-    """
+    """Write several texts; if that fails, ``directory`` has no file called ``last``."""
     with _staging_folder(directory / last) as staging:
         for name, text in files.items():
             (staging / name).write_text(text, encoding="utf-8", newline="\n")

@@ -38,8 +38,6 @@ def decode_lines(data: bytes, name: str) -> list[str]:
 def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
     """Yield the lines of an open text without their ends; a last line without a line feed counts.
 
-    :param file: opened for bytes
-    :param name: names the text in an error
     :raises UserError: a line is not UTF-8
     """
     for number, line in enumerate(file, start=1):

@@ -19,7 +19,6 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignment: str | None = None) -> str:
     """Return a Markdown table without a final line feed; bars in entries are escaped.
 
-    :param titles: a title for each column
     :param alignment: ``l`` (left) or ``r`` (right) for each column; by default the first is left, the others right
     """
     alignment = "l" + "r" * (len(titles) - 1) if alignment is None else alignment
