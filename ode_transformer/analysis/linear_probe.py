@@ -25,7 +25,8 @@ from ode_transformer.analysis.layer_replacement import batch_sums, distil, linea
 from ode_transformer.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.analysis.plots import new_figure, save_figure
 from ode_transformer.analysis.systems import Translator, add_data_arguments
-from ode_transformer.decoding.binarised import Split, on_device
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.translation_scores import TOKENIZERS

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.binarised import on_device
+from ode_transformer.decoding.translation_hub import on_device
 
 # Tokens along an axis: the source's; the target's as they are predicted; the target's as they are read, shifted by one.
 AXES = ("source", "target", "prefix")

@@ -12,14 +12,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import kind_of_symbols
 
 
-def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
-    """Move the tensors of fairseq's batch, or of a part of it, to a device."""
-    from fairseq.utils import apply_to_sample
-
-    moved: dict[str, Any] = apply_to_sample(lambda tensor: tensor.to(device), sample)
-    return moved
-
-
 class Split:
     """One split of a model's data: sentence pairs, or the samples into which a language model's options divide a text.
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.binarised import on_device
+from ode_transformer.decoding.translation_hub import on_device
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ode_transformer.analysis.one_sentence import attention, matrix_data, readable_tokens, word_weights
 from ode_transformer.decoding.attention_maps import axis_tokens
-from ode_transformer.decoding.binarised import on_device
 from ode_transformer.decoding.translate import encode, normalize_spaces, search_all
+from ode_transformer.decoding.translation_hub import on_device
 
 
 @dataclass(frozen=True)
