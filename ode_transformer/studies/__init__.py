@@ -1,7 +1,5 @@
 """Studies: many experiments, their tables and plots; and the studies of ``configs/studies/`` by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ode_transformer.support.yaml_file import CONFIGS, find_config

@@ -11,8 +11,6 @@ An analysis is a command of ``ode-transformer analyse`` as it would be typed, wi
     {output}                path of the results, to be completed: {output}.png
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

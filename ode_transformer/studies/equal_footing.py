@@ -9,8 +9,6 @@ For equal compute, each run is read at its last validation within the compute of
 The schedule of the learning rate is that of the whole training, which favours the systems that are read early.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean

@@ -13,8 +13,6 @@ best validation loss. l + ε means ε more layers in each stack, w + ε an inner
 seed takes three short trainings: the base architecture, the deeper and the wider one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """Test of two systems of a study over sentences and seeds (``metrics.significance``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

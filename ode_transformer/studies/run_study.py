@@ -1,7 +1,5 @@
 """The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import sys

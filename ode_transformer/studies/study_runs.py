@@ -1,7 +1,5 @@
 """The runs of a study at one of its settings: their flags, learning rates, trainings and results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
