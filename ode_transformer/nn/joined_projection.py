@@ -75,5 +75,7 @@ class _ProjectHeads(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         dy = torch.stack([dy.transpose(-3, -2) for dy in gradients], dim=-3).flatten(-3)  # [B, T, n · C]
-        dx, dweight, dbias = map_gradients(dy, x, weight, ctx.needs_input_grad[0])
+        dx, dweight, dbias = map_gradients(dy, x, weight, dx=ctx.needs_input_grad[0])
+        assert dweight is not None
+        assert dbias is not None
         return dx, None, *dweight.split(ctx.rows), *dbias.split(ctx.rows)

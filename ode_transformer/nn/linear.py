@@ -72,20 +72,19 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        needs = ctx.needs_input_grad
-        computed = map_gradients(gradients[0], x, weight, needs[0])
-        dx, dweight, dbias = (x if needed else None for x, needed in zip(computed, needs, strict=True))
-        return dx, dweight, dbias
+        return map_gradients(gradients[0], x, weight, *ctx.needs_input_grad)
 
 
-def map_gradients(dy: Tensor, x: Tensor, weight: Tensor, needs_dx: bool) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Return the gradients of x, W and b, for the gradient ``dy`` [.., dim] of y = x Wᵀ + b.
-
-    :param needs_dx: False to return None for x
-    """
+def map_gradients(
+    dy: Tensor, x: Tensor, weight: Tensor, dx: bool = True, dweight: bool = True, dbias: bool = True
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of x, W and b that are wanted, for the gradient ``dy`` [.., dim] of y = x Wᵀ + b."""
     rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
-    dx = linear_map(rows, weight.t()).view(x.shape) if needs_dx else None
-    return dx, _weight_gradient(rows, x.reshape(-1, x.size(-1))), rows.sum(0)
+    return (
+        linear_map(rows, weight.t()).view(x.shape) if dx else None,
+        _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
+        rows.sum(0) if dbias else None,
+    )
 
 
 def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
