@@ -67,6 +67,8 @@ class Hypotheses:
         self.scores = torch.zeros(rows, limit + 1, device=device)
         self.attention: Tensor | None = None
         self.vacant = torch.zeros(len(lengths), beam, dtype=torch.bool, device=device)
+        self._first_rows = torch.arange(0, rows, beam, device=device)[:, None]  # of the sentences
+        self._order = torch.arange(2 * beam, device=device)
 
     def keep_attention(self, weights: Tensor | None, step: int) -> None:
         """Keep the attention of a step, [R, S]."""
@@ -81,21 +83,18 @@ class Hypotheses:
 
         :param log_probs: of all words, [R, words]
         """
-        self.scores = self.scores.to(log_probs.dtype)
         so_far = self.scores[:, step - 1] if step else None
         totals, words, beams = best_continuations(log_probs, so_far, len(self.sentences), self.beam)
-        first_rows = torch.arange(len(self.sentences), device=beams.device)[:, None] * self.beam
-        return Continuations(totals, words, first_rows + beams)
+        return Continuations(totals, words, self._first_rows[: len(self.sentences)] + beams)
 
     def choose(self, found: Continuations, ends: Tensor) -> Continuations:
         """Return the first k continuations that go on; where there are fewer, those that end take the vacant places.
 
-        :param ends: which of them end, [B, n]
+        :param ends: which of them end, [B, n]; changed in place
         """
-        ends = ends.clone()
-        ends[:, : self.beam] |= self.vacant
-        order = torch.arange(ends.size(1), device=ends.device)
-        ranks, chosen = (order + len(order) * ends).topk(self.beam, dim=1, largest=False)  # [B, k]
+        ends[:, : self.beam].logical_or_(self.vacant)
+        order = self._order[: ends.size(1)]
+        ranks, chosen = torch.add(order, ends, alpha=len(order)).topk(self.beam, dim=1, largest=False)  # [B, k]
         self.vacant = ranks >= len(order)
         return Continuations(*(x.gather(1, chosen) for x in found))
 
@@ -129,7 +128,7 @@ def best_continuations(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the 2k best continuations of the k hypotheses of each sentence.
 
-    A logarithm that is not a number counts as -inf.
+    Those whose score is not a number come first.
 
     :param log_probs: [B · k, words]
     :param scores: of the hypotheses, [B · k]; None at the first position, where all k are the same
@@ -142,8 +141,6 @@ def best_continuations(
     per_sentence, words = len(log_probs) // sentences, log_probs.size(1)
     count = min(2 * beam, per_sentence * words - 1)  # the padding is never one
     values, indices = log_probs.topk(min(count, words))  # [B · k, n]
-    if bool(values.isnan().any()):  # they would be the largest
-        values, indices = log_probs.masked_fill(log_probs.isnan(), -math.inf).topk(min(count, words))
     if scores is not None:
         values = values + scores[:, None]
     totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]
@@ -179,13 +176,7 @@ class BeamSearch(SequenceGenerator):
         if not plain or "src_tokens" not in sample["net_input"]:
             hypotheses = super()._generate(sample, prefix_tokens, constraints, bos_token)
             return hypotheses
-        with torch.inference_mode():
-            hypotheses = self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
-        # Copies can be changed, and differentiated, where inference mode is off.
-        return [
-            [{name: x.clone() for name, x in hypothesis.items()} for hypothesis in of_sentence]
-            for of_sentence in hypotheses
-        ]
+        return self._search(sample["net_input"], self.eos if bos_token is None else bos_token)
 
     def _search(self, net_input: dict[str, Tensor], first_token: int) -> list[list[dict[str, Tensor]]]:
         """Return the hypotheses of each sentence of a batch, the best first; rows are hypotheses, k of a sentence.
@@ -198,19 +189,23 @@ class BeamSearch(SequenceGenerator):
             lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
         limit = self._length_limit(source, lengths)
         rows = torch.arange(len(source), device=source.device).repeat_interleave(k)
-        encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
+        with torch.inference_mode():
+            encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
         steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
         hypotheses = Hypotheses(lengths, k, limit, first_token, self.pad)
         finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(source))]
         waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
-            log_probs, weights = steps.scores(hypotheses.tokens, step)
-            self._forbid(log_probs, step, limit)
+            with torch.inference_mode():
+                log_probs, weights = steps.scores(hypotheses.tokens, step)
+                self._forbid(log_probs, step, limit)
             hypotheses.keep_attention(weights, step)
             found = hypotheses.continuations(log_probs, step)
-            ends = found.words.eq(self.eos) & found.totals.ne(-math.inf)  # [B, 2k]
-            ends[:, :k] &= ~hypotheses.vacant
-            if bool(ends[:, :k].any()):
+            ends, some_end, some_nan = self._ends(found, hypotheses)
+            if some_nan:
+                found = hypotheses.continuations(log_probs.masked_fill(log_probs.isnan(), -math.inf), step)
+                ends, some_end, _ = self._ends(found, hypotheses)
+            if some_end:
                 ended = found.first(k).select(ends[:, :k])
                 waiting += self._finalize(step, ended, hypotheses, limit, finalized)
             if len(waiting) == len(hypotheses.sentences):
@@ -225,7 +220,23 @@ class BeamSearch(SequenceGenerator):
             steps.select(hypotheses.continue_by(chosen, step), leaving)
         if not all(finalized):
             raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
-        return [sorted(of_sentence, key=lambda hypothesis: -float(hypothesis["score"])) for of_sentence in finalized]
+        scores = iter(
+            torch.stack([hypothesis["score"] for of_sentence in finalized for hypothesis in of_sentence]).tolist()
+        )
+        ranked = [sorted((-next(scores), n) for n in range(len(of_sentence))) for of_sentence in finalized]
+        return [[of_sentence[n] for _, n in order] for of_sentence, order in zip(finalized, ranked, strict=True)]
+
+    def _ends(self, found: Continuations, hypotheses: Hypotheses) -> tuple[Tensor, bool, bool]:
+        """Tell which continuations end, [B, 2k], whether one of the first k does, and whether a score is not a number.
+
+        The last two are read at once, since the program waits for a GPU when it reads.
+        """
+        k = self.beam_size
+        ends = found.words.eq(self.eos).logical_and_(found.totals.ne(-math.inf))
+        ends[:, :k].gt_(hypotheses.vacant)  # true, and the place is not vacant
+        # Among the best, what is not a number comes first.
+        *first_ends, some_nan = torch.cat([ends[:, :k], found.totals[:, :1].isnan()], dim=1).any(dim=0).tolist()
+        return ends, any(first_ends), some_nan
 
     def _finalize(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.nn import FIXED_STEP, FixedStep
+from ode_transformer.nn import FIXED_STEP, PLAIN_SEARCH, FixedStep, PlainSearch
 
 # Logarithms of probabilities [B · k, words], and attention weights [B · k, S] or None.
 Scores = tuple[Tensor, Tensor | None]
@@ -30,7 +30,8 @@ class GrowingSteps:
         self.model = model
         self.encoder_outs = encoder_outs
         self.temperature = temperature
-        self.states: list[dict[str, Any]] = [{} for _ in range(model.models_size)]
+        self.search = PlainSearch()
+        self.states: list[dict[str, Any]] = [{PLAIN_SEARCH: self.search} for _ in range(model.models_size)]
 
     def scores(self, tokens: Tensor, position: int) -> Scores:
         """Return the scores of the words that can follow the one at ``position`` of ``tokens``, [B · k, positions]."""
@@ -40,8 +41,10 @@ class GrowingSteps:
         """Tell whether sentences that have ended may leave after the step at ``position``."""
         return True
 
+    @torch.inference_mode()
     def select(self, rows: Tensor, some_leave: bool) -> None:
         """Continue the rows with the numbers ``rows``, each of its own sentence unless some sentences leave."""
+        self.search.rows_stay = not some_leave
         self.model.reorder_incremental_state(self.states, rows)
         if some_leave:
             self.encoder_outs = self.model.reorder_encoder_out(self.encoder_outs, rows)

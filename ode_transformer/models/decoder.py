@@ -13,8 +13,9 @@ from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
     FIXED_STEP,
+    PLAIN_SEARCH,
     AttentionContext,
-    Cache,
+    Caches,
     FixedCache,
     FixedStep,
     KeyValueCache,
@@ -23,13 +24,15 @@ from ode_transformer.nn import (
     LayerCaches,
     LayerContext,
     LayerId,
+    PlainSearch,
     StepMasks,
     SubLayerKind,
     WordDropout,
     attention_mask,
     linear_map,
-    reorder_all,
 )
+
+_ROOM = 64  # positions by which the table of a search grows
 
 
 class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
@@ -43,6 +46,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     stack = "decoder"
     position_scale = 1.0
     word_dropout: WordDropout
+    max_target_positions: int
 
     def __init__(
         self,
@@ -80,8 +84,12 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             it, unless it is requested; ``inner_states`` [T, B, C] each
         """
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
-        target_padding = prev_output_tokens.eq(self.padding_idx)
-        attentions = self._attentions(target_padding, encoder_out, incremental_state, causal=not full_context_alignment)
+        target_padding = None  # [B, T], True at padding
+        if incremental_state is None or PLAIN_SEARCH not in incremental_state:
+            target_padding = prev_output_tokens.eq(self.padding_idx)
+        attentions = self._attentions(
+            prev_output_tokens, target_padding, encoder_out, incremental_state, causal=not full_context_alignment
+        )
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
         reported = not self.training and (self.reports_alignment or incremental_state is None)
@@ -128,41 +136,42 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
         positions = None
         if self.embed_positions is not None:
-            if incremental_state is not None and FIXED_STEP in incremental_state:
-                positions = self._position(incremental_state)
+            if incremental_state is None:
+                positions = self.embed_positions(prev_output_tokens)  # [B, T, C]
             else:
-                positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
+                positions = self._position(prev_output_tokens, incremental_state)  # [1, 1, C]
         if incremental_state is not None:
             prev_output_tokens = prev_output_tokens[:, -1:]
-            positions = positions if positions is None else positions[:, -1:]
         x = self.embed_scale * self.word_dropout(self.embed_tokens(prev_output_tokens))  # [B, T, C]
         if self.project_in_dim is not None:
             x = self.project_in_dim(x)
         if positions is not None:
-            x = x + self.position_scale * positions
+            x = torch.add(x, positions, alpha=self.position_scale)
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
     def _attentions(
         self,
-        target_padding: Tensor,
+        tokens: Tensor,
+        padding: Tensor | None,
         encoder_out: dict[str, list[Tensor]] | None,
         incremental_state: dict[str, Any] | None,
         causal: bool,
     ) -> LayerContext:
         """Return the inputs of attention that all layers share; during a search for the last position alone.
 
-        :param target_padding: of all positions so far, [B, T], True at padding
+        :param tokens: all target positions so far, [B, T]
+        :param padding: [B, T], True at padding; None for no padding
         """
-        choice, length, device = self.choice.attention, target_padding.size(1), target_padding.device
+        choice, length, device = self.choice.attention, tokens.size(1), tokens.device
         masks: StepMasks | None = None
         if incremental_state is None:
-            self_mask = attention_mask(length, length, device, target_padding, causal, choice)
+            self_mask = attention_mask(length, length, device, padding, causal, choice)
         else:
             masks = self._search_state(incremental_state, "masks", StepMasks)
             step: FixedStep | None = incremental_state.get(FIXED_STEP)
-            self_mask = masks.over_target(target_padding, choice) if step is None else step.mask(choice)
+            self_mask = masks.over_target(length, device, padding, choice) if step is None else step.mask(choice)
         attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
         if encoder_out is not None:
             encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
@@ -187,20 +196,22 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             for layer_caches in (LayerCaches(caches, layer, build) for layer in range(self.num_layers))
         ]
 
-    def _position(self, incremental_state: dict[str, Any]) -> Tensor:
-        """Return the embedding of the position of a fixed step, [1, 1, C]."""
-        step: FixedStep = incremental_state[FIXED_STEP]
+    def _position(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any]) -> Tensor:
+        """Return the embedding of the last position in a search, [1, 1, C], from a table of many positions."""
+        step: FixedStep | None = incremental_state.get(FIXED_STEP)
+        length = prev_output_tokens.size(1)
+        room = min(-(-length // _ROOM) * _ROOM, max(length, self.max_target_positions)) if step is None else step.room
 
         def embed_all() -> Tensor:
             assert self.embed_positions is not None
-            table: Tensor = self.embed_positions(step.tokens.new_full((1, step.room), self.padding_idx + 1))
+            table: Tensor = self.embed_positions(prev_output_tokens.new_full((1, room), self.padding_idx + 1))
             return table  # [1, room, C]
 
-        table: Tensor = self._search_state(incremental_state, f"positions.{step.room}", embed_all)
-        return table.index_select(1, step.position)
+        table: Tensor = self._search_state(incremental_state, f"positions.{room}", embed_all)
+        return table[:, length - 1 : length] if step is None else table.index_select(1, step.position)
 
-    def _caches(self, incremental_state: dict[str, Any]) -> dict[str, Cache]:
-        caches: dict[str, Cache] = self._search_state(incremental_state, "caches", dict)
+    def _caches(self, incremental_state: dict[str, Any]) -> Caches:
+        caches: Caches = self._search_state(incremental_state, "caches", Caches)
         return caches
 
     def _search_state(self, incremental_state: dict[str, Any], name: str, build: Callable[[], Any]) -> Any:
@@ -218,7 +229,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
-        reorder_all(self._caches(incremental_state).values(), new_order)
+        search: PlainSearch | None = incremental_state.get(PLAIN_SEARCH)
+        self._caches(incremental_state).reorder(new_order, search is not None and search.rows_stay)
 
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches; fairseq's own method looks for them in every module, at each step."""

@@ -14,7 +14,7 @@ from ode_transformer.nn.checkpoint_settings import (
     settings_change,
 )
 from ode_transformer.nn.compatibility import refusal, refused_stack
-from ode_transformer.nn.decoding_step import FIXED_STEP, FixedCache, FixedStep, StepMasks
+from ode_transformer.nn.decoding_step import FIXED_STEP, PLAIN_SEARCH, FixedCache, FixedStep, PlainSearch, StepMasks
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
 from ode_transformer.nn.depth_wise_lstm import (
     FIRST_CELLS,
@@ -38,10 +38,10 @@ from ode_transformer.nn.joint_representation import (
 )
 from ode_transformer.nn.key_value_cache import (
     Cache,
+    Caches,
     EncoderCache,
     KeyValueCache,
     equal_runs,
-    reorder_all,
     select_entries,
 )
 from ode_transformer.nn.layer import (

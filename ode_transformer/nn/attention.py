@@ -201,22 +201,21 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            joined = self._project_jointly(x)
-            joined = joined.view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
-            cache.write(joined[:, :, 1], joined[:, :, 2])
-            query = joined[0, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
+            joined = self._project_jointly(x).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
+            cache.write(joined[:, :, 1:].transpose(1, 2))
+            query = joined[:, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
             if self.relative_keys is not None:
                 assert mask.relative_index is not None
                 bias = _sum(self.relative_keys.of_heads(query, mask.relative_index), bias)  # [B · H, 1, S]
                 factor = self.scale
         else:
             query = self.q_proj(x).view(rows // cache.run, cache.run, self.heads, -1)  # [B/k, k, H, C/H]
-            query = query.transpose(1, 2).flatten(0, 1)  # [B/k · H, k, C/H]
+            query = query.transpose(1, 2).reshape(-1, cache.run, dim // self.heads)  # [B/k · H, k, C/H]
         key, value = cache.read_heads()
         scores = self._scores(query, key, bias, factor)  # [.. · H, 1 or k, S]
         out = torch.bmm(_softmax(scores), value)  # [.. · H, 1 or k, C/H]
         if isinstance(cache, EncoderCache):
-            out = out.unflatten(0, (-1, self.heads)).transpose(1, 2)  # [B/k, k, H, C/H]
+            out = out.view(rows // cache.run, self.heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, C/H]
         return self.out_proj(out.reshape(rows, 1, dim))  # [B, 1, C]
 
     def _split_heads(self, x: Tensor) -> Tensor:
@@ -245,7 +244,7 @@ class MultiheadAttention(nn.Module):
         """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
-            if isinstance(cache, KeyValueCache) or self.joined_projection is not None:
+            if self.joined_projection is not None or not torch.is_grad_enabled():
                 query, key, value = map(self._split_heads, self._project_jointly(x).chunk(3, dim=-1))
             else:
                 query, key, value = project_heads(x, projections, self.heads)

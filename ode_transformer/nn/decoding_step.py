@@ -7,14 +7,30 @@ positions to come. Caches are reordered when a step writes them, so that it cont
 Axes: B batch, H heads, T positions, C channels.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
-from ode_transformer.nn.key_value_cache import KeyValueCache, SpareBuffer
+from ode_transformer.nn.key_value_cache import KeyValueCache
 from ode_transformer.nn.relative_position import relative_index
 
-FIXED_STEP = "fixed_step"  # key of the inputs among fairseq's incremental states
+# Keys among fairseq's incremental states
+FIXED_STEP = "fixed_step"
+PLAIN_SEARCH = "plain_search"
+
+
+@dataclass
+class PlainSearch:
+    """Facts about a search that its steps need not find out, as where they would wait for a GPU.
+
+    No position of a hypothesis is padding.
+
+    :param rows_stay: the next reordering replaces each row by one of the same sentence
+    """
+
+    rows_stay: bool = True
 
 
 class StepMasks:
@@ -24,19 +40,25 @@ class StepMasks:
         self._offsets: Tensor | None = None  # relative index of the last of many positions
         self._source: tuple[Tensor, AttentionMask] | None = None  # padding, and its mask
 
-    def over_target(self, padding: Tensor, choice: AttentionChoice = PLAIN_ATTENTION) -> AttentionMask:
+    def over_target(
+        self,
+        keys: int,
+        device: torch.device,
+        padding: Tensor | None = None,
+        choice: AttentionChoice = PLAIN_ATTENTION,
+    ) -> AttentionMask:
         """Return the mask of self-attention.
 
-        :param padding: of the target positions so far, [B, T], True at padding
+        :param keys: T, the number of target positions so far
+        :param padding: of them, [B, T], True at padding; None for no padding
         :param choice: variant of the attention
         """
-        keys, clip = padding.size(1), choice.max_relative_positions
-        masked = attention_mask(1, keys, padding.device, padding).masked_pairs  # [B, 1, 1, T]
+        masked, clip = attention_mask(1, keys, device, padding).masked_pairs, choice.max_relative_positions
         if not clip:
-            return AttentionMask(masked)
+            return AttentionMask(masked)  # [B, 1, 1, T]
         if self._offsets is None or len(self._offsets) < keys:
             room = 2 * keys + 62
-            self._offsets = relative_index(torch.tensor([room - 1], device=padding.device), room, clip)
+            self._offsets = relative_index(torch.tensor([room - 1], device=device), room, clip)
         return AttentionMask(masked, self._offsets[-keys:])
 
     def over_source(self, padding: Tensor) -> AttentionMask:
@@ -84,20 +106,18 @@ class FixedCache(KeyValueCache):
     :param step: inputs of the step that writes it
     """
 
+    reorders_itself = True
+
     def __init__(self, step: FixedStep) -> None:
         super().__init__()
         self._step = step
 
-    def write(self, *added: Tensor) -> None:
-        """Reorder the rows, and set one position of the keys and of the values, [1, B, .., H, C/H] each."""
-        self.shape = (self._step.room, *added[0].shape[1:])
-        earlier = [x.index_select(1, self._step.rows) for x in self._positions]
-        if not earlier or self._positions[0].shape != self.shape:
-            self._positions = [x.new_zeros(self.shape) for x in added]  # 0, since 0 times a value has to be 0
-        for x, old in zip(self._positions, earlier, strict=False):
-            x[: len(old)] = old
-        for x, y in zip(self._positions, added, strict=True):
-            x.index_copy_(0, self._step.position, y)
-
-    def reorder(self, rows: Tensor, spare: SpareBuffer) -> None:
-        """Leave it to :meth:`write`, which finds the rows among the inputs of the next step."""
+    def write(self, added: Tensor) -> None:
+        """Reorder the rows, and set one position of the keys and values, [1, 2, B, .., H, C/H]."""
+        shape = (self._step.room, *added.shape[1:])
+        earlier = self.positions.index_select(2, self._step.rows) if len(self) else added[:0]
+        if self.positions.shape != shape:
+            self.positions = added.new_zeros(shape)  # 0, since 0 times a value has to be 0
+        self.positions[: len(earlier)] = earlier
+        self.positions.index_copy_(0, self._step.position, added)
+        self.length = self._step.room

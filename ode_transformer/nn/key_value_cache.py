@@ -1,93 +1,59 @@
-"""Key-value cache of attention for step-by-step decoding.
+"""Key-value caches of attention for step-by-step decoding.
 
-Keys and values are stored position by position, [T, B, .., H, C/H], in buffers with spare room: a new position is
-written in place, and when beam search replaces the rows, each buffer is copied once, into a buffer that is now free.
-That happens just before the buffer is read again: the processor then still has the copy at hand.
-Axes: B batch, H heads, T positions, C channels.
+Keys and values of all self-attentions stand position by position in one tensor with spare room, [room, N, 2, B, .., H,
+C/H]: a new position is written in place, and when beam search replaces the rows, one operator copies all caches into a
+second tensor, with which the first then changes places.
+Axes: N caches, B batch, H heads, T positions, C channels.
 """
-
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-_ROOM = 32  # positions by which a buffer grows
-
-
-class SpareBuffer:
-    """A free buffer that caches pass on from one to the next."""
-
-    buffer: Tensor | None = None
+_ROOM = 32  # positions by which a cache grows
 
 
 class KeyValueCache:
-    """Keys and values of earlier positions, for one attention at one evaluation; without gradients."""
+    """Keys and values of earlier positions, for one attention at one evaluation; without gradients.
+
+    :ivar positions: keys and values [room, 2, B, .., H, C/H], of which the first T are in use
+    """
+
+    reorders_itself = False  # when it is written
 
     def __init__(self) -> None:
-        self.buffers: list[Tensor] = []  # keys and values, flat; only the beginning is in use
-        self.shape: tuple[int, ...] = (0,)  # T, B, .., H, C/H
-        self._positions: list[Tensor] = []  # the whole buffers, [room, B, .., H, C/H] each
-        self._new_rows: tuple[Tensor, SpareBuffer] | None = None  # of the last reordering, not yet carried out
+        self.positions = torch.empty(0)
+        self.length = 0
 
     def __len__(self) -> int:
-        """Return the number of positions."""
-        return self.shape[0]
+        """Return T, the number of positions."""
+        return self.length
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B, .., H, T, C/H] each."""
-        self._replace_rows()
-        key, value = (x[: len(self)].movedim(0, -2) for x in self._positions)
+        key, value = self.positions[: len(self)].movedim(0, -2).unbind()
         return key, value
 
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """Return the keys [B·H, C/H, T] and values [B·H, T, C/H] of heads, for products of matrices."""
-        key, value = (x[: len(self)].flatten(1, -2) for x in self._positions)  # [T, B·H, C/H]
-        return key.permute(1, 2, 0), value.transpose(0, 1)
+        positions = self.positions[: len(self)]
+        positions = positions.view(len(positions), 2, -1, positions.size(-1))  # [T, 2, B·H, C/H]
+        return positions[:, 0].permute(1, 2, 0), positions[:, 1].transpose(0, 1)
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Add positions, [B, .., H, T, C/H], and return all of them as :meth:`read` does."""
-        self.write(*(x.detach().movedim(-2, 0) for x in (key, value)))
+        self.write(torch.stack([key.detach(), value.detach()]).movedim(-2, 0))
         return self.read()
 
-    def write(self, *added: Tensor) -> None:
-        """Add positions of the keys and of the values, [T, B, .., H, C/H] each."""
-        self._replace_rows()
-        old_length = len(self)
-        length = old_length + len(added[0])
-        self.shape = (length, *added[0].shape[1:])
-        if not self._positions or length > len(self._positions[0]):
-            room = (-(-length // _ROOM) * _ROOM, *self.shape[1:])
-            self.buffers = [x.new_empty(torch.Size(room).numel()) for x in added]
-            earlier, self._positions = self._positions, [buffer.view(room) for buffer in self.buffers]
-            for old, new in zip(earlier, self._positions, strict=False):
-                new[:old_length] = old[:old_length]
-        for x, y in zip(self._positions, added, strict=True):
-            x[old_length:length] = y
-
-    def reorder(self, rows: Tensor, spare: SpareBuffer) -> None:
-        """Replace the rows of the batch by the rows with the numbers ``rows``, when the cache is next used.
-
-        :param spare: a free buffer, which then is another one
-        """
-        self._replace_rows()
-        self._new_rows = rows, spare
-
-    def _replace_rows(self) -> None:
-        if self._new_rows is None:
-            return
-        rows, spare = self._new_rows
-        self._new_rows = None
-        length, row, free = len(self), self.shape[2:], spare.buffer
-        self.shape = (length, len(rows), *row)
-        position = len(rows) * torch.Size(row).numel()  # numbers of one position
-        for number, buffer in enumerate(self.buffers):
-            if free is None or free.numel() < max(length * position, buffer.numel()) or free.dtype != buffer.dtype:
-                free = buffer.new_empty(max(length * position, buffer.numel()))
-            room = free.numel() // position
-            selected = free[: room * position].view(room, len(rows), *row)
-            torch.index_select(self._positions[number][:length], 1, rows, out=selected[:length])
-            self.buffers[number], self._positions[number], free = free, selected, buffer
-        spare.buffer = free
+    def write(self, added: Tensor) -> None:
+        """Add positions of the keys and values, [T, 2, B, .., H, C/H]."""
+        length = self.length + len(added)
+        if length > len(self.positions):
+            room = -(-length // _ROOM) * _ROOM
+            earlier, self.positions = self.positions[: self.length], added.new_empty(room, *added.shape[1:])
+            if self.length:
+                self.positions[: self.length] = earlier
+        self.positions[self.length : length] = added
+        self.length = length
 
 
 class EncoderCache:
@@ -108,7 +74,7 @@ class EncoderCache:
 
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """Return the keys [B/k·H, C/H, S] and values [B/k·H, S, C/H] of heads, for products of matrices."""
-        key, value = (x.flatten(0, -3) for x in self.read())
+        key, value = (x.view(-1, *x.shape[-2:]) for x in self.read())
         return key.transpose(1, 2), value
 
     def store(self, key: Tensor, value: Tensor, rows: int) -> None:
@@ -127,6 +93,49 @@ class EncoderCache:
 Cache = KeyValueCache | EncoderCache
 
 
+class Caches(dict[str, Cache]):
+    """All caches of a decoder by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._used = self._free = torch.empty(0)  # flat buffers, which change places
+        self._joined = torch.empty(0)  # positions of all key-value caches, [room, N, 2, B, .., H, C/H], in the used one
+        self._parts: list[Tensor] = []  # those of each cache
+
+    def reorder(self, rows: Tensor, of_same_entry: bool = False) -> None:
+        """Replace the rows of the batch by the rows with the numbers ``rows``.
+
+        :param of_same_entry: each row is replaced by one that shares its encoder output
+        """
+        growing = [cache for cache in self.values() if isinstance(cache, KeyValueCache) and not cache.reorders_itself]
+        if growing:
+            self._reorder_positions(growing, rows)
+        runs: dict[tuple[int, int], tuple[Tensor | None, int]] = {}  # rows are compared once for all encoder outputs
+        for cache in self.values() if not of_same_entry else ():
+            if isinstance(cache, EncoderCache):
+                kind = cache.run, len(cache.read()[0])
+                if kind not in runs:
+                    runs[kind] = equal_runs(rows // cache.run, len(cache.read()[0]))
+                cache.select(*runs[kind])
+
+    def _reorder_positions(self, caches: list[KeyValueCache], rows: Tensor) -> None:
+        length, (_, _, _, *row) = len(caches[0]), caches[0].positions.shape
+        shape = (len(caches), 2, len(rows), *row)  # of one position
+        numbers = torch.Size(shape).numel()
+        if self._free.numel() <= length * numbers or self._free.dtype != caches[0].positions.dtype:
+            self._free = caches[0].positions.new_empty((length // _ROOM + 1) * _ROOM * numbers)
+        room = self._free.numel() // numbers
+        target = self._free[: room * numbers].view(room, *shape)
+        if len(caches) == len(self._parts) and all(c.positions is x for c, x in zip(caches, self._parts, strict=True)):
+            torch.index_select(self._joined[:length], 3, rows, out=target[:length])
+        else:
+            for number, cache in enumerate(caches):
+                target[:length, number] = cache.positions[:length].index_select(2, rows)
+        self._used, self._free, self._joined, self._parts = self._free, self._used, target, list(target.unbind(1))
+        for cache, part in zip(caches, self._parts, strict=True):
+            cache.positions = part
+
+
 def equal_runs(rows: Tensor, count: int) -> tuple[Tensor | None, int]:
     """Divide rows, each the number of one of ``count`` entries, into runs of equal numbers, all of one length k.
 
@@ -143,20 +152,3 @@ def equal_runs(rows: Tensor, count: int) -> tuple[Tensor | None, int]:
 def select_entries(x: Tensor, entries: Tensor | None, axis: int = 0) -> Tensor:
     """Select entries along an axis; ``x`` itself if ``entries`` is None."""
     return x if entries is None else x.index_select(axis, entries)
-
-
-def reorder_all(caches: Iterable[Cache], rows: Tensor) -> None:
-    """Replace the rows of the batch in several caches by the rows with the numbers ``rows``.
-
-    Caches of positions pass on a spare buffer from one to the next. Rows are compared once for all encoder outputs.
-    """
-    spare = SpareBuffer()
-    runs: dict[tuple[int, int], tuple[Tensor | None, int]] = {}
-    for cache in caches:
-        if isinstance(cache, KeyValueCache):
-            cache.reorder(rows, spare)
-            continue
-        kind = cache.run, len(cache.read()[0])
-        if kind not in runs:
-            runs[kind] = equal_runs(rows // cache.run, len(cache.read()[0]))
-        cache.select(*runs[kind])

@@ -10,6 +10,7 @@ All states stand in one tensor, so that a layer takes one product of matrices fo
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,7 +62,8 @@ class LayerHistory(DepthScheme):
 
     def start(self, y0: Tensor) -> HistoryState:
         states = y0.new_empty(len(self.weight), *y0.shape)
-        return self._combine(self.scheme.start(y0), y0, states, self.weight, 0)
+        weights = self.weight if torch.is_grad_enabled() else self.weight.to(y0.dtype)
+        return self._combine(self.scheme.start(y0), y0, states, weights, 0)
 
     def step(self, layer: Sequence[Block], depth_state: DepthState) -> HistoryState:
         return self._add_to_history(self.scheme.step(layer, self._inner_state(depth_state)), depth_state)
@@ -104,10 +106,11 @@ class LayerHistory(DepthScheme):
 
 
 def _add_state(s: Tensor, states: Tensor, weights: Tensor, n: int) -> Tensor:
-    """Write s_n into the states, and return x_n = Σ_{i ≤ n} W[n, i] s_i, [.., dim]."""
+    """Write s_n into the states, and return x_n = Σ_{i ≤ n} W[n, i] s_i, [.., dim]; W has the type of the states."""
     states.data[n] = s  # unseen by autograd, which would forbid a tensor whose later rows are written
-    with torch.autocast(states.device.type, enabled=False):  # the product sums half precision in float32
-        x = weights[n : n + 1, : n + 1].to(states.dtype) @ states[: n + 1].view(n + 1, -1)
+    device = states.device.type
+    with torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext():
+        x = torch.mm(weights[n : n + 1, : n + 1], states[: n + 1].view(n + 1, -1))  # sums half precision in float32
     return x.view(s.shape)
 
 
@@ -122,7 +125,7 @@ class _AddState(torch.autograd.Function):
     def forward(ctx: Any, s: Tensor, states: Tensor, weights: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         ctx.states, ctx.weights, ctx.n = states, weights, n
-        return _add_state(s, states, weights, n), states, weights
+        return _add_state(s, states, weights.to(states.dtype), n), states, weights
 
     @staticmethod
     @once_differentiable

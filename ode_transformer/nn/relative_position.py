@@ -65,7 +65,7 @@ class RelativePositionKeys(_OffsetTable):
         :param index: from :func:`relative_index`, [S]
         :returns: [B · H, 1, S]
         """
-        return (query[:, 0] @ self.weight.t()).index_select(1, index)[:, None]
+        return torch.mm(query[:, 0], self.weight.t()).index_select(1, index)[:, None]
 
 
 class _RelativeScores(torch.autograd.Function):

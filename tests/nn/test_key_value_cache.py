@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.nn import KeyValueCache, reorder_all
+from ode_transformer.nn import Caches, KeyValueCache
 
 HEADS, DIM = 2, 3
 
@@ -13,20 +13,21 @@ HEADS, DIM = 2, 3
 @given(lines=st.sampled_from([(), (4,)]), data=st.data())
 def test_any_search_keeps_what_plain_tensors_keep(lines: tuple[int, ...], data: st.DataObject) -> None:
     """Positions are added by one or many, rows kept, copied, swapped, dropped, also past the room of a buffer."""
-    caches, expected = [KeyValueCache(), KeyValueCache()], [[], []]
+    caches, expected = Caches(), [[], []]
+    growing = [caches.setdefault(name, KeyValueCache()) for name in "ab"]
     rows = data.draw(st.integers(1, 4))
     generator = torch.Generator().manual_seed(0)
     for _ in range(data.draw(st.integers(1, 6))):
         length = data.draw(st.sampled_from([1, 1, 2, 40]))
-        for cache, kept in zip(caches, expected, strict=True):
+        for cache, kept in zip(growing, expected, strict=True):
             new = [torch.randn(rows, *lines, HEADS, length, DIM, generator=generator) for _ in range(2)]
             kept[:] = [torch.cat(pair, dim=-2) for pair in zip(kept, new, strict=True)] if kept else new
             for got, wanted in zip(cache.append(*new), kept, strict=True):
                 assert torch.equal(got, wanted)
         order = torch.tensor(data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=6)))
-        reorder_all(caches, order)
+        caches.reorder(order)
         rows = len(order)
-        for cache, kept in zip(caches, expected, strict=True):
+        for cache, kept in zip(growing, expected, strict=True):
             kept[:] = [x.index_select(0, order) for x in kept]
             for got, wanted in zip(cache.read(), kept, strict=True):
                 assert torch.equal(got, wanted)
