@@ -217,7 +217,9 @@ class BeamSearch(SequenceGenerator):
                 chosen, waiting = chosen.select(stays), []
             elif waiting:
                 hypotheses.vacant[waiting] = True  # nothing of theirs ends again
-            steps.select(hypotheses.continue_by(chosen, step), leaving)
+            rows = hypotheses.continue_by(chosen, step)
+            with torch.inference_mode():
+                steps.select(rows, leaving)
         if not all(finalized):
             raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
         scores = iter(

@@ -41,7 +41,6 @@ class GrowingSteps:
         """Tell whether sentences that have ended may leave after the step at ``position``."""
         return True
 
-    @torch.inference_mode()
     def select(self, rows: Tensor, some_leave: bool) -> None:
         """Continue the rows with the numbers ``rows``, each of its own sentence unless some sentences leave."""
         self.search.rows_stay = not some_leave

@@ -123,7 +123,8 @@ class DepthStack(nn.Module):
             self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
         self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_options_saved
-        if cfg.compile and not cfg.ode_options_saved:
+        self.compiled = cfg.compile and not cfg.ode_options_saved
+        if self.compiled:
             compile_sublayers(self.layers)  # type: ignore[arg-type]
         self.observers: list[LayerObserver] = []
         # Index of a layer -> a function that takes the layer's place, see step_layers.
@@ -180,11 +181,14 @@ class DepthStack(nn.Module):
 
         first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
         stepped_layers = self.choice.stepped_layers(len(self.layers))
+        # Compiled sub-layers and autocast sum gradients their own way.
+        several = self.choice.stages * self.choice.steps > 1 and torch.is_grad_enabled()
+        several = several and not self.compiled and not torch.is_autocast_enabled(y0.device.type)
 
         def step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
             layer = self.layers[index]
             grouping = self.grouping if index in stepped_layers else [(tuple(layer), False)]
-            blocks = layer.blocks(context, self.choice.function, grouping)
+            blocks = layer.blocks(context, self.choice.function, grouping, several)
             if index in self.replacements:
                 inputs_of_layer = self.scheme.layer_inputs(depth_state)
                 outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(

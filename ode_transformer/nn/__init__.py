@@ -1,12 +1,7 @@
 """Parts of Transformers: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.attention import (
-    PLAIN_ATTENTION,
-    AttentionChoice,
-    AttentionMask,
-    MultiheadAttention,
-    attention_mask,
-)
+from ode_transformer.nn.attention import MultiheadAttention
+from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
 from ode_transformer.nn.checkpoint_settings import (
     CheckpointSettings,
     SettingsChange,

@@ -7,99 +7,27 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from ode_transformer.nn.attention_scores import (
+    PLAIN_ATTENTION,
+    AttentionChoice,
+    AttentionMask,
+    attention_scores,
+    scaled_product,
+)
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.joined_projection import joined, project_heads
+from ode_transformer.nn.joined_maps import PassedParameters, apply_maps, joined
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.linear import Linear, linear_map
-from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues
 
-
-@dataclass(frozen=True)
-class AttentionChoice:
-    """Variant of self-attention. A new variant is a field here, used in this module, and its flag.
-
-    :param max_relative_positions: clip distance k of the relative positions, 0 for none
-    :param relative_values: relative positions on the values too, which needs explicit attention weights
-    """
-
-    max_relative_positions: int = 0
-    relative_values: bool = False
-
-
-PLAIN_ATTENTION = AttentionChoice()
 _FEW_QUERIES = 8
 _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-
-@dataclass(frozen=True)
-class AttentionMask:
-    """Mask and relative-position index, shared by all layers of a forward pass.
-
-    :param masked_pairs: True where a query must not attend to a key, broadcasts to [B, H, T, S]; None for no mask
-    :param relative_index: index into the tables of relative positions (see ``relative_index``); None without them
-    """
-
-    masked_pairs: Tensor | None = None
-    relative_index: Tensor | None = None
-    _addends: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
-    _head_addends: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False, compare=False)
-
-    def addend(self, dtype: torch.dtype) -> Tensor | None:
-        """Return the mask as an addend of the scores, made once for all layers; None for no mask.
-
-        Masked pairs hold half the lowest number: with -inf a row in which all pairs are masked would become NaN, and
-        from half of it a score can be subtracted.
-        """
-        if self.masked_pairs is None:
-            return None
-        if dtype in self._addends and not torch.compiler.is_compiling():
-            return self._addends[dtype]
-        zeros = torch.zeros((), dtype=dtype, device=self.masked_pairs.device)
-        addend = zeros.expand(self.masked_pairs.shape).masked_fill(self.masked_pairs, torch.finfo(dtype).min / 2)
-        if not torch.compiler.is_compiling():  # a compiled layer that is computed again must be the same graph
-            self._addends[dtype] = addend
-        return addend
-
-    def addend_of_heads(self, dtype: torch.dtype, heads: int) -> Tensor | None:
-        """Return the mask of [B, 1, 1, S] pairs as an addend [B · heads, 1, S], or [1, 1, S]; None for no mask."""
-        if dtype not in self._head_addends and (addend := self.addend(dtype)) is not None:
-            self._head_addends[dtype] = addend.expand(-1, heads if len(addend) > 1 else 1, -1, -1).flatten(0, 1)
-        return self._head_addends.get(dtype)
-
-
-def attention_mask(
-    queries: int,
-    keys: int,
-    device: torch.device,
-    padding_mask: Tensor | None = None,
-    causal: bool = False,
-    choice: AttentionChoice = PLAIN_ATTENTION,
-) -> AttentionMask:
-    """Build the mask of ``queries`` positions that are the last of ``keys`` positions.
-
-    :param padding_mask: [.., keys], True at padding, which lies on one side of each text; its first axes broadcast to B
-    :param causal: no position attends to a later one. Padding on the right then needs no mask: what comes before does
-        not see it, and nobody reads what it sees itself
-    :param choice: variant of the attention
-    """
-    masked = None
-    if padding_mask is not None and (padding_mask[..., 0] if causal else padding_mask).any():
-        masked = padding_mask[..., None, None, :]  # [.., 1, 1, S]
-    if causal and queries > 1:
-        future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)  # [T, S]
-        masked = future if masked is None else masked | future  # [.., 1, T, S]
-    clip = choice.max_relative_positions
-    if not clip:
-        return AttentionMask(masked)
-    positions = torch.arange(keys - queries, keys, device=device)
-    return AttentionMask(masked, relative_index(positions, keys, clip))
 
 
 class MultiheadAttention(nn.Module):
@@ -145,6 +73,8 @@ class MultiheadAttention(nn.Module):
         cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
         change_values: Callable[[Tensor], Tensor] | None = None,
+        norm: nn.Module | None = None,
+        passed: PassedParameters | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
@@ -155,12 +85,14 @@ class MultiheadAttention(nn.Module):
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
+        :param norm: normalises ``x`` before
+        :param passed: of a step that evaluates the attention several times
         :returns: [B, T, C]
         """
         is_plain = not (report_weights or change_values or self.dropout.active or self.relative_values is not None)
         if cache and is_plain and x.dim() == 3 and x.size(1) == 1 and not torch.is_grad_enabled():
-            return self._step(x, mask, cache)
-        query, key, value = self._project(x, encoder_output, cache, change_values)  # [B, H, T or S, C/H]
+            return self._step(x if norm is None else norm(x), mask, cache)
+        query, key, value = self._project(x, encoder_output, cache, change_values, norm, passed)
         rows = len(query)
         shared = len(key) < rows  # several rows attend to one encoder output
         if shared:
@@ -170,23 +102,23 @@ class MultiheadAttention(nn.Module):
             """[B/k, H, k · T, ..] -> [B, H, T, ..]"""
             return x.unflatten(2, (rows // len(key), -1)).transpose(1, 2).flatten(0, 1) if shared else x
 
-        positions = None  # what relative positions add to the scores, [B, H, T, S]
-        if self.relative_keys is not None and mask.relative_index is not None:
-            positions = self.relative_keys(query, mask.relative_index, self.scale)
+        positions = None if mask.relative_index is None else self.relative_keys
         dropout = self.dropout.active
         explicit = report_weights is not None or self.relative_values is not None
-        if not (explicit or dropout and self.dropout.shared or _is_plain_faster(query, positions, dropout)):
-            bias = _sum(positions, mask.addend(query.dtype))  # [B, H, T, S]
+        if not (explicit or dropout and self.dropout.shared or _is_plain_faster(query, positions is not None, dropout)):
+            bias = mask.addend(query.dtype)
+            if positions is not None:
+                bias = attention_scores(query, None, positions, mask, self.scale, passed)  # [B, H, T, S]
             out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
-            probabilities = self._probabilities(query, key, positions, mask)  # [B, H, T, S]
+            probabilities = _softmax(attention_scores(query, key, positions, mask, self.scale, passed))  # [B, H, T, S]
             if report_weights is not None:
                 report_weights(divide(probabilities))
             probabilities = self.dropout(probabilities)
             out = torch.bmm(probabilities.flatten(0, -3), value.flatten(0, -3)).view(query.shape)  # [B, H, T, C/H]
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
-        return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
+        return apply_maps(divide(out).transpose(-3, -2).flatten(-2), [self.out_proj], passed=passed)[0]  # [B, T, C]
 
     def _step(self, x: Tensor, mask: AttentionMask, cache: Cache) -> Tensor:
         """Compute what :meth:`forward` does for a single query by as few operators as possible.
@@ -212,7 +144,10 @@ class MultiheadAttention(nn.Module):
             query = self.q_proj(x).view(rows // cache.run, cache.run, self.heads, -1)  # [B/k, k, H, C/H]
             query = query.transpose(1, 2).reshape(-1, cache.run, dim // self.heads)  # [B/k · H, k, C/H]
         key, value = cache.read_heads()
-        scores = self._scores(query, key, bias, factor)  # [.. · H, 1 or k, S]
+        if bias is None:
+            scores = scaled_product(query, key, self.scale)  # [.. · H, 1 or k, S]
+        else:
+            scores = torch.baddbmm(bias, query, key, beta=factor, alpha=self.scale)
         out = torch.bmm(_softmax(scores), value)  # [.. · H, 1 or k, C/H]
         if isinstance(cache, EncoderCache):
             out = out.view(rows // cache.run, self.heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, C/H]
@@ -240,21 +175,24 @@ class MultiheadAttention(nn.Module):
         encoder_output: Tensor | None,
         cache: Cache | None,
         change_values: Callable[[Tensor], Tensor] | None,
+        norm: nn.Module | None,
+        passed: PassedParameters | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
             if self.joined_projection is not None or not torch.is_grad_enabled():
-                query, key, value = map(self._split_heads, self._project_jointly(x).chunk(3, dim=-1))
+                joint = self._project_jointly(x if norm is None else norm(x))
+                query, key, value = map(self._split_heads, joint.chunk(3, dim=-1))
             else:
-                query, key, value = project_heads(x, projections, self.heads)
+                query, key, value = apply_maps(x, projections, norm, self.heads, passed)
             if change_values is not None:
                 value = change_values(value)
             return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
-        query = self._split_heads(self.q_proj(x))
+        (query,) = apply_maps(x, projections[:1], norm, self.heads, passed)
         if isinstance(cache, EncoderCache) and cache:
             return query, *cache.read()
-        key, value = project_heads(encoder_output, projections[1:], self.heads)
+        key, value = apply_maps(encoder_output, projections[1:], None, self.heads, passed)
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value
@@ -266,20 +204,6 @@ class MultiheadAttention(nn.Module):
             return result
         projections = self.q_proj, self.k_proj, self.v_proj
         return linear_map(x, joined([p.weight for p in projections]), joined([p.bias for p in projections]))
-
-    def _probabilities(self, query: Tensor, key: Tensor, positions: Tensor | None, mask: AttentionMask) -> Tensor:
-        """Return the attention weights, [B, H, T, S]."""
-        addend = None if positions is None else positions.flatten(0, -3)
-        scores = self._scores(query.flatten(0, -3), key.flatten(0, -3).transpose(-1, -2), addend)
-        scores = scores.unflatten(0, query.shape[:-2])  # [B, H, T, S]
-        masked = mask.addend(query.dtype)
-        return _softmax(scores if masked is None else scores + masked)
-
-    def _scores(self, query: Tensor, key: Tensor, addend: Tensor | None, factor: float = 1.0) -> Tensor:
-        """Return the scaled products of queries [N, T, C/H] and keys [N, C/H, S], plus ``factor`` times ``addend``."""
-        if addend is None:  # any number stands in its place, which the factor 0 ignores
-            addend, factor = query.new_empty(1), 0.0
-        return torch.baddbmm(addend, query, key, beta=factor, alpha=self.scale)  # [N, T, S]
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -293,7 +217,7 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.softmax(dim=-1)
 
 
-def _is_plain_faster(query: Tensor, positions: Tensor | None, dropout: float) -> bool:
+def _is_plain_faster(query: Tensor, has_positions: bool, dropout: float) -> bool:
     """Tell whether plain matrix products are faster than PyTorch's attention.
 
     That has a fast implementation for a CPU, which is made for many queries, and for neither dropout nor the gradient
@@ -302,5 +226,5 @@ def _is_plain_faster(query: Tensor, positions: Tensor | None, dropout: float) ->
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     if torch.is_grad_enabled():
-        return dropout > 0 or positions is not None and positions.requires_grad
+        return dropout > 0 or has_positions
     return query.size(-2) <= _FEW_QUERIES

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
+from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
 from ode_transformer.nn.key_value_cache import KeyValueCache
 from ode_transformer.nn.relative_position import relative_index
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ode_transformer.nn.attention import AttentionChoice
+from ode_transformer.nn.attention_scores import AttentionChoice
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
 from ode_transformer.nn.layer import Group, groups
 from ode_transformer.nn.sublayers import SubLayerKind

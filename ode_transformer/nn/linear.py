@@ -82,16 +82,20 @@ def map_gradients(
     rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
     return (
         linear_map(rows, weight.t()).view(x.shape) if dx else None,
-        _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
+        weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
         rows.sum(0) if dbias else None,
     )
 
 
-def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
-    """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim].
+def weight_gradient(dy: Tensor, x: Tensor, earlier: Tensor | None = None) -> Tensor:
+    """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim], added to ``earlier`` in place if that is given.
 
     oneDNN's operator copies a transposed first factor; the other way round, x and the result are copied.
     """
+    if not _suits_onednn(dy.t(), x.t()):
+        return torch.mm(dy.t(), x) if earlier is None else earlier.addmm_(dy.t(), x)
     if dy.numel() > x.numel() + dy.size(1) * x.size(1):
-        return linear_map(x.t(), dy.t()).t().contiguous()
-    return linear_map(dy.t(), x.t())
+        gradient = linear_map(x.t(), dy.t()).t().contiguous()
+    else:
+        gradient = linear_map(dy.t(), x.t())
+    return gradient if earlier is None else earlier.add_(gradient)

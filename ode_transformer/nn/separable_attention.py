@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ode_transformer.nn.attention import PLAIN_ATTENTION, AttentionChoice, MultiheadAttention
+from ode_transformer.nn.attention import MultiheadAttention
+from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice
 
 TARGET_AXIS, SOURCE_AXIS = "target", "source"
 

@@ -112,8 +112,8 @@ class ProjectedCoefficients(nn.Module, ABC):
             read = increment.to(dtype)
             if self.normalizes_increments:
                 read = nn.functional.layer_norm(read, read.shape[-1:])
-            logits = logits + nn.functional.linear(read, block)  # [.., logits]
-        return logits
+            logits = torch.addmm(logits, read.reshape(-1, read.size(-1)), block.t())  # [R, logits]
+        return logits.view(*increments[0].shape[:-1], -1)
 
 
 class GateCoefficients(ProjectedCoefficients):

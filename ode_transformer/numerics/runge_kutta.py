@@ -4,6 +4,7 @@ F_i = f(y + h Σ_{j<i} a_ij F_j),   y' = y + h Σ_i γ_i F_i      ODE Transforme
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,8 +18,6 @@ Weight = float | Tensor
 def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
     """Return y + h Σ_i w_i F_i, summed in float32 if ``y`` has half precision.
 
-    The operations promote the increments, since a copy in float32 would stay in memory for the backward pass.
-
     :param y: any shape that broadcasts to that of the increments
     :param weights: numbers, or tensors that broadcast against the increments; a number 0 costs nothing
     :param increments: as many tensors as weights
@@ -27,13 +26,47 @@ def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tens
     terms = [(w, f) for w, f in zip(weights, increments, strict=True) if isinstance(w, Tensor) or w != 0]
     if not terms:
         return y
-    total = y.to(torch.promote_types(y.dtype, torch.float32))
-    for weight, increment in terms:
-        if isinstance(weight, Tensor):
+    first = terms[0][0]
+    if len(terms) == 1 and not isinstance(first, Tensor):
+        return torch.add(y, terms[0][1], alpha=first * step_size)  # which rounds once
+    numbers = [(w * step_size, f) for w, f in terms if not isinstance(w, Tensor)]
+    tensors = [(w, f) for w, f in terms if isinstance(w, Tensor)]
+    total: Tensor = _WeightedSum.apply(
+        y, [w for w, _ in numbers], step_size, *(f for _, f in numbers), *(x for pair in tensors for x in pair)
+    )
+    return total
+
+
+class _WeightedSum(torch.autograd.Function):
+    """y + Σ_i n_i F_i + h Σ_j w_j G_j for numbers n and tensors w, given as F_1, …, w_1, G_1, …
+
+    Equal numbers share a gradient, and those of half precision are not converted one by one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, numbers: Sequence[float], step_size: float, *terms: Tensor) -> Tensor:
+        pairs = terms[len(numbers) :]
+        ctx.save_for_backward(*pairs)
+        ctx.shape, ctx.numbers, ctx.step_size = y.shape, numbers, step_size
+        total = y.to(torch.promote_types(y.dtype, torch.float32))
+        for number, increment in zip(numbers, terms, strict=False):
+            total = torch.add(total, increment, alpha=number)
+        for weight, increment in zip(pairs[::2], pairs[1::2], strict=True):
             total = torch.addcmul(total, weight, increment, value=step_size)
-        else:
-            total = torch.add(total, increment, alpha=weight * step_size)
-    return total.to(y.dtype)
+        return total.to(y.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        pairs = ctx.saved_tensors
+        scaled = {number: number * gradient for number in set(ctx.numbers)}
+        gradients: list[Tensor | None] = [scaled[number] for number in ctx.numbers]
+        if pairs:
+            summed = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+            summed = summed if ctx.step_size == 1 else ctx.step_size * summed
+            for weight, increment in zip(pairs[::2], pairs[1::2], strict=True):
+                gradients += [(summed * increment).sum_to_size(weight.shape), summed * weight]
+        dy = gradient.sum_to_size(ctx.shape) if ctx.needs_input_grad[0] else None
+        return dy, None, None, *gradients
 
 
 def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor]) -> Tensor:
