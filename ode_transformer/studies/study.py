@@ -101,7 +101,7 @@ class Study(YamlSection):
 
     :param source: the paper and table that the question comes from
     :param tables: of published results, by their names in recipes, the preferred one first
-    :param criterion: the rule that decides the question, if it was written down before the runs
+    :param criterion: the rule that decides the question
     :param settings: name -> data set; the first is the paper's
     :param axis: quantity that is varied beside the systems
     :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``
