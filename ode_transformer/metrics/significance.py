@@ -139,19 +139,16 @@ class Comparison:
     p_value: float | None = None
     verdict: str = ""
 
-    @property
-    def difference(self) -> str:
-        """The difference with its interval."""
-        return f"{self.value:+.2f}{self.unit}" + (f" {interval_text(self.interval)}" if self.interval else "")
-
-    @property
-    def p_text(self) -> str:
-        """The adjusted p."""
-        return "" if self.p_value is None else "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+    def text(self, with_interval: bool = True) -> str:
+        """Return the difference with its interval, adjusted p and verdict; without a test the difference alone."""
+        text = f"{self.value:+.2f}{self.unit}"
+        if self.interval is None or self.p_value is None:
+            return text
+        interval = f" {interval_text(self.interval)}" if with_interval else ""
+        return f"{text}{interval}, p {'< 0.001' if self.p_value < 0.001 else f'= {self.p_value:.3f}'}: {self.verdict}"
 
     def __str__(self) -> str:
-        p = f", p {'' if self.p_text.startswith('<') else '= '}{self.p_text}"
-        return self.difference + (f"{p}: {self.verdict}" if self.verdict else "")
+        return self.text()
 
 
 def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title: str) -> dict[str, Comparison]:
