@@ -166,11 +166,11 @@ def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title
         margin = log(margin)
     control = values.pop(reference)
 
-    def shown(shift: float) -> float:
+    def in_unit(shift: float) -> float:
         return 100 * expm1(shift) if logarithms else float(shift)
 
     compared = {
-        name: Comparison(shown(of_system.mean() - control.mean()), "%" if logarithms else "")
+        name: Comparison(in_unit(of_system.mean() - control.mean()), "%" if logarithms else "")
         for name, of_system in values.items()
     }
     tested = [name for name, of_system in values.items() if min(len(of_system), len(control)) > 1]
@@ -184,7 +184,7 @@ def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title
         verdict = "different" if p < 1 - CONFIDENCE else "undecided"
         if verdict == "undecided" and margin is not None and -margin < bounds[0] and bounds[1] < margin:
             verdict = "equivalent"
-        interval = shown(wide.low[number]), shown(wide.high[number])
+        interval = in_unit(wide.low[number]), in_unit(wide.high[number])
         compared[name] = Comparison(compared[name].value, compared[name].unit, interval, p, verdict)
     return compared
 
