@@ -103,7 +103,7 @@ def test_each_system_gets_its_learning_rate(study: StudyOf, capsys) -> None:
         (system, seed) for system in ("Residual", "RK2") for seed in "12"
     }
     table = study.table()
-    assert table.count("| lr 0.02, dropout 0.2 |") == 3  # head and choice of each system
+    assert table.count("| dropout 0.2, lr 0.02 |") == 3  # head and choice of each system
     for part in ("Equal updates, equal compute", "Paired test over sentences"):
         assert f"## {part}" in table
     assert len((study.results / "validations.csv").read_text().splitlines()) > 4
