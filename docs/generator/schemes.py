@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.scheme_facts import DEPTH, aliases, name_without_alias, scheme_facts, scheme_names
-from ode_transformer.metrics.significance import difference_text
+from ode_transformer.metrics.significance import compare_systems
 from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.studies import find_study
@@ -59,19 +59,17 @@ def published_scores(results: list[PublishedResult]) -> dict[str, str]:
 
 
 def our_scores(folder: Path) -> dict[str, str]:
-    """Return the difference of each scheme's phoneme error rate to the residual model's, with the number of seeds.
+    """Return the difference of each scheme's phoneme error rate to the residual model's, by Dunnett's test.
 
     :param folder: of the studies' results, docs/results/studies
     """
-    results = [values_by_system(folder / name, "PER") for name in OUR_RESULTS]
+    results = [compare_systems(values_by_system(folder / name, "PER"), "Residual", "PER") for name in OUR_RESULTS]
     texts = {}
     for system in read_study(find_study("schemes")).systems:
         chosen = scheme_and_size(system.arch, system.flags)
-        rates = next((rates for rates in reversed(results) if system.name in rates), None)
-        if chosen is not None and system.depth == 1 and rates is not None:
-            seeds = len(rates[system.name])
-            compared = difference_text(rates[system.name], rates["Residual"])
-            texts[chosen[0]] = f"{compared}, {seeds} seed{'s' if seeds > 1 else ''}"
+        compared = next((of_file[system.name] for of_file in reversed(results) if system.name in of_file), None)
+        if chosen is not None and system.depth == 1 and compared is not None:
+            texts[chosen[0]] = str(compared)
     return texts | {"euler": ""}
 
 

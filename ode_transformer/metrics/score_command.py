@@ -15,7 +15,15 @@ from pathlib import Path
 from ode_transformer.metrics.metric import Lines, Score, Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.rouge import SENTENCES
-from ode_transformer.metrics.significance import SAMPLES, SEED, BootstrapResult, mean_text, paired_bootstrap
+from ode_transformer.metrics.significance import (
+    SAMPLES,
+    SEED,
+    BootstrapResult,
+    Comparison,
+    compare_systems,
+    mean_text,
+    paired_bootstrap,
+)
 from ode_transformer.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import add_pieces_argument, flag_name, positive_int
 from ode_transformer.support.errors import UserError
@@ -79,8 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=positive_int,
         metavar="N",
-        help="several systems: N files in turn are the runs of a system with N seeds; the test is then over sentences "
-        "and seeds (default: 1)",
+        help="several systems: N files in turn are the seeds of a system; seeds are tested, too (default: 1)",
     )
     parser.add_argument(
         "--bootstrap-samples",
@@ -166,14 +173,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the requested scores, one per line."""
     systems = read_systems(args)
     if len(systems) > 1:
-        return compare_systems(args, args.hypotheses or args.generate_log, systems)
+        return compare_outputs(args, args.hypotheses or args.generate_log, systems)
     for name in args.metric:
         for score in METRICS[name](*systems[0]):
             print(json.dumps(asdict(score)) if args.json else score)
     return 0
 
 
-def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
+def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
     """Print the scores of several systems, each with the paired bootstrap test against the first.
 
     :param systems: hypotheses and settings of each run, whose files are ``paths``
@@ -196,26 +203,36 @@ def compare_systems(args: argparse.Namespace, paths: Sequence[Path], systems: Se
         statistics = [metric.sentence_statistics(hypotheses, settings) for hypotheses in outputs]
         starts = range(0, len(paths), runs)
         results = paired_bootstrap([statistics[start : start + runs] for start in starts], samples, seed)
+        values = {str(start): [score.value for score in scores[start : start + runs]] for start in starts}
+        over_seeds = compare_systems(values, "0", scores[0].metric) if runs > 1 else {}
         for start, result in zip(starts, results, strict=True):
             of_system = slice(start, start + runs)
-            print_compared(args, paths[of_system], scores[of_system], result, paths[0])
+            print_compared(args, paths[of_system], scores[of_system], result, over_seeds.get(str(start)), paths[0])
     return 0
 
 
 def print_compared(
-    args: argparse.Namespace, paths: Sequence[Path], scores: Sequence[Score], result: BootstrapResult, first: Path
+    args: argparse.Namespace,
+    paths: Sequence[Path],
+    scores: Sequence[Score],
+    result: BootstrapResult,
+    over_seeds: Comparison | None,
+    first: Path,
 ) -> None:
-    """Print the scores of a system's runs and its test: a line, or a line for each run and one for their mean.
+    """Print the scores of a system's runs and its tests: a line, or a line for each run and one for their mean.
 
+    :param result: of the test over sentences
     :param first: run of the system that it was compared with
     """
     if args.json:
         of_runs = [{**asdict(score), "system": str(path)} for path, score in zip(paths, scores, strict=True)]
         whole = of_runs[0] if len(of_runs) == 1 else {"metric": scores[0].metric, "runs": of_runs}
-        print(json.dumps({**whole, "bootstrap": asdict(result)}))
+        seeds = {"seeds": asdict(over_seeds)} if over_seeds else {}
+        print(json.dumps({**whole, "bootstrap": asdict(result), **seeds}))
         return
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     test = f"{result.samples} draws, seed {result.seed}: {result}"
+    test += f"; over seeds {over_seeds}" if over_seeds else ""
     test += "" if result.difference is None else f" against {first}{more}"
     if not more:
         print(f"{paths[0]}: {scores[0]}; {test}")

@@ -1,32 +1,36 @@
-"""Significance of the difference between two systems, over sentences and seeds.
+"""Significance of the difference between systems: over the sentences of a test set, and over the seeds of a training.
 
-Sentences by paired bootstrap resampling (Koehn 2004): each sample draws as many as the test set has, with replacement,
-and all systems are scored on the same draws. Seeds by Welch's t: there are two or three of them, and drawn with
-replacement they would seem to vary less than they do:
+Over sentences by paired bootstrap resampling (Koehn 2004): each draw takes as many sentences as the test set has, with
+replacement, the same for all systems. A small p says that these trainings differ, not that the next ones would:
 
-    shift = difference of the mean scores of the seeds on the drawn sentences
-    error² = (s₁² + s₂²) / n, s the standard deviation of a system's n scores on the drawn sentences
-    sample = shift + t · error, t drawn from Student's distribution with Welch's degrees of freedom
-    interval = the middle 95% of the samples
-    p = (1 + samples · fraction of those whose |sample − mean shift| reaches the observed |difference|) / (1 + samples)
+    interval = the middle 95% of the drawn differences
+    p = (1 + number of draws whose |difference − mean drawn difference| reaches |difference|) / (1 + draws)
 
-With one seed for each system this is the usual test over sentences; without any difference between sentences it is
-Welch's test over seeds. A test over the sentences of one training ignores that the next one would differ, and one over
-the means of seeds that the next text would. Where both count, the test is conservative, because what differs
-between seeds on some sentences only is counted twice, in s and in the drawn sentences.
+Over seeds by Dunnett's test (1955) of all systems against one reference, by scipy. The variance is that of all systems
+together, p is adjusted for their number, and the 95% intervals hold for all of them at once:
+
+    different    adjusted p < 0.05
+    equivalent   the simultaneous 90% interval lies within the margin: two one-sided tests (Schuirmann 1987)
+    undecided    neither
+
+Perplexities are compared by their logarithms, and their differences are in per cent.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
+from math import expm1, log
+from statistics import fmean, mean, stdev
 
 import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
-SAMPLES = 1000
+SAMPLES = 10_000
 SEED = 12345
-T_DRAWS = 100  # for each draw of sentences, so that chance moves the interval of few seeds little
+# Differences that do not matter, by the first word of a score's title: perplexity as a factor.
+MARGINS = {"perplexity": 1.02, "bleu": 0.5, "sacrebleu": 0.5, "per": 0.5, "wer": 0.5}
 Sums = NDArray[np.float64]
 
 
@@ -44,9 +48,9 @@ class SentenceStatistics:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The difference of a system to the first one.
+    """The difference of two systems over sentences.
 
-    :param interval: the middle 95% of the samples
+    :param interval: the middle 95% of the draws
     """
 
     value: float
@@ -54,15 +58,15 @@ class PairedDifference:
     p_value: float
 
     def __str__(self) -> str:
-        return f"{self.value:+.2f} {interval_text(self.interval)}, p = {self.p_value:.3f}"
+        return f"{self.value:+.2f} {interval_text(self.interval)}, p = {self.p_value:.4f}"
 
 
 @dataclass(frozen=True)
 class BootstrapResult:
-    """A system's scores over the samples.
+    """A system's scores over the draws.
 
     :param mean: in the unit of the score
-    :param interval: half the width of the range of the middle 95%; of several seeds with their chance
+    :param interval: half the width of the range of the middle 95%
     :param difference: to the first system; None for the first itself
     """
 
@@ -77,64 +81,112 @@ class BootstrapResult:
         return f"{self.mean:.2f} ± {self.interval:.2f}{difference}"
 
 
+def drawn_scores(runs: Sequence[SentenceStatistics], samples: int = SAMPLES, seed: int = SEED) -> NDArray[np.float64]:
+    """Return the mean score of a system's runs on the test set and on each draw of its sentences, [1 + samples].
+
+    :param runs: of the same sentences; other systems with as many sentences get the same draws
+    """
+    generator, sentences = np.random.default_rng(seed), len(runs[0].numbers)
+    counts = np.ones(sentences, dtype=np.int64)
+    scores = []
+    for _ in range(1 + samples):
+        scores.append(fmean(run.score(counts @ run.numbers) for run in runs))
+        counts = np.bincount(generator.integers(sentences, size=sentences), minlength=sentences)
+    return np.array(scores)
+
+
+def paired_difference(system: NDArray[np.float64], reference: NDArray[np.float64]) -> PairedDifference:
+    """Compare the ``drawn_scores`` of two systems."""
+    (value, *_), drawn = system - reference, (system - reference)[1:]
+    extreme = int((np.abs(drawn - drawn.mean()) >= abs(value)).sum())
+    return PairedDifference(float(value), _middle(drawn), (1 + extreme) / (1 + len(drawn)))
+
+
 def paired_bootstrap(
     systems: Sequence[Sequence[SentenceStatistics]], samples: int = SAMPLES, seed: int = SEED
 ) -> list[BootstrapResult]:
-    """Compare each system with the first one.
+    """Compare each system with the first one over sentences.
 
-    :param systems: for each system the statistics of each of its seeds, as many for all, of the same sentences
-    :param samples: number of samples
-    :param seed: of the draws
+    :param systems: for each system the statistics of each of its runs, of the same sentences
     """
-    score, seeds = systems[0][0].score, len(systems[0])
-    numbers = [np.stack([of_seed.numbers for of_seed in system]) for system in systems]  # [seeds, sentences, numbers]
-    sentences = len(numbers[0][0])
-    generator = np.random.default_rng(seed)
-
-    def scores(counts: NDArray[np.int64]) -> list[list[float]]:
-        return [[score(counts @ system[number]) for number in range(seeds)] for system in numbers]
-
-    observed = np.mean(scores(np.ones(sentences, dtype=np.int64)), axis=1)
-    drawn = np.array(
-        [
-            scores(np.bincount(generator.integers(sentences, size=sentences), minlength=sentences))
-            for _ in range(samples)
-        ]
-    )  # [samples, systems, seeds]
-    means = drawn.mean(axis=2)
-
+    drawn = [drawn_scores(runs, samples, seed) for runs in systems]
     results = []
-    for number, value in enumerate(observed - observed[0]):
-        low, high = _middle(means[:, [number]] + _seed_errors(generator, drawn[:, [number]]))
-        difference = None
-        if number:
-            shifts = means[:, [number]] - means[:, [0]]
-            differences = shifts + _seed_errors(generator, drawn[:, [0, number]])
-            extreme = samples * float((np.abs(differences - shifts.mean()) >= abs(value)).mean())
-            difference = PairedDifference(float(value), _middle(differences), (1 + extreme) / (1 + samples))
-        results.append(BootstrapResult(float(means[:, number].mean()), (high - low) / 2, difference, samples, seed))
+    for number, scores in enumerate(drawn):
+        low, high = _middle(scores[1:])
+        difference = paired_difference(scores, drawn[0]) if number else None
+        results.append(BootstrapResult(float(scores[1:].mean()), (high - low) / 2, difference, samples, seed))
     return results
-
-
-def _seed_errors(generator: np.random.Generator, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Draw, for each sample, how far a mean over seeds, or the difference of two, is off because the seeds are few.
-
-    :param scores: [samples, one or two systems, seeds]
-    :return: [samples, draws]; zeros for one seed, whose spread is not known
-    """
-    samples, _, seeds = scores.shape
-    if seeds == 1:
-        return np.zeros((samples, 1))
-    squares = scores.var(axis=2, ddof=1) / seeds
-    square = squares.sum(axis=1, keepdims=True)
-    # Welch's degrees of freedom; without any spread their number does not matter.
-    freedom = (seeds - 1) * square**2 / np.maximum((squares**2).sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return generator.standard_t(np.maximum(freedom, 1), size=(samples, T_DRAWS)) * np.sqrt(square)
 
 
 def _middle(values: NDArray[np.float64]) -> tuple[float, float]:
     low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The difference of a system to a reference over seeds.
+
+    :param value: difference of the means, in per cent if ``unit`` is %
+    :param interval: simultaneous, 95%; None where the system or the reference has a single seed
+    :param p_value: adjusted for the number of systems
+    :param verdict: different, equivalent or undecided; empty without a test
+    """
+
+    value: float
+    unit: str = ""
+    interval: tuple[float, float] | None = None
+    p_value: float | None = None
+    verdict: str = ""
+
+    def text(self, with_interval: bool = True) -> str:
+        """Return the difference with its interval, adjusted p and verdict; without a test the difference alone."""
+        text = f"{self.value:+.2f}{self.unit}"
+        if self.interval is None or self.p_value is None:
+            return text
+        interval = f" {interval_text(self.interval)}" if with_interval else ""
+        return f"{text}{interval}, p {'< 0.001' if self.p_value < 0.001 else f'= {self.p_value:.3f}'}: {self.verdict}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title: str) -> dict[str, Comparison]:
+    """Compare all systems with one of them over seeds, by Dunnett's test.
+
+    :param scores: a score for each seed, by system; those with a single seed are not tested
+    :param title: of the score, which names its margin
+    """
+    from scipy import stats
+
+    kind = title.lower().split()[0]
+    logarithms, margin = kind == "perplexity", MARGINS.get(kind)
+    values = {name: np.log(of_system) if logarithms else np.array(of_system) for name, of_system in scores.items()}
+    if logarithms and margin:
+        margin = log(margin)
+    control = values.pop(reference)
+
+    def in_unit(shift: float) -> float:
+        return 100 * expm1(shift) if logarithms else float(shift)
+
+    compared = {
+        name: Comparison(in_unit(of_system.mean() - control.mean()), "%" if logarithms else "")
+        for name, of_system in values.items()
+    }
+    tested = [name for name, of_system in values.items() if min(len(of_system), len(control)) > 1]
+    groups = [values[name] for name in tested]
+    if not groups or not any(group.std() for group in (control, *groups)):  # no variance, no test
+        return compared
+    test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
+    wide, narrow = (test.confidence_interval(level) for level in (CONFIDENCE, 2 * CONFIDENCE - 1))
+    for number, name in enumerate(tested):
+        p, bounds = float(test.pvalue[number]), (narrow.low[number], narrow.high[number])
+        verdict = "different" if p < 1 - CONFIDENCE else "undecided"
+        if verdict == "undecided" and margin is not None and -margin < bounds[0] and bounds[1] < margin:
+            verdict = "equivalent"
+        interval = in_unit(wide.low[number]), in_unit(wide.high[number])
+        compared[name] = Comparison(compared[name].value, compared[name].unit, interval, p, verdict)
+    return compared
 
 
 def half_interval(values: Sequence[float]) -> float | None:
@@ -153,27 +205,7 @@ def mean_text(values: Sequence[float]) -> str:
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def difference_text(values: Sequence[float], baseline: Sequence[float]) -> str:
-    """Return :func:`difference` as text, the interval in brackets."""
-    shift, interval = difference(values, baseline)
-    return f"{shift:+.2f}" + (f" {interval_text(interval)}" if interval else "")
-
-
 def interval_text(interval: tuple[float, float]) -> str:
     """Return the bounds of a difference in brackets."""
     low, high = interval
     return f"[{low:+.2f}, {high:+.2f}]"
-
-
-def difference(values: Sequence[float], baseline: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """Return the difference of the means and its 95% confidence interval, by Welch's t.
-
-    The interval is None if either sample has a single value, or neither varies.
-    """
-    shift = mean(values) - mean(baseline)
-    if min(len(values), len(baseline)) < 2 or not (stdev(values) or stdev(baseline)):
-        return shift, None
-    from scipy import stats
-
-    interval = stats.ttest_ind(values, baseline, equal_var=False).confidence_interval(CONFIDENCE)
-    return shift, (float(interval.low), float(interval.high))

@@ -239,7 +239,7 @@ class OwnRecipe:
         sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
-        # In all language models trained here better than the gate and residual layers (docs/results/language_models.md)
+        # In all language models trained here ahead of residual layers (docs/results/language_models.md)
         size: dict[str, Any] = {"ode-coefficients": "ones"}
         choices = {"size": size | narrow, "threads": 1} if plan.scale is SCALES[0] else {"size": size}
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}

@@ -1,13 +1,22 @@
-"""Test of two systems of a study over sentences and seeds (``metrics.significance``)."""
+"""Test of two systems of a study over the sentences of its test set (``metrics.significance``)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, read_systems
-from ode_transformer.metrics.significance import SAMPLES, PairedDifference, SentenceStatistics, paired_bootstrap
+from ode_transformer.metrics.significance import (
+    SAMPLES,
+    PairedDifference,
+    SentenceStatistics,
+    drawn_scores,
+    paired_difference,
+)
 from ode_transformer.recipes.recipe import Scoring
 from ode_transformer.studies.results import StudyResults, StudyTable
 from ode_transformer.studies.study_runs import StudyRuns
@@ -15,16 +24,15 @@ from ode_transformer.support.tables import csv_text
 
 SEED = 1
 NOTE = (
-    "Difference to the first system, and to the systems it is measured against, of the seeds that both have. The "
-    f"interval contains the chance of sentences, by {SAMPLES:,} draws, and, of several seeds, the chance of seeds, by "
-    "Welch's t."
+    "Difference to the first system, and to the systems it is measured against, of the seeds that both have. Interval "
+    f"and p contain the chance of sentences alone, by {SAMPLES:,} draws; the tables above contain that of seeds."
 )
 StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two systems compared over sentences and seeds.
+    """Two systems compared over sentences.
 
     :param key: the texts of ``StudyResults.pair_titles``
     :param seeds: that both systems have
@@ -43,20 +51,22 @@ def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReade
 
     :param statistics: of each score of the test set
     """
-    readers = {title: cache(read) for title, read in statistics.items()}  # a system stands in several comparisons
+
+    @cache  # a system stands in several comparisons
+    def drawn(title: str, *folders: Path) -> NDArray[np.float64]:
+        return drawn_scores([statistics[title](folder) for folder in folders], SAMPLES, SEED)
+
     references = [(row, results.baseline(row)) for row in results.rows]
     references += [(row, other) for row, other in results.pairs() if other != results.baseline(row)]
     for pair in references:
         folders = [{run.seed: run.folder for run in results.runs_of(row) if run.folder} for row in pair]
         seeds = sorted(folders[0].keys() & folders[1].keys())
-        if pair[0] == pair[1] or not seeds or not readers:
+        if pair[0] == pair[1] or not seeds or not statistics:
             continue
-        differences = {}
-        for title, read in readers.items():
-            system, reference = ([read(of_row[seed]) for seed in seeds] for of_row in folders)
-            difference = paired_bootstrap([reference, system], SAMPLES, SEED)[1].difference
-            assert difference is not None  # only the first of the two has none
-            differences[title] = difference
+        differences = {
+            title: paired_difference(*(drawn(title, *(of_row[seed] for seed in seeds)) for of_row in folders))
+            for title in statistics
+        }
         yield PairedTest(results.pair_texts(*pair), len(seeds), differences)
 
 
@@ -67,7 +77,7 @@ def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTab
     """
     titles = [f"{title}: difference [95%], p" for title in tests[0].differences]
     lines = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
-    return StudyTable("Paired test over sentences and seeds", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)
+    return StudyTable("Paired test over sentences", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)
 
 
 def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:

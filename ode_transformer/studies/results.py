@@ -6,13 +6,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import nan
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from ode_transformer.analysis.plots import new_figure, plain_label, save_figure
-from ode_transformer.metrics.significance import difference_text, half_interval, mean_text
+from ode_transformer.metrics.significance import Comparison, compare_systems, half_interval, mean_text
 from ode_transformer.studies.study import Row, Study
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TABLE_NOTE = (
-    "Mean ± standard deviation over seeds; difference to the first system with Welch's 95% confidence interval; "
-    "compute: operations of the matrix products in a forward pass over a sentence, the first system's being 1."
+    "Mean ± standard deviation over seeds; difference to the first system by Dunnett's test of all systems against it: "
+    "95% interval, adjusted p, verdict; compute: operations of the matrix products in a forward pass over a sentence, "
+    "the first system's being 1."
 )
 STUDY_FILE = "study.json"  # for ode-transformer report
-PAIRS_NOTE = "Differences of the means with Welch's 95% confidence intervals."
+PAIRS_NOTE = "Dunnett's test of all systems against the one that is named: 95% intervals, adjusted p, verdict."
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class StudyResults:
         recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
         columns = ["parameters", "compute", "seeds"]
         for title in self.titles:
-            columns += [title, "difference [95%]"]
+            columns += [title, "difference"]
         columns += [f"{title}, published for {recipes}" for title in titles]
         first = self.first_system
         lines = []
@@ -188,12 +190,21 @@ class StudyResults:
         name, *value = row.key_texts
         return [name, reference.system.name, *value]
 
+    @cached_property
+    def comparisons(self) -> dict[tuple[str, tuple[str, int]], dict[str, Comparison]]:
+        """Title of a score and key of a reference -> comparisons at the same value of the axis, by system."""
+        compared = {}
+        for reference in [*map(self.baseline, self.rows), *(reference for _, reference in self.pairs())]:
+            rows = [row for row in self.rows if row.position == reference.position]
+            for title in self.titles:
+                scores = {row.system.name: values for row in rows if (values := self.scores(row, title))}
+                if (title, reference.key) not in compared and reference.system.name in scores:
+                    compared[title, reference.key] = compare_systems(scores, reference.system.name, title)
+        return compared
+
     def difference_text(self, row: Row, reference: Row, title: str) -> str:
-        """Return the difference of the means and its confidence interval as text."""
-        values, baseline = self.scores(row, title), self.scores(reference, title)
-        if not values or not baseline or row == reference:
-            return ""
-        return difference_text(values, baseline)
+        """Return the comparison of two systems over seeds as text."""
+        return str(self.comparisons.get((title, reference.key), {}).get(row.system.name, ""))
 
     def plot(self, path: Path) -> None:
         """Draw a panel for each score, with means and their 95% confidence intervals, as a PNG.
@@ -260,7 +271,7 @@ class StudyResults:
         variant = f", variant {setting.variant}" if setting.variant else ""
         where = " ".join([f"{setting.recipe}{variant}", *commands.flags(setting.flags)])
         paragraphs = [f"# {study.title}", f"{study.source}. Here: {where}."]
-        paragraphs += [f"Criterion, written down before the runs: {study.criterion}"] if study.criterion else []
+        paragraphs += [f"Criterion: {study.criterion}"] if study.criterion else []
         tables = [table for table in (self.main_table(), self.pair_table(), *more_tables) if table is not None]
         for table in tables:
             paragraphs += [f"## {table.title}", str(table), table.note]

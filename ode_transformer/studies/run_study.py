@@ -19,13 +19,14 @@ from ode_transformer.studies import STUDIES, equal_footing, find_study, paired_c
 from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.paired_comparison import PairedTest
 from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
-from ode_transformer.studies.study import Row, Study, read_study
+from ode_transformer.studies.study import Row, Study, Tuning, read_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
 from ode_transformer.support.errors import LockedError, UserError, one_line
 from ode_transformer.support.files import content_digest, is_locked, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
+from ode_transformer.support.tables import csv_text
 
 POLL_SECONDS = 30  # until a training of another process is looked at again
 
@@ -93,26 +94,26 @@ def run_all(trainings: Iterable[Training]) -> list[str]:
 
 
 def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
-    """Train each system with every value of the setting's grid; return a line for each failure."""
+    """Train each system with every combination of the setting's grid; return a line for each failure."""
     if (tuning := runs.setting.tuning) is None:
         return []
     workflow.prepare(runs.data, runs.options)
     trials = [
         Training(
-            f"{row}, {tuning.flag} {value}, seed {tuning.seed}",
+            f"{row}, {name}, seed {tuning.seed}",
             trial.folder,
             partial(workflow.train, trial, runs.options),
         )
         for row in rows
-        for value, trial in runs.trials(row).items()
+        for name, trial in runs.trials(row).items()
         if runs.options.dry_run or not is_trained(trial)
     ]
     failures = run_all(trials)
     for row in rows:
-        if not runs.options.dry_run and (chosen := runs.chosen_flags(row)):
-            print(f"{row}: {tuning.flag} {chosen[tuning.flag]}", flush=True)
+        if not runs.options.dry_run and (chosen := runs.chosen_trial(row)):
+            print(f"{row}: {chosen}", flush=True)
     if runs.options.dry_run:
-        print(f"\nThe following runs take the {tuning.flag} of each system with the lowest validation loss.")
+        print("\nThe following runs take the flags of each system's trial with the lowest validation loss.")
     return failures
 
 
@@ -152,18 +153,21 @@ def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder:
     return failures
 
 
+def tuning_rows(runs: StudyRuns, tuning: Tuning) -> list[list[str]]:
+    """Return the validation perplexity of each trial of each system, and the chosen one, the heads first."""
+    rows = [["system", *tuning.candidates, "chosen"]]
+    for row in runs.rows:
+        losses = runs.trial_losses(row)
+        values = [f"{2 ** losses[name]:.2f}" if losses.get(name, inf) < MAX_BITS else "" for name in tuning.candidates]
+        rows.append([str(row), *values, runs.chosen_trial(row) or ""])
+    return rows
+
+
 def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
     """Yield the tables of the grid, of equal footing, and of the tests over sentences and seeds, if there are any."""
     if (tuning := runs.setting.tuning) is not None:
-        lines = [["system", *map(str, tuning.values), "chosen"]]
-        for row in runs.rows:
-            losses, chosen = runs.trial_losses(row), runs.chosen_flags(row)
-            values = [
-                f"{2 ** losses[value]:.2f}" if losses.get(value, inf) < MAX_BITS else "" for value in tuning.values
-            ]
-            lines.append([str(row), *values, str(chosen.get(tuning.flag, ""))])
-        note = f"Lowest validation perplexity of seed {tuning.seed}; the other runs take the best value of each system."
-        yield StudyTable(f"Choice of {tuning.flag}, before the comparison", lines, note)
+        note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
+        yield StudyTable("Tuning, before the comparison", tuning_rows(runs, tuning), note)
     if equal_footing.can_be_compared(results):
         lines = equal_footing.table_rows(results)
         yield StudyTable("Equal updates, equal compute, equal parameters", lines, equal_footing.NOTE)
@@ -217,6 +221,8 @@ def run_study(
         results = runs.results()
         tests = list(paired_comparison.paired_tests(results, paired_comparison.sentence_readers(runs)))
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
+        if runs.setting.tuning is not None:
+            write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))
         if tests:
             write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,14 +18,27 @@ DEPTH_FLAGS = {"translation": ["encoder-layers"], "language_modeling": ["decoder
 
 
 class Tuning(YamlSection):
-    """A grid of values, of which each system gets its own best one before the comparison.
+    """A grid of values, of which each system gets its own best ones before the comparison.
 
-    Every system has the same number of trials: one training of each value, judged by its lowest validation loss.
+    Every system has the same number of trials: one training of each combination, judged by its validation loss.
+
+    :param grid: flag -> values; several flags with spaces between them take the same value
+    :param loss: that judges a trial: ``last`` where the last checkpoint is decoded
     """
 
-    flag: str = "lr"
-    values: Annotated[list[int | float], Field(min_length=2)]
+    grid: Annotated[dict[str, Annotated[list[int | float], Field(min_length=1)]], Field(min_length=1)]
     seed: Annotated[int, Field(ge=0)] = 1
+    loss: Literal["lowest", "last"] = "lowest"
+
+    @property
+    def candidates(self) -> dict[str, Flags]:
+        """The flags of each trial, by its name in tables."""
+        return {
+            ", ".join(f"{flags.split()[0]} {value}" for flags, value in zip(self.grid, values, strict=True)): {
+                flag: value for flags, value in zip(self.grid, values, strict=True) for flag in flags.split()
+            }
+            for values in product(*self.grid.values())
+        }
 
 
 class Setting(YamlSection):
@@ -34,7 +48,7 @@ class Setting(YamlSection):
     :param flags: of fairseq-train, for all systems; a system's own flags override them
     :param sizes: the size as flags of fairseq-train, for architectures without ``{size}`` in their names
     :param values: of the axis here, each in the position of one of the study's
-    :param tuning: grid of the learning rate, or of another flag
+    :param tuning: grid of the learning rate, or of other flags
     """
 
     recipe: str
@@ -87,7 +101,7 @@ class Study(YamlSection):
 
     :param source: the paper and table that the question comes from
     :param tables: of published results, by their names in recipes, the preferred one first
-    :param criterion: the rule that decides the question, if it was written down before the runs
+    :param criterion: the rule that decides the question
     :param settings: name -> data set; the first is the paper's
     :param axis: quantity that is varied beside the systems
     :param deepens: flags that ``depth`` multiplies, instead of those of ``DEPTH_FLAGS``

@@ -35,7 +35,7 @@ class StudyRuns:
     study: Study
     setting_name: str
     options: RunOptions
-    _chosen: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict, init=False, compare=False)
+    _chosen: dict[tuple[str, int], str] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def setting(self) -> Setting:
@@ -73,7 +73,7 @@ class StudyRuns:
     def train_flags(self, row: Row, tuned_flags: Mapping[str, Any] | None = None) -> tuple[str, ...]:
         """Return the words for fairseq-train of a system, without those that say what its own flags and recipe say.
 
-        :param tuned_flags: a value of the setting's grid; by default the chosen one
+        :param tuned_flags: of a trial; by default the chosen ones
         """
         system, setting, axis = row.system, self.setting, self.study.axis
         options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
@@ -91,39 +91,47 @@ class StudyRuns:
         if system.depth > 1:
             deepened = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
             flags |= {flag: system.depth * int(flags.get(flag, default(flag))) for flag in deepened}
-        flags |= self.chosen_flags(row) if tuned_flags is None else tuned_flags
+        if tuned_flags is None and setting.tuning and (chosen := self.chosen_trial(row)):
+            tuned_flags = setting.tuning.candidates[chosen]
+        flags |= tuned_flags or {}
         own = {name: value for name, value in flags.items() if name not in system.flags and value != default(name)}
         return tuple(commands.flags(system.flags | own))
 
-    def trials(self, row: Row) -> dict[float, Experiment]:
-        """Return the trainings of the setting's grid for a system, by their values; empty without a grid."""
+    def trials(self, row: Row) -> dict[str, Experiment]:
+        """Return the trainings of the setting's grid for a system, by their names; empty without a grid."""
         if (tuning := self.setting.tuning) is None:
             return {}
         options = replace(self.options, variant=self.setting.variant, seeds=(tuning.seed,))
         recipe = self.row_recipe(row)
         return {
-            value: workflow.plan_experiments(
-                recipe, self.data, replace(options, train_flags=self.train_flags(row, {tuning.flag: value}))
+            name: workflow.plan_experiments(
+                recipe, self.data, replace(options, train_flags=self.train_flags(row, flags))
             )[0]
-            for value in tuning.values
+            for name, flags in tuning.candidates.items()
         }
 
-    def trial_losses(self, row: Row) -> dict[float, float]:
-        """Return the lowest validation loss of each complete trial."""
-        return {value: lowest_loss(trial) for value, trial in self.trials(row).items() if is_trained(trial)}
+    def trial_losses(self, row: Row) -> dict[str, float]:
+        """Return the validation loss of each complete trial, without label smoothing; infinite if it diverged."""
+        last = self.setting.tuning is not None and self.setting.tuning.loss == "last"
+        losses = {}
+        for name, trial in self.trials(row).items():
+            if is_trained(trial):
+                validated = [point.bits for point in read_log(trial.log) if point.split == "valid"]
+                losses[name] = min(filter(isfinite, validated[-1:] if last else validated), default=inf)
+        return losses
 
-    def chosen_flags(self, row: Row) -> dict[str, float]:
-        """Return the value of the grid with the lowest validation loss; empty until all trials are complete."""
+    def chosen_trial(self, row: Row) -> str | None:
+        """Return the name of the trial with the lowest validation loss; None until all trials are complete."""
         tuning = self.setting.tuning
         if tuning is not None and row.key not in self._chosen and self.data.is_prepared():
             losses = self.trial_losses(row)
-            if len(losses) == len(tuning.values):
-                self._chosen[row.key] = {tuning.flag: min(losses, key=lambda value: losses[value])}
-        return self._chosen.get(row.key, {})
+            if len(losses) == len(tuning.candidates):
+                self._chosen[row.key] = min(losses, key=lambda name: losses[name])
+        return self._chosen.get(row.key)
 
     def is_tuned(self, row: Row) -> bool:
-        """Return whether the setting has no grid, or the system's value is chosen."""
-        return self.setting.tuning is None or bool(self.chosen_flags(row))
+        """Return whether the setting has no grid, or the system's trial is chosen."""
+        return self.setting.tuning is None or self.chosen_trial(row) is not None
 
     def experiments(self, row: Row, seeds: Sequence[int]) -> list[Experiment]:
         """Return one experiment of a system for each seed."""
@@ -209,9 +217,3 @@ class StudyRuns:
             if results:
                 result = min(results, key=rank)
                 yield row.key, PublishedScores(self.setting.recipe, result.scores, row.value)
-
-
-def lowest_loss(experiment: Experiment) -> float:
-    """Return the lowest validation loss of a training, without label smoothing; infinite if it diverged."""
-    losses = [point.bits for point in read_log(experiment.log) if point.split == "valid"]
-    return min(filter(isfinite, losses), default=inf)

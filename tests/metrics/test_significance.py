@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ode_transformer.cli.command import main
 from ode_transformer.metrics.metric import Score, Settings
 from ode_transformer.metrics.registry import METRICS
-from ode_transformer.metrics.significance import BootstrapResult, SentenceStatistics, difference, paired_bootstrap
+from ode_transformer.metrics.significance import BootstrapResult, SentenceStatistics, compare_systems, paired_bootstrap
 
 COMPARED = [name for name, metric in METRICS.items() if metric.statistics]
 CHANCE = random.Random(1)
@@ -82,23 +82,37 @@ def statistics(wrong: NDArray[np.float64]) -> SentenceStatistics:
     )
 
 
-def test_without_differences_between_sentences_it_is_welch_over_seeds() -> None:
-    rates = [0.11, 0.14, 0.12], [0.16, 0.15, 0.2]
-    result = paired_bootstrap([[statistics(np.full(50, rate)) for rate in system] for system in rates], 2000)[1]
-    shift, interval = difference(*([100 * rate for rate in system] for system in reversed(rates)))
-    assert result.difference is not None
-    assert result.difference.value == pytest.approx(shift)
-    assert result.difference.interval == pytest.approx(interval, abs=0.15)  # of about ±5
-    test = scipy.stats.ttest_ind(*rates, equal_var=False)
-    assert result.difference.p_value == pytest.approx(test.pvalue, rel=0.1)
-    one_seed = [[statistics(np.full(50, rate)) for rate in system[:1]] for system in rates]
-    assert paired_bootstrap(one_seed, 100)[1].difference.p_value == pytest.approx(1 / 101)
+def test_the_test_over_sentences_contains_no_chance_of_seeds() -> None:
+    """Runs that differ on all sentences alike leave the interval of their mean as narrow as that of one."""
+    errors = np.random.default_rng(7).random(200) < 0.3
+    runs = [statistics(errors + shift) for shift in (-0.1, 0.1)]
+    one, two, shifted = paired_bootstrap([[statistics(errors.astype(float))], runs, [statistics(errors + 0.05)]], 100)
+    assert two.interval == pytest.approx(one.interval)
+    assert str(shifted.difference) == "+5.00 [+5.00, +5.00], p = 0.0099"
 
 
-def test_the_draws_of_one_seed_are_those_of_published_values() -> None:
-    generator = np.random.default_rng(7)
-    pair = [[statistics((generator.random(200) < rate).astype(float))] for rate in (0.3, 0.35)]
-    assert str(paired_bootstrap(pair, 100)[1]) == "35.58 ± 5.75, difference +7.50 [-2.05, +15.86], p = 0.099"
+def test_systems_are_compared_with_one_of_them_over_seeds() -> None:
+    """Against Student's test, and Dunnett's (1955) table: 2.86 for two systems and six degrees of freedom."""
+    rates = {"plain": [10.0, 11.0, 12.0], "worse": [14.0, 15.0, 16.0], "alike": [10.9, 11.0, 11.1], "once": [9.0]}
+    compared = compare_systems(rates, "plain", "PER")
+    half = 2.86 * (2 / 3 * (1 + 1 + 0.01) / 3) ** 0.5
+    assert compared["worse"].interval == pytest.approx((4 - half, 4 + half), abs=0.01)
+    assert str(compared["once"]) == "-2.00"  # one seed: no test
+    assert [compared[name].verdict for name in ("worse", "alike", "once")] == ["different", "undecided", ""]
+    pair = compare_systems({name: rates[name] for name in ("plain", "worse")}, "plain", "PER")["worse"]
+    assert pair.p_value == pytest.approx(scipy.stats.ttest_ind(rates["plain"], rates["worse"]).pvalue, abs=1e-3)
+    assert compare_systems({"plain": [1.0, 1.0], "other": [2.0, 2.0]}, "plain", "PER")["other"].p_value is None
+
+
+def test_systems_are_equivalent_within_the_margin_of_their_score() -> None:
+    """A twentieth of an error; and perplexities, whose margin is 2%, by their ratio."""
+    scores = {"plain": [10.0, 10.1, 10.2], "alike": [10.05, 10.15, 10.25]}
+    assert str(compare_systems(scores, "plain", "PER")["alike"]).endswith(": equivalent")
+    assert compare_systems(scores, "plain", "gradient norm")["alike"].verdict == "undecided"
+    ratio = compare_systems({"plain": [100.0, 100.1], "more": [101.0, 101.1]}, "plain", "Perplexity test")["more"]
+    assert str(ratio).startswith("+1.00% [")
+    assert ratio.verdict == "different"
+    assert compare_systems(scores, "plain", "perplexity valid")["alike"].verdict == "undecided"
 
 
 @pytest.fixture
@@ -120,11 +134,11 @@ def test_each_system_has_a_line_with_its_score_and_the_test(files, capsys: pytes
     assert [line.split()[0].rstrip(":") for line in lines] == [files["good"], files["bad"]] * 2
     assert lines[0].startswith(f"{files['good']}: {bleu(GOOD, REFERENCES)}; 100 draws, seed 12345: ")
     assert " p = " not in lines[0]
-    assert lines[1].endswith(f"p = 0.010 against {files['good']}")
+    assert lines[1].endswith(f"p = 0.0099 against {files['good']}")
     assert ": chrF2 " in lines[2]
 
 
-def test_runs_of_a_system_are_compared_over_sentences_and_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2")) == 0
     good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()
     assert [good, alike] == [
@@ -136,8 +150,11 @@ def test_runs_of_a_system_are_compared_over_sentences_and_seeds(files, capsys: p
     scores = [bleu(lines, REFERENCES).value for lines in (GOOD, ALIKE)]
     assert first.startswith(f"{files['good']} and 1 more: BLEU {np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f}; ")
     assert first.endswith(f": {expected[0]}")
-    assert second.endswith(f": {expected[1]} against {files['good']} and 1 more")
+    both = [bleu(BAD, REFERENCES).value] * 2
+    seeds = compare_systems({"good": scores, "bad": both}, "good", "BLEU")["bad"]
+    assert second.endswith(f": {expected[1]}; over seeds {seeds} against {files['good']} and 1 more")
     assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2", "--json")) == 0
     of_good, of_bad = map(json.loads, capsys.readouterr().out.splitlines())
     assert [run["value"] for run in of_good["runs"]] == scores
     assert of_bad["bootstrap"]["difference"]["value"] == pytest.approx(expected[1].difference.value)
+    assert of_bad["seeds"]["p_value"] == pytest.approx(seeds.p_value)

@@ -1,4 +1,4 @@
-"""Three questions about the same runs, and the test over sentences and seeds."""
+"""Three questions about the same runs, and the test over sentences."""
 
 import csv
 import io
@@ -106,10 +106,10 @@ def test_logs_are_compared(tmp_path: Path) -> None:
     tests = list(paired_tests(results(tmp_path), scores))
     table = paired_table(results(tmp_path), tests)
     assert table.rows[0] == ["system", "against", "seeds", "PER: difference [95%], p", "BLEU: difference [95%], p"]
-    assert [row[:4] for row in table.rows[1:]] == [["dear", "plain", "2", "+50.00 [+50.00, +50.00], p = 0.001"]]
+    assert [row[:4] for row in table.rows[1:]] == [["dear", "plain", "2", "+50.00 [+50.00, +50.00], p = 0.0001"]]
     heads, errors, bleu = csv.reader(io.StringIO(paired_csv(results(tmp_path), tests)))
     assert heads == ["system", "against", "seeds", "score", "difference", "low", "high", "p"]
-    assert errors == ["dear", "plain", "2", "PER", "50.0000", "50.0000", "50.0000", "0.0010"]
+    assert errors == ["dear", "plain", "2", "PER", "50.0000", "50.0000", "50.0000", "0.0001"]
     assert bleu[3] == "BLEU"
     assert not list(paired_tests(StudyResults(STUDY, "here", [], {}), scores))
     assert not list(paired_tests(results(tmp_path), {}))

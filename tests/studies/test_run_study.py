@@ -35,11 +35,11 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     waited: list[float] = []
     monkeypatch.setattr(run_study.time, "sleep", waited.append)
     runs = SimpleNamespace(
-        setting=Setting(recipe="a", tuning=Tuning(flag="lr", values=[1.0, 2.0, 3.0, 4.0])),
+        setting=Setting(recipe="a", tuning=Tuning(grid={"lr": [1.0, 2.0, 3.0, 4.0]})),
         data=None,
         options=SimpleNamespace(dry_run=False),
-        trials=lambda row: {value: SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
-        chosen_flags=lambda row: {"lr": 3.0},
+        trials=lambda row: {f"lr {value}": SimpleNamespace(folder=name) for value, name in enumerate(names, start=1)},
+        chosen_trial=lambda row: "lr 3.0",
     )
     row = Row(StudySystem(name="RK2", arch="a"))
     assert run_study.tune(cast(StudyRuns, runs), [row]) == ["RK2, lr 2, seed 1: broken"]

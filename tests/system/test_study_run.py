@@ -93,17 +93,18 @@ def test_killed_half_way(study: StudyOf, capsys) -> None:
 def test_each_system_gets_its_learning_rate(study: StudyOf, capsys) -> None:
     """Both trials of each system with the grid's seed; then the other seed with the better value, and the table."""
     study.run.change("train", max_update=6)
-    study.write(SYSTEMS[:2], tuning={"flag": "lr", "values": [0.02, 1e-9]})
+    study.write(SYSTEMS[:2], tuning={"grid": {"lr": [0.02, 1e-9], "dropout attention-dropout": [0.2]}})
     assert study("--seeds", "1,2") == 0
     runs = sorted(path.parent.name for path in study.run.data.glob("*/train.log"))
     assert len(runs) == 6
     assert sum("1e-09" in name for name in runs) == 2
+    assert all("attention-dropout-0.2" in name for name in runs)
     assert {(row["system"], row["seed"]) for row in study.numbers()} == {
         (system, seed) for system in ("Residual", "RK2") for seed in "12"
     }
     table = study.table()
-    assert table.count("| 0.02 |") == 3  # head and choice of each system
-    for part in ("Equal updates, equal compute", "Paired test over sentences and seeds"):
+    assert table.count("| dropout 0.2, lr 0.02 |") == 3  # head and choice of each system
+    for part in ("Equal updates, equal compute", "Paired test over sentences"):
         assert f"## {part}" in table
     assert len((study.results / "validations.csv").read_text().splitlines()) > 4
     capsys.readouterr()

@@ -7,7 +7,6 @@ import argparse
 
 from gains import draw_gains
 from gates import draw_gates, write_gates
-from language_models import draw_steps, draw_table5
 
 
 def main() -> None:
@@ -23,8 +22,6 @@ def main() -> None:
     if args.gates:
         write_gates(args.gates)
     draw_gains("does_it_help_answer.png")
-    draw_table5("does_it_help_table5.png")
-    draw_steps("does_it_help_steps.png")
     draw_gates("does_it_help_gates.png")
 
 

@@ -1,46 +1,46 @@
 """Figure of gains over the residual model, at equal operations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
 from statistics import mean
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-from figure_files import save
-from result_files import rows_of
-
-from ode_transformer.metrics.significance import difference
+from result_files import FOLDER
+from tables import Entry, comparisons, study_rows
 
 BASELINE = "Residual"
 # Residual layers with the baseline's parameters; RK2 with coefficients 1 applies a layer twice.
-SAME_PARAMETERS = (f"{BASELINE}, step", "RK2, coefficients 1", "layer repeated", "four Euler steps")
+SAME_PARAMETERS = (f"{BASELINE}, step", "RK2, coefficients 1", "layer repeated", "four Euler steps", "two thin layers")
 
 
 class Panel(NamedTuple):
-    """A part of the figure.
+    """A part of the figure, which is left out while there are no runs.
 
-    :param where: a column and its value in the rows that are drawn
+    :param where: columns and their values in the rows that are drawn
     :param sign: 1 if a higher score is better, else -1
     """
 
     title: str
     study: str
-    where: tuple[str, str]
+    where: Mapping[str, str]
     score: str
     sign: int
 
 
 PANELS = [
+    Panel("Table 5's size, tuned: perplexity", "table5_today-ptb", {}, "Perplexity test", -1),
     Panel(
-        "Language models, Table 5's size: perplexity", "does_it_help_lm-ptb", ("layers", "1"), "Perplexity valid", -1
+        "Table 5's size, as in the paper: perplexity", "does_it_help_lm-ptb", {"layers": "1"}, "Perplexity valid", -1
     ),
-    Panel("Spelling to phonemes, one layer: errors", "does_it_help-g2p", ("encoder layers", "1"), "PER", -1),
-    Panel("Multi30k to its end: BLEU", "does_it_help-multi30k_full", ("encoder layers", "4"), "BLEU", 1),
-    Panel("Multi30k, short updates: BLEU", "does_it_help-multi30k", ("encoder layers", "6"), "BLEU", 1),
+    Panel("Spelling to phonemes, three layers: errors", "does_it_help-g2p", {"encoder layers": "3"}, "PER", -1),
+    Panel("Spelling to phonemes, one layer: errors", "does_it_help-g2p", {"encoder layers": "1"}, "PER", -1),
+    Panel("Multi30k to its end: BLEU", "does_it_help-multi30k_full", {}, "BLEU", 1),
+    Panel("Multi30k, short updates: BLEU", "does_it_help-multi30k", {}, "BLEU", 1),
 ]
 MARKS = {  # marker, colour and fill
-    "Runge–Kutta": ("o", "C1", "full"),
-    "residual layers, same parameters: repeated, or longer or shorter steps": ("s", "C0", "full"),
+    "Runge–Kutta, same parameters": ("o", "C1", "full"),
+    "residual layers, same parameters: repeated, thin, or longer or shorter steps": ("s", "C0", "full"),
     "residual layers, more parameters": ("s", "C0", "none"),
     "fairseq": ("D", "gray", "full"),
 }
@@ -57,30 +57,27 @@ def kind_of(system: str) -> str:
 
 
 def draw_gains(output: str) -> None:
-    """Draw the gain of each system over the residual model, in percent, with its 95% interval over seeds."""
-    figure, all_axes = plt.subplots(2, 2, figsize=(13, 8), layout="constrained")
-    for axes, panel in zip(all_axes.flat, PANELS, strict=True):
-        column, value = panel.where
-        draw_panel(axes, panel, [row for row in rows_of(panel.study) if row[panel.score] and row[column] == value])
+    """Draw the gain of each system over the residual model, in per cent, with Dunnett's 95% interval."""
+    panels = [panel for panel in PANELS if Entry("", panel.study, panel.where, system=BASELINE).rows()]
+    figure, grid = plt.subplots(-(-len(panels) // 2), 2, figsize=(13, 2 * len(panels)), layout="constrained")
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        draw_panel(axes, panel)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
     for kind, (marker, colour, fill) in MARKS.items():
-        all_axes[0, 0].plot([], [], marker, color=colour, fillstyle=fill, label=kind)
+        grid[0, 0].plot([], [], marker, color=colour, fillstyle=fill, label=kind)
     figure.legend(loc="outside lower center", ncols=4, fontsize=9)
-    save(figure, output)
+    figure.savefig(FOLDER / output, dpi=120, metadata={"Software": None})
 
 
-def draw_panel(axes: plt.Axes, panel: Panel, rows: Sequence[Mapping[str, str]]) -> None:
-    """Draw the gains of one study's systems, from top to bottom in groups of equal operations.
-
-    :param rows: a run each; systems with a single run are left out
-    """
-    scores: dict[str, list[float]] = {}
-    for row in rows:
-        scores.setdefault(row["system"], []).append(float(row[panel.score]))
-    baseline = scores.pop(BASELINE)
-    scale = panel.sign * 100 / mean(baseline)
+def draw_panel(axes: plt.Axes, panel: Panel) -> None:
+    """Draw the gains of one study's systems with several seeds, from top to bottom in groups of equal operations."""
+    compared = comparisons(panel.study, panel.score, BASELINE, frozenset(panel.where.items()))
+    baseline = Entry("", panel.study, panel.where, panel.score, BASELINE).values()
+    rows = [row for row in study_rows(panel.study) if panel.where.items() <= row.items()]
     operations = {row["system"]: float(row["operations"]) for row in rows}
-    costs = {system: round(operations[system] / operations[BASELINE], 2) for system in scores}
-    systems = [system for system in scores if len(scores[system]) > 1]
+    costs = {system: round(operations[system] / operations[BASELINE], 2) for system in compared}
+    systems = [system for system in compared if compared[system].interval]
     systems.sort(key=lambda system: (costs[system], list(MARKS).index(kind_of(system))))
     height, heights = 0.0, []
     for cost, group in groupby(systems, costs.__getitem__):
@@ -88,9 +85,9 @@ def draw_panel(axes: plt.Axes, panel: Panel, rows: Sequence[Mapping[str, str]]) 
         axes.text(0.01, height - 0.5, label, transform=axes.get_yaxis_transform(), fontsize=8, color="gray")
         height -= 1.3
         for system in group:
-            shift, interval = difference(scores[system], baseline)
-            gain = scale * shift
-            low, high = sorted(scale * bound for bound in interval or (shift, shift))
+            found = compared[system]
+            scale = panel.sign * (1 if found.unit else 100 / mean(baseline))
+            low, gain, high = sorted(scale * value for value in (*(found.interval or ()), found.value))
             marker, colour, fill = MARKS[kind_of(system)]
             bounds = [[gain - low], [high - gain]]
             axes.errorbar(gain, height, xerr=bounds, fmt=marker, color=colour, fillstyle=fill, capsize=3)

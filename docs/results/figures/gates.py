@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
-from figure_files import save
-from result_files import STUDIES, rows_of
+from result_files import FOLDER, STUDIES, rows_of
 
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
@@ -61,4 +60,4 @@ def draw_gates(output: str) -> None:
     handles, labels = panels[0, 0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     panels[0, 1].legend(unique.values(), unique.keys(), fontsize=8, loc="lower left")
-    save(figure, output)
+    figure.savefig(FOLDER / output, dpi=120, metadata={"Software": None})

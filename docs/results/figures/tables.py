@@ -9,12 +9,14 @@ A page marks a table's place; what stands between the two comments is replaced:
 
 tables.yaml gives each name its columns, by title, and its rows: ``systems`` (by default all of the file), ``pairs`` of
 a system and the one that it is compared with, or ``rows`` by their title. :class:`Entry` lists the fields of an entry;
-those that all entries of a table share stand beside its columns.
+those that all entries of a table share stand beside its columns. Rows and columns without an entry are left out, and a
+table without rows is empty: its file does not exist yet. Below each table stand links to its files.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -23,9 +25,9 @@ from statistics import mean, median
 from typing import Any
 
 import yaml
-from result_files import FOLDER, rows_of
+from result_files import FOLDER, STUDIES, rows_of
 
-from ode_transformer.metrics.significance import difference_text, interval_text, mean_text
+from ode_transformer.metrics.significance import Comparison, compare_systems, interval_text, mean_text
 from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import markdown_table
@@ -47,6 +49,7 @@ class Entry:
     :param system: name in the file
     :param against: the system that a difference is to
     :param names: the systems' names in a recipe
+    :param tests: of a claim: comparisons by their titles, each with fields of this class
     :param text: shown as it is
     """
 
@@ -57,6 +60,7 @@ class Entry:
     system: str = ""
     against: str = "Residual"
     names: Mapping[str, str] = field(default_factory=dict)
+    tests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     text: str = ""
 
     def rows(self, system: str | None = None) -> list[dict[str, str]]:
@@ -101,17 +105,58 @@ def model_of(row: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row.get(column, "") for column in ("model", "block", "data", "system", "seed"))
 
 
+@cache
+def comparisons(file: str, score: str, against: str, where: frozenset[tuple[str, str]]) -> dict[str, Comparison]:
+    """Return Dunnett's test of all systems of a file's rows against one of them, by system."""
+    scores: dict[str, list[float]] = {}
+    for row in study_rows(file):
+        if where <= row.items() and row[score]:
+            scores.setdefault(row["system"], []).append(float(row[score]))
+    return compare_systems(scores, against, dict(where).get("score", score)) if against in scores else {}
+
+
+def comparison(entry: Entry) -> Comparison | None:
+    """Return the comparison of two systems over seeds."""
+    compared = comparisons(entry.file, entry.score, entry.against, frozenset(entry.where.items()))
+    return compared.get(entry.system)
+
+
 def difference(entry: Entry) -> str:
-    """Return the difference of two systems' means, with its interval over seeds."""
-    values, baseline = entry.values(), entry.values(entry.against)
-    return difference_text(values, baseline) if values and baseline and entry.system != entry.against else ""
+    """Return the difference of two systems over seeds, with its test."""
+    return str(comparison(entry) or "")
 
 
-def paired(entry: Entry) -> str:
-    """Return the interval over sentences and seeds of the difference of two systems."""
+def verdict(entry: Entry) -> str:
+    """Return the difference of two systems over seeds with its test but no interval, or those of a claim's tests."""
+    if not entry.tests:
+        compared = comparison(entry)
+        return compared.text(with_interval=False) if compared else ""
+    shared = {"show": "verdict", "file": entry.file, "score": entry.score, "where": entry.where}
+    texts = {title: verdict(Entry(**{**shared, **test})) for title, test in entry.tests.items()}
+    return "; ".join(f"{title} {text}" for title, text in texts.items() if text)
+
+
+def sentences(entry: Entry) -> str:
+    """Return the interval and p over sentences of the difference of two systems."""
     wanted = {"system": entry.system, "against": entry.against, "score": entry.score}
     rows = [row for row in rows_of(f"{entry.file}-paired") if wanted.items() <= row.items()]
-    return interval_text((float(rows[0]["low"]), float(rows[0]["high"]))) if rows else ""
+    return (
+        f"{interval_text((float(rows[0]['low']), float(rows[0]['high'])))}, p = {float(rows[0]['p']):.4f}"
+        if rows
+        else ""
+    )
+
+
+def best_epoch(entry: Entry) -> str:
+    """Return the epochs of the lowest perplexity, the first and the last of all seeds."""
+    lowest: dict[str, tuple[float, int]] = {}
+    for row in rows_of(entry.file):
+        system, *model = row["run"].split("; ")
+        if system == entry.system and model[0] == entry.where["output"]:
+            point = float(row["perplexity"]), int(row["epoch"])
+            lowest[model[1]] = min(lowest.get(model[1], point), point)
+    epochs = sorted({epoch for _, epoch in lowest.values()})
+    return "–".join(map(str, dict.fromkeys([*epochs[:1], *epochs[-1:]])))
 
 
 def operations(entry: Entry) -> str:
@@ -161,9 +206,12 @@ SHOWN: dict[str, Callable[[Entry], str]] = {
     "average": lambda entry: mean_text([mean(entry.values())]) if entry.values() else "",
     "each": lambda entry: ", ".join(f"{value:.2f}" for value in entry.values()),
     "difference": difference,
-    "paired": paired,
+    "verdict": verdict,
+    "sentences": sentences,
+    "best epoch": best_epoch,
     "operations": operations,
     "seeds": lambda entry: str(len(entry.rows()) or ""),
+    "parameters": lambda entry: f"{int(entry.rows()[0]['parameters']):,}" if entry.rows() else "",
     "published": published,
     "ratio": ratio,
     "milliseconds": milliseconds,
@@ -186,26 +234,44 @@ def table_rows(table: Mapping[str, Any], shared: Mapping[str, Any]) -> list[tupl
 
 
 def table_text(table: Mapping[str, Any]) -> str:
-    """Return a declared table as Markdown."""
+    """Return a declared table as Markdown, with links to its files."""
     shared = {key: value for key, value in table.items() if key in {entry.name for entry in fields(Entry)}}
     first = ["system", "against"] if "pairs" in table else [table.get("first", "system")]
-    lines = []
+    columns, lines, files = table["columns"], [], set()
     for titles, row in table_rows(table, shared):
         entries = []
-        for column in table["columns"].values():
+        for column in columns.values():
             where = {**shared.get("where", {}), **column.get("where", {}), **row.get("where", {})}
             entry = Entry(**{**shared, **column, **row, "where": where})
             entries.append(SHOWN[entry.show](entry))
-        lines.append([*titles, *entries])
-    alignment = "l" * len(first) + "".join(
-        "l" if c["show"] in ("text", "run", "command") else "r" for c in table["columns"].values()
+            if entries[-1]:
+                paired = f"{entry.file}-paired" if entry.show == "sentences" else ""
+                files |= {entry.file, paired, *(test.get("file", "") for test in entry.tests.values())}
+        if any(entry for entry, column in zip(entries, columns.values(), strict=True) if column["show"] != "text"):
+            lines.append([*titles, *entries])
+    if not lines:
+        return ""
+    shown = [number for number, entries in enumerate(zip(*lines, strict=True)) if any(entries)]
+    titles = [*first, *columns]
+    left = [*first, *(title for title, column in columns.items() if column["show"] in ("text", "run"))]
+    paths = [STUDIES / f"{name}.csv" for name in sorted(files)]
+    links = [f"[{path.stem}]({os.path.relpath(path, FOLDER)})" for path in paths if path.exists()]
+    text = markdown_table(
+        [titles[number] for number in shown],
+        [[line[number] for number in shown] for line in lines],
+        "".join("l" if titles[number] in left else "r" for number in shown),
     )
-    return markdown_table([*first, *table["columns"]], lines, alignment)
+    return "\n\n".join([text, *(["Files: " + ", ".join(links)] if links else [])])
 
 
 def page_text(text: str, tables: Mapping[str, Any]) -> str:
     """Return the text of a page with its tables filled."""
-    return BLOCK.sub(lambda block: f"{block[1]}\n{table_text(tables[block[2]])}\n\n{block[3]}", text)
+
+    def filled(block: re.Match[str]) -> str:
+        table = table_text(tables[block[2]])
+        return f"{block[1]}\n{table}\n\n{block[3]}" if table else f"{block[1]}{block[3]}"
+
+    return BLOCK.sub(filled, text)
 
 
 def main() -> None:
