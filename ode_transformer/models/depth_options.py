@@ -130,6 +130,7 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             {"type": positive_int, "metavar": "K"},
             "step only the K layers in the middle of a stack by its scheme of several stages, the others once",
         ),
+        ("--ode-normalize-step", {"action": "store_true"}, "normalise what a step adds to y"),
         ("--value-residual", {"choices": VALUE_RESIDUALS}, "add the first layer's values to those of later layers"),
         ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
         ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.nn import (
+    STACKS,
     AttentionChoice,
     BlockId,
     CheckpointSettings,
@@ -45,6 +46,7 @@ DEPTH_OPTIONS = {
     "ode_iterations": "iterations",
     "ode_normalize_stages": "normalize_stages",
     "ode_middle_layers": "middle_layers",
+    "ode_normalize_step": "normalize_step",
     "value_residual": "value_residual",
     "layer_splitting": "splitting",
 }
@@ -52,9 +54,12 @@ LSTM_OPTIONS = {f"dlstm_{field.name}": field.name for field in fields(LSTMChoice
 
 
 def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
-    """Return the options of the stack 'encoder' or 'decoder', whether they go together or not."""
+    """Return the options of the stack 'encoder' or 'decoder', whether they go together or not.
+
+    Coefficients weigh stages; they are the lengths of steps of one stage only where no stack has several.
+    """
     options = getattr(cfg, stack)
-    return DepthChoice(
+    choice = DepthChoice(
         scheme=options.ode_scheme,
         history=options.layer_history,
         normalize_before=options.normalize_before,
@@ -64,6 +69,10 @@ def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
         **{field: getattr(cfg, option) for option, field in DEPTH_OPTIONS.items()}
         | {"step_size": float(cfg.ode_step_size)},  # Python code may give a whole number
     )
+    schemes = [getattr(getattr(cfg, name, None), "ode_scheme", None) or choice.scheme for name in STACKS]
+    if not choice.weighs_several_stages and any(DepthChoice(scheme).weighs_several_stages for scheme in schemes):
+        return replace(choice, coefficients=DepthChoice().coefficients)
+    return choice
 
 
 def compile_sublayers(layers: nn.Module) -> None:

@@ -21,6 +21,7 @@ _UNWRITTEN_OF_STEPS = {
     "iterations": "0",
     "normalize_stages": "False",
     "middle_layers": "0",
+    "normalize_step": "False",
     "value_residual": "none",
 }
 UNWRITTEN = _UNWRITTEN_OF_STEPS | {"normalization": "separate", "input": "attention"}
@@ -35,7 +36,8 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
     Scopes compute the same for the residual layer, one Euler step; in pre-norm, so do functions.
     """
     rule = choice.rule
-    residual = choice.stages == choice.steps == choice.step_size == 1 and not isinstance(rule, Recurrence)
+    plain = not isinstance(rule, Recurrence) and not choice.normalize_step and not choice.has_learned_weights
+    residual = plain and choice.stages == choice.steps == choice.step_size == 1
     settings = {
         "scheme": choice.scheme if rule is None else rule.name,
         "coefficients": choice.coefficients,

@@ -60,6 +60,11 @@ def _option_refusal(choice: DepthChoice) -> str | None:
             return f"scheme '{choice.scheme}' corrects no prediction: {option} go with {', '.join(names)}"
     elif choice.normalize_stages and not (isinstance(rule, Recurrence) and rule.sums_stage_outputs):
         return f"scheme '{choice.scheme}' sums no outputs of stages that could be normalised"
+    if choice.normalize_step:
+        if "steps" not in choice.uses:
+            return f"scheme '{choice.scheme}' has no step that could be normalised"
+        if choice.function != "increment" or choice.steps != 1 or choice.step_size != 1:
+            return "a normalised step is one step of what a layer adds, and its length is that of the normalisation"
     if not choice.middle_layers:
         return None
     if choice.stages == 1:

@@ -12,6 +12,7 @@ from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import (
     LEARNED,
     RECURRENCES,
+    STEP_LENGTHS,
     ButcherTableau,
     Recurrence,
     get_tableau,
@@ -49,6 +50,7 @@ class DepthChoice:
     :param normalize_stages: normalise the stages' outputs that a predictor–corrector scheme in output form sums
     :param middle_layers: number of layers in the middle of the stack that the scheme steps, while the others are
         applied once, as by Euler; 0 for all
+    :param normalize_step: normalise what a step adds
     :param value_residual: one of ``VALUE_RESIDUALS``: what the first layer's values add to those of later layers
     """
 
@@ -70,6 +72,7 @@ class DepthChoice:
     iterations: int = 0
     normalize_stages: bool = False
     middle_layers: int = 0
+    normalize_step: bool = False
     value_residual: str = "none"
 
     @property
@@ -105,7 +108,14 @@ class DepthChoice:
 
     @property
     def has_stage_weights(self) -> bool:
-        """True if a step has several stages that coefficients can weigh; plain repetition has none to choose."""
+        """True if coefficients weigh the stages of a step; plain repetition has no weights to choose."""
+        tableau = self.weighed_stages
+        weighs_one = tableau is not None and tableau.stages == 1 and self.coefficients in STEP_LENGTHS
+        return weighs_one or self.weighs_several_stages
+
+    @property
+    def weighs_several_stages(self) -> bool:
+        """True if the scheme has several stages that coefficients can weigh."""
         tableau = self.weighed_stages
         return tableau is not None and tableau.stages > 1 and tableau.order > 0
 
@@ -168,6 +178,7 @@ class DepthChoice:
         used = {
             "stage weights": self.has_stage_weights,
             "stages": self.stages > 1,
+            "steps": isinstance(self.rule, ButcherTableau) or self.rule is not None and self.rule.normalizes_step,
             "corrections": self.predictor is not None,
             "lstm": self.is_lstm,
         }
@@ -182,6 +193,7 @@ class DepthChoice:
 OPTIONS_BY_USE = {
     "stage weights": ("coefficients", "gate_sum", "share_coefficients"),
     "stages": ("stage_parameters", "middle_layers"),
+    "steps": ("normalize_step",),
     "corrections": ("iterations", "normalize_stages"),
     "lstm": ("lstm",),
 }

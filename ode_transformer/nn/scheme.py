@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from torch import nn
+
 from ode_transformer.nn.compatibility import refusal
 from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
@@ -42,11 +44,11 @@ def build_scheme(
         options: dict[str, Any] = {}
         if choice.predictor is not None:
             options = {"coefficients": coefficients, "iterations": choice.iterations or choice.rule.iterations}
-        if choice.normalize_stages:
-            options["normalize_stages"] = True
+        options |= {name: True for name in ("normalize_stages", "normalize_step") if getattr(choice, name)}
         scheme = choice.rule.build(blocks, dim, **options)
     else:
-        scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps, choice.step_size)
+        norms = [nn.LayerNorm(dim) for _ in range(blocks)] if choice.normalize_step else []
+        scheme = RungeKutta(get_tableau(choice.scheme), coefficients, choice.steps, choice.step_size, norms)
     if choice.history == "none":
         return scheme
     return LayerHistory(scheme, layers, dim, choice.history == "dlcl", choice.normalize_before)

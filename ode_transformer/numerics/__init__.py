@@ -5,6 +5,7 @@ from ode_transformer.numerics.coefficients import (
     GATE_SUMS,
     GATES,
     LEARNED,
+    STEP_LENGTHS,
     build_coefficients,
     coefficients_refusal,
 )

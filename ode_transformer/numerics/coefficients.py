@@ -35,14 +35,26 @@ class OnesCoefficients(TableauCoefficients):
 
 
 class ScalarCoefficients(nn.Module):
-    """γ_i: one learned number for each stage, all 1 at the start (2021; 2022 3.2)."""
+    """γ_i: one learned number for each stage, all 1 at the start (2021; 2022 3.2).
 
-    def __init__(self, tableau: ButcherTableau, dim: int) -> None:
+    For one stage it is the length of the step, y + γ F(y) (ReZero, Bachlechner et al. 2020, which starts at 0).
+
+    :param channels: numbers for each stage: 1, or one for each channel
+    """
+
+    def __init__(self, tableau: ButcherTableau, dim: int, channels: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(tableau.stages))
+        self.weight = nn.Parameter(torch.ones(tableau.stages, *channels))
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
         return self.weight.unbind()
+
+
+class VectorCoefficients(ScalarCoefficients):
+    """γ_i with a number for each channel (LayerScale, Touvron et al. 2021, which starts near 0)."""
+
+    def __init__(self, tableau: ButcherTableau, dim: int) -> None:
+        super().__init__(tableau, dim, (dim,))
 
 
 class EMACoefficients(nn.Module):
@@ -184,6 +196,7 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
     "tableau": TableauCoefficients,
     "ones": OnesCoefficients,
     "scalar": ScalarCoefficients,
+    "vector": VectorCoefficients,
     "ema": EMACoefficients,
     "ema-vector": VectorEMACoefficients,
     "gate": GateCoefficients,
@@ -194,7 +207,8 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
 GATES = ("gate", "normalised-gate")
 GATE_SUMS = ("one", "stages")
 _PROJECTED = (*GATES, "sigmoid", "tanh")
-LEARNED = ("scalar", "ema", "ema-vector", *_PROJECTED)
+STEP_LENGTHS = ("scalar", "vector")  # weigh a single stage, too
+LEARNED = (*STEP_LENGTHS, "ema", "ema-vector", *_PROJECTED)
 
 
 def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "one") -> str | None:
@@ -203,7 +217,7 @@ def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "on
         return f"coefficients '{name}' have no gate whose weights could sum to '{gate_sum}'"
     if name == "tableau":
         return None
-    if tableau.stages < 2:
+    if tableau.stages < 2 and name not in STEP_LENGTHS:
         return f"coefficients '{name}' weigh at least two stages; scheme '{tableau.name}' has one"
     if tableau.order == 0:
         return f"scheme '{tableau.name}' applies the layer repeatedly and has no weights to choose"

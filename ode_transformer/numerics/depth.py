@@ -187,24 +187,33 @@ class RungeKutta(WeighingScheme):
     :param coefficients: one set for each block, or a single set that all blocks share
     :param steps: N steps of size h/N for each block
     :param step_size: h
+    :param norms: for each block the normalisation of what a step adds; empty for none
     """
 
     def __init__(
-        self, tableau: ButcherTableau, coefficients: Sequence[nn.Module], steps: int = 1, step_size: float = 1.0
+        self,
+        tableau: ButcherTableau,
+        coefficients: Sequence[nn.Module],
+        steps: int = 1,
+        step_size: float = 1.0,
+        norms: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__(coefficients)
+        self.norms = nn.ModuleList(norms)
         self.tableau = tableau
         self.steps = steps
         self.step_size = step_size
 
     @property
     def adds_increment(self) -> bool:  # type: ignore[override]
-        """True for one Euler step of length 1 that nobody observes."""
-        return self.tableau.b == (1.0,) and self.steps == self.step_size == 1 and self.observer is None
+        """True for one Euler step of length 1, neither learned nor normalised, that nobody observes."""
+        fixed = not self.norms and not any(True for _ in self.coefficients.parameters())
+        return fixed and self.tableau.b == (1.0,) and self.steps == self.step_size == 1 and self.observer is None
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         block, weigh = depth_state.depth, partial(self.weigh_stages, depth_state.depth)
-        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh, self.step_size)
+        norm = self.norms[block] if self.norms else None
+        y = runge_kutta_steps(field, depth_state.y, self.tableau, self.steps, weigh, self.step_size, norm)
         if self.observer is not None:
             # To y' = F(y) until t = h belongs y' = h F(y) until t = 1.
             self.observer.report_step(block, lambda point: self.step_size * field(point), depth_state.y, y)

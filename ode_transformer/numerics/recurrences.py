@@ -15,7 +15,8 @@ y_1 = y_0 + F(y_0).
 As solvers of y' = F(y), leapfrog has order 2, multistep order 1 if all k are 1, and DLCL order 1 if all W are 1; these
 two start there, as Euler's method. With other weights they do not converge to its solution, nor do the last three:
 PolyNet tends to y' = F(y) + F(0). A new scheme is a class and an entry of ``RECURRENCES``; the equations of those that
-predict and correct are in :mod:`ode_transformer.numerics.predictor_corrector`.
+predict and correct are in :mod:`ode_transformer.numerics.predictor_corrector`, those with momentum in
+:mod:`ode_transformer.numerics.momentum`.
 """
 
 from abc import abstractmethod
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from ode_transformer.numerics.depth import BlockHistory, BlockHistoryScheme, DepthState, RecurrenceScheme
+from ode_transformer.numerics.momentum import Momentum
 from ode_transformer.numerics.predictor_corrector import IncrementCorrection, OutputCorrection
 from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
 from ode_transformer.numerics.tableau import ButcherTableau, get_tableau, reserve_scheme_name
@@ -161,6 +163,7 @@ class Recurrence:
     :param trained: the equation has learned weights
     :param each_sublayer: the blocks are sub-layers
     :param normalizes: the scheme applies the layer normalisations itself, so its fields have none
+    :param normalizes_step: what a block adds can be normalised
     :param predictor: tableau whose stages predict, in a predictor–corrector scheme
     :param iterations: its number of corrections, unless the user chooses another
     """
@@ -174,6 +177,7 @@ class Recurrence:
     trained: bool = False
     each_sublayer: bool = False
     normalizes: bool = False
+    normalizes_step: bool = False
     predictor: ButcherTableau | None = None
     iterations: int = 0
 
@@ -224,6 +228,12 @@ for _recurrence in (
     Recurrence("polynet", 0, PolyNet, f"{_TABLE_7}; Zhang et al. 2017", stages=2, remembers=False),
     Recurrence(
         "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
+    ),
+    Recurrence(
+        "nesterov", 0, partial(Momentum, looks_ahead=True), "Zimin et al. 2026", trained=True, normalizes_step=True
+    ),
+    Recurrence(
+        "heavy-ball", 0, partial(Momentum, looks_ahead=False), "Sander et al. 2021", trained=True, normalizes_step=True
     ),
     Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
     _correction("pcformer2", 0, "heun", 1, "Li et al. 2024 and its released code"),

@@ -1,13 +1,15 @@
 """One explicit Runge–Kutta step over any vector field.
 
 F_i = f(y + h Σ_{j<i} a_ij F_j),   y' = y + h Σ_i γ_i F_i      ODE Transformer (2022) Eqs. 8-11, h outside of F
+
+A normalised step adds LN(Σ_i γ_i F_i), the normalisation before the sum of Peri-LN (Kim et al. 2025, arXiv 2502.02732).
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ode_transformer.numerics.tableau import ButcherTableau
 
@@ -69,10 +71,10 @@ class _WeightedSum(torch.autograd.Function):
         return dy, None, None, *gradients
 
 
-def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor]) -> Tensor:
-    """Return Σ_i w_i x_i, summed as :func:`add_weighted` does; not all weights are the number 0."""
+def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
+    """Return h Σ_i w_i x_i, summed as :func:`add_weighted` does; not all weights are the number 0."""
     zero = terms[0].new_zeros(1)  # broadcasts: the sum begins without a tensor of zeros
-    return add_weighted(zero, weights, terms)
+    return add_weighted(zero, weights, terms, step_size)
 
 
 def stage_increments(
@@ -94,16 +96,20 @@ def runge_kutta_step(
     tableau: ButcherTableau,
     weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
     step_size: float = 1.0,
+    norm: nn.Module | None = None,
 ) -> Tensor:
-    """Take one step, y + h Σ_i γ_i F_i.
+    """Take one step, y + h Σ_i γ_i F_i, or y + LN(h Σ_i γ_i F_i).
 
     :param y: start of the step, any shape
     :param tableau: stages, and weights γ = b if ``weigh`` is None
     :param weigh: maps the increments to the weights γ, see :mod:`ode_transformer.numerics.coefficients`
     :param step_size: h
+    :param norm: LN of a normalised step
     """
     increments = stage_increments(field, y, tableau, step_size)
     weights = tableau.b if weigh is None else weigh(increments)
+    if norm is not None:
+        return y + norm(weighted_sum(weights, increments, step_size))
     return add_weighted(y, weights, increments, step_size)
 
 
@@ -114,8 +120,9 @@ def runge_kutta_steps(
     steps: int,
     weigh: Callable[[Sequence[Tensor]], Sequence[Weight]] | None = None,
     duration: float = 1.0,
+    norm: nn.Module | None = None,
 ) -> Tensor:
     """Take equal steps from t = 0 to t = ``duration``; the other parameters are those of :func:`runge_kutta_step`."""
     for _ in range(steps):
-        y = runge_kutta_step(field, y, tableau, weigh, duration / steps)
+        y = runge_kutta_step(field, y, tableau, weigh, duration / steps, norm)
     return y

@@ -86,6 +86,7 @@ LSTM_AXES = {
 RECURRENCE_AXES = {
     "encoder_ode_scheme": ["euler", "multistep", "polynet"],
     "decoder_ode_scheme": ["euler", *OTHER_RECURRENCES],
+    "ode_normalize_step": [False, True],
     "ode_function_scope": SCOPES,
     "ode_stage_parameters": STAGE_PARAMETERS,
     "encoder_layer_history": HISTORIES,

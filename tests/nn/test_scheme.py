@@ -46,11 +46,12 @@ def test_exactly_these_combinations_of_numerics_are_refused() -> None:
     assert all(refusal(c) for c in nothing_to_share)
     refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c) and c not in nothing_to_share}
     others = [name for name in COEFFICIENTS if name != "tableau"]
-    one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1}
+    lengths = ("scalar", "vector")
+    one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1 and name not in lengths}
     repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
     zero_weight = {(t.name, name) for t in TABLEAUS for name in (*GATES, "sigmoid", "tanh") if 0 in t.b}
     assert refused == one_stage | repeats | zero_weight
-    assert {("euler", "gate"), ("euler", "scalar"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
+    assert {("euler", "gate"), ("euler", "ones"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
 
 
 AXES = {
@@ -65,6 +66,7 @@ AXES = {
     "scope": SCOPES,
     "steps": [1, 3],
     "step_size": [1.0, 2.0],
+    "normalize_step": [False, True],
     "stage_parameters": STAGE_PARAMETERS,
     "history": HISTORIES,
     "normalize_before": [True, False],
@@ -131,7 +133,7 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
                 gamma = tableau.b
             elif choice.coefficients == "ones":
                 gamma = (1.0,) * stages
-            elif choice.coefficients == "scalar":
+            elif choice.coefficients in ("scalar", "vector"):
                 gamma = weigh.weight
             elif choice.coefficients.startswith("ema"):
                 gamma = [weigh.alpha * (1 - weigh.alpha) ** (stages - 1 - i) for i in range(stages)]
@@ -147,7 +149,8 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
                     gamma = (total * exp / exp.sum(-1, keepdim=True)).split(1, dim=-1)
                 else:
                     gamma = getattr(torch, choice.coefficients)(logits).split(1, dim=-1)
-            y = y + h * sum(g * f for g, f in zip(gamma, k, strict=True))
+            added_here = h * sum(g * f for g, f in zip(gamma, k, strict=True))
+            y = y + (inner.norms[block_number - 1](added_here) if choice.normalize_step else added_here)
         return y
 
     def recurred(members: list[nn.ModuleList], y: torch.Tensor) -> torch.Tensor:
@@ -161,6 +164,11 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
             (member,) = members
             u = inner.norms[t](y if t == 0 else (1 - inner.k[t - 1]) * y)
             return y + member[0].function(u) if t == 0 else inner.k[t - 1] * before + u + member[0].function(u)
+        if choice.scheme in ("nesterov", "heavy-ball"):
+            mu, beta = (0 if raw is None or t == 0 else raw[t].sigmoid() for raw in (inner.raw_mu, inner.raw_beta))
+            v = added[-1] if added else torch.zeros_like(y)
+            added.append(inner.norms[t](beta * v + (1 + inner.raw_gamma[t].exp()).log() * increment(y + mu * v)))
+            return y + added[t]
         added.append(increment(y))
         if choice.scheme in ("polynet", "polynet-released"):
             return y + added[t] + increment(added[t], 1)

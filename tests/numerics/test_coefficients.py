@@ -48,7 +48,16 @@ def test_parameter_counts() -> None:
     each = 2 * (2 * DIM + 1)
     gates = dict.fromkeys(GATES, 2 * DIM + 1)
     averages = {"ema": 1, "ema-vector": DIM}
-    assert counts == {"tableau": 0, "ones": 0, "scalar": 2, **averages, **gates, "sigmoid": each, "tanh": each}
+    assert counts == {
+        "tableau": 0,
+        "ones": 0,
+        "scalar": 2,
+        "vector": 2 * DIM,
+        **averages,
+        **gates,
+        "sigmoid": each,
+        "tanh": each,
+    }
 
 
 @pytest.mark.parametrize("coefficients", list(COEFFICIENTS))
@@ -60,7 +69,7 @@ def test_gradient_identity_of_rk2(coefficients: str) -> None:
     eye = torch.eye(DIM, dtype=torch.float64)
     slope = [eye + torch.autograd.functional.jacobian(f, point) for point in (y + f(y), y)]
     g = slope[0] @ slope[1]
-    expected = g if coefficients in ("ones", "scalar") else (eye + g) / 2
+    expected = g if coefficients in ("ones", "scalar", "vector") else (eye + g) / 2
     if coefficients.startswith("ema"):  # γ = 1/4, 1/2 at the start: ∂y'/∂y = I + F'(y)/4 + (g − I − F'(y))/2
         expected = eye + (slope[1] - eye) / 4 + (g - slope[1]) / 2
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)

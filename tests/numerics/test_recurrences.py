@@ -19,9 +19,9 @@ Field = Callable[[Tensor], Tensor]
 FIELDS: list[Field] = [torch.tanh, torch.sin, lambda y: 0.5 * y.flip(-1), lambda y: y * y.roll(1, -1)]
 
 
-def build(name: str, blocks: int = len(FIELDS)) -> RecurrenceScheme:
+def build(name: str, **options: bool) -> RecurrenceScheme:
     """Every parameter away from its start."""
-    scheme = RECURRENCES[name].build(blocks, DIM).double()
+    scheme = RECURRENCES[name].build(len(FIELDS), DIM, **options).double()
     for parameter in scheme.parameters():
         nn.init.normal_(parameter)
     return scheme
@@ -56,6 +56,16 @@ def multistep_released(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequen
             k = scheme.k[n - 1]
             u = norm(scheme.norms[n], (1 - k) * y[n])
             y.append(k * y[n - 1] + u + f(u))
+
+
+def momentum(scheme: RecurrenceScheme, y: list[Tensor], fields: Sequence[Field]) -> None:
+    v = torch.zeros_like(y[0])
+    for n, f in enumerate(fields):
+        ahead = 0 if scheme.raw_mu is None else v / (1 + (-scheme.raw_mu[n]).exp())
+        v = v / (1 + (-scheme.raw_beta[n]).exp()) + (1 + scheme.raw_gamma[n].exp()).log() * f(y[n] + ahead)
+        if isinstance(scheme.norms[n], nn.LayerNorm):
+            v = norm(scheme.norms[n], v)
+        y.append(y[n] + v)
 
 
 def norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
@@ -125,13 +135,18 @@ LOOPS = {
     "polynet": polynet,
     "multistep-released": multistep_released,
     "polynet-released": polynet,
+    "nesterov": momentum,
+    "heavy-ball": momentum,
 }
 
 
-@pytest.mark.parametrize("name", RECURRENCES)
+NORMALIZED = [(name, {"normalize_step": True}) for name, entry in RECURRENCES.items() if entry.normalizes_step]
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in RECURRENCES), *NORMALIZED])
 @pytest.mark.parametrize("layers", [(1, 1, 1, 1), (2, 2), (4,)])
-def test_equals_its_formula_however_blocks_form_layers(name: str, layers: tuple[int, ...]) -> None:
-    scheme = build(name)
+def test_equals_its_formula_however_blocks_form_layers(name: str, options: dict, layers: tuple[int, ...]) -> None:
+    scheme = build(name, **options)
     y0 = torch.randn(3, 2, DIM, dtype=torch.float64)
     depth_state, fields = scheme.start(y0), iter(FIELDS)
     for blocks in layers:
@@ -161,9 +176,9 @@ def test_an_entry_says_what_its_scheme_does(recurrence) -> None:
     assert bool(after.memory or isinstance(after, BlockHistory)) == recurrence.remembers
 
 
-@pytest.mark.parametrize("name", RECURRENCES)
-def test_gradients(name: str) -> None:
-    scheme = build(name)
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in RECURRENCES), *NORMALIZED])
+def test_gradients(name: str, options: dict) -> None:
+    scheme = build(name, **options)
     y0 = torch.randn(2, DIM, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(lambda y0, *_: scheme.integrate(FIELDS, y0), (y0, *scheme.parameters()))
 
