@@ -11,7 +11,7 @@ import weakref
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +27,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import move_to_cuda
 from omegaconf import OmegaConf
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
@@ -139,11 +140,14 @@ class MeasuredSystem:
     :param arch: a registered architecture
     :param options: options of fairseq; they replace the common sizes
     :param fused: train with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``
+    :param graphs: decode by CUDA graphs
     """
 
-    def __init__(self, arch: str, options: dict[str, Any], setting: Setting, fused: bool = False) -> None:
+    def __init__(
+        self, arch: str, options: dict[str, Any], setting: Setting, fused: bool = False, graphs: bool = False
+    ) -> None:
         torch.manual_seed(setting.seed)
-        self.arch, self.fused = arch, fused
+        self.arch, self.fused, self.graphs = arch, fused, graphs
         sizes = {"decoder_layers": setting.decoder_layers, "share_all_embeddings": True}
         for stack in ("encoder", "decoder"):
             sizes |= {f"{stack}_embed_dim": setting.dim, f"{stack}_ffn_embed_dim": setting.ffn}
@@ -208,6 +212,15 @@ class MeasuredSystem:
         self.model.zero_grad(set_to_none=True)
         return count
 
+    def kernels(self) -> int:
+        """Return how many kernels, copies and fills a GPU is given in one forward and backward pass."""
+        self.model.train()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            self.loss().backward()
+            torch.cuda.synchronize()
+        self.model.zero_grad(set_to_none=True)
+        return sum(event.count for event in profiler.key_averages() if event.device_type.name == "CUDA")
+
     def memory(self) -> tuple[int, int]:
         """Return the bytes that the forward pass leaves for the backward pass, and the peak of both passes."""
         self.model.train()
@@ -226,7 +239,7 @@ class MeasuredSystem:
         length = self.setting.target_length - 1
         dictionary = self.task.target_dictionary
         lengths: dict[str, Any] = {"min_len": length, "max_len_a": 0, "max_len_b": length}
-        search = SequenceGenerator if self.arch == "transformer" else BeamSearch
+        search = SequenceGenerator if self.arch == "transformer" else partial(BeamSearch, fixed_shapes=self.graphs)
         return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
     titles = [
         *("system", "parameters", "training step, 10⁹ operations", "ms", "of it Adam, ms", "target tokens/s"),
         *("held for backward, MiB", "peak, MiB", "decoding, ms", "sentences/s"),
-        *("training step, CPU ms", "decoding, CPU ms"),
+        *("training step, CPU ms", "decoding, CPU ms", "kernels of both passes"),
     ]
     rows = []
     for name, result in results.items():
@@ -28,7 +28,11 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
         entries += [_rate(target_tokens, result.get("train"))]
         entries += [_number(result.get(key), 2**20) for key in ("held", "peak")]
         entries += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
-        entries += [_times(result.get("train_cpu")), _times(result.get("decode_cpu"))]
+        entries += [
+            _times(result.get("train_cpu")),
+            _times(result.get("decode_cpu")),
+            _number(result.get("kernels"), 1),
+        ]
         rows.append(entries)
     measured = [column for column in zip(titles, *rows, strict=True) if set(column[1:]) != {_NOT_MEASURED}]
     titles, *rows = map(list, zip(*measured, strict=True))

@@ -40,7 +40,7 @@ from ode_transformer.support.files import write_text
 from ode_transformer.support.provenance import provenance
 
 # system -> train, update, decode: seconds of each round, with _cpu those of the CPU; held, peak: bytes; operations of
-# a training step
+# a training step, and kernels of its passes on a GPU
 Measurements = dict[str, dict[str, Any]]
 
 
@@ -52,7 +52,7 @@ def measure_systems(
 
     def build(name: str) -> MeasuredSystem:
         chosen = SYSTEMS[name]
-        system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused)
+        system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused, chosen.graphs)
         if chosen.export is not None:
             system = CTranslate2System(chosen.arch, chosen.options, setting, chosen.export)
         results[name]["parameters"] = system.parameters
@@ -69,7 +69,8 @@ def measure_systems(
     }
     built = {name: build(name) for name in results if any(name in turn for turn in turns.values())}
     for name in turns.get("train", ()):
-        results[name]["operations"] = built[name].operations()
+        if not SYSTEMS[name].options.get("compile"):
+            results[name]["operations"] = built[name].operations()
     for kind, turn in turns.items():
         for name in turn if kind == "decode" else ():
             built[name].prepare_to_decode()
@@ -81,6 +82,8 @@ def measure_systems(
                 seconds = built[name].train_step() if kind == "train" else built[name].decode()
                 for key, value in seconds.items() if number >= warmup else ():
                     results[name].setdefault(key, []).append(value)
+        for name in turn if kind == "train" and setting.device == "cuda" else ():
+            results[name]["kernels"] = built[name].kernels()
     return results
 
 

@@ -15,6 +15,7 @@ class System:
     :param export: numbers of the weights with which CTranslate2 decodes it, as for ``ode-transformer export
         --quantization``; None for PyTorch
     :param int8: decodes with its linear maps in int8, as ``ode-transformer translate --int8`` does
+    :param graphs: decodes by CUDA graphs, as ``ode-transformer translate --cuda-graphs`` does
     :param fused: trains with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``, as recipes do
     """
 
@@ -24,6 +25,7 @@ class System:
     export: str | None = None
     fused: bool = True
     int8: bool = False
+    graphs: bool = False
 
 
 def _fairseq(layers: int) -> System:
@@ -57,6 +59,14 @@ SYSTEMS: dict[str, System] = {
     "rk4-6-recompute": System(
         "ode_transformer_rk4", {"encoder_layers": 6, "checkpoint_activations": True}, ("train", "memory")
     ),
+    **{
+        f"{name}-6-compiled": replace(_ode_transformer(6, name, compile=True), measures=("train",))
+        for name in ("euler", "rk2", "rk4")
+    },
+    **{
+        f"{name}-6-graphs": replace(_ode_transformer(6, name), measures=("decode",), graphs=True)
+        for name in ("euler", "rk2", "rk4")
+    },
     "dlstm-6": System("dlstm", {"encoder_layers": 6}),
     # What CTranslate2 can express: without DLCL.
     "ones-6": System("ode_transformer_ones", {"encoder_layers": 6}, ("decode",)),
@@ -71,11 +81,14 @@ SYSTEMS: dict[str, System] = {
 COMPARISONS = {
     "train": (
         *("rk2-3/fairseq-3", "euler-6/fairseq-6", "euler-6-plain/fairseq-6", "euler-6/euler-6-unfused"),
-        *("rk2-6/fairseq-12", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/fairseq-24", "rk4-6/euler-24"),
+        *("rk2-6/fairseq-12", "rk2-gate-6/fairseq-12", "rk4-6/fairseq-24", "euler-24/fairseq-24"),
+        *("euler-6-compiled/fairseq-6", "rk2-6-compiled/fairseq-12", "rk4-6-compiled/fairseq-24"),
+        *("rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
         *("rk4-6-recompute/rk4-6", "dlstm-6/euler-6-plain", "reformer-fast-5/fairseq-6"),
     ),
     "decode": (
         *("euler-6/fairseq-6", "rk2-6/fairseq-6", "rk4-6/fairseq-6", "ones-6/fairseq-6", "rk2-6/euler-6"),
+        *("euler-6-graphs/fairseq-6", "rk2-6-graphs/fairseq-6", "rk4-6-graphs/fairseq-6"),
         *("rk4-6/euler-6", "rk2-gate-6-int8/rk2-gate-6", "ones-6-ctranslate2/fairseq-6", "dlstm-6/euler-6-plain"),
         *("ones-6-ctranslate2-int8/fairseq-6", "reformer-fast-5/fairseq-6", "reformer-base-7/fairseq-6"),
     ),

@@ -151,7 +151,7 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Recorder:
         parameters = 0
 
-        def __init__(self, arch: str, options: dict, setting: measuring.Setting, fused: bool) -> None:
+        def __init__(self, arch: str, options: dict, setting: measuring.Setting, fused: bool, graphs: bool) -> None:
             self.name = f"{arch} {options['encoder_layers']}"
 
         def operations(self) -> int:
