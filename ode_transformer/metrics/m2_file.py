@@ -92,8 +92,8 @@ def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSent
             raise UserError(f"{location}: a line S … or A … is expected, an empty line between sentences: {line[:40]}")
     if outside_lines:
         print_progress(
-            f"{name}: {len(outside_lines)} edits outside their sentences, the first in line {outside_lines[0]}; they are "
-            "never applied, and m2 counts them as missed"
+            f"{name}: edits outside their sentences: {len(outside_lines)}, the first in line {outside_lines[0]}; "
+            "they are never applied, and --metric m2 counts them as missed"
         )
 
 

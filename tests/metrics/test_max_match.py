@@ -269,7 +269,7 @@ def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", (("|",),)))}  # bars of its own
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:12")
     assert second.outside == {0: (Edit(0, 6, "x", (("outside",),)),)}
-    assert "gold.m2: 1 edits outside their sentences, the first in line 9;" in capsys.readouterr().err
+    assert "gold.m2: edits outside their sentences: 1, the first in line 9;" in capsys.readouterr().err
     assert " ".join(correct_tokens(first)) == "She went to school by bus yesterday ."
     assert correct_tokens(first, annotator=1) == list(first.tokens)
     assert " ".join(correct_tokens(second)) == "the ending is fine |"
