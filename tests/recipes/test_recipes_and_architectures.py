@@ -151,9 +151,7 @@ def test_published_schedules(row: tuple) -> None:
 
 
 # Tokens of an update, learning rate, updates, dropout of residuals, averaged checkpoints
-VARIANTS = [
-    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", "readme", 131_072, 0.002, 100_000, 0.3, 5),
-    # Xu et al. 2020 and Vaswani et al. 2017: base and big
+VARIANTS = [  # Xu et al. 2020 and Vaswani et al. 2017: base and big
     ("wmt14_en_de", "dlstm_wmt_en_de", "xu_2020", 25_000, 4.94e-4, 100_000, 0.1, 5),
     ("wmt14_en_de", "dlstm_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
     ("wmt14_en_de", "transformer_vaswani_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
@@ -171,6 +169,20 @@ def test_variants_fit_the_size_of_the_model(name, arch, variant, tokens, rate, u
     args = read(made)
     assert (made.recipe.tokens_per_update, made.recipe.average.last) == (tokens, averaged)
     assert (args.lr, args.max_update, args.dropout) == ([rate], updates, dropout)
+
+
+@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt15_cs_en"])
+def test_deep_lstms_are_listed_with_an_open_gate_too(name: str) -> None:
+    deep = [e for e in recipe_of(name).expected if e.arch.startswith("dlstm") and "encoder-layers" in e.flags]
+    with_gate = [entry for entry in deep if entry.variant == "open_gate"]
+    assert [(e.flags, e.scores) for e in with_gate] == [(e.flags, e.scores) for e in deep if e.variant is None]
+    gates = [vars(read(published(name, entry))) for entry in with_gate]
+    assert [(gate["dlstm_forget_bias"], gate["dlstm_first_cell"]) for gate in gates] == [(2.0, "embedding")] * 3
+
+
+def test_the_release_of_the_readme_has_larger_batches_and_fewer_epochs() -> None:
+    made = experiment("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", variant="readme")
+    assert (made.recipe.tokens_per_update, read(made).max_epoch) == (131_072, 20)
 
 
 # -- models -------------------------------------------------------------------------------------------------------

@@ -26,8 +26,6 @@ def test_rows_of_one_name_are_told_apart_by_their_variant() -> None:
     assert titles("wmt14_en_de", "Li et al. 2022, Table 1", "released", "RK4*6-6*") == [
         *("RK4-block, 6-6 (released)", "RK4-block, big 6-6 (released)"),
     ]
-    deep = ["12 layers (open_gate)", "18 layers (open_gate)", "24 layers (open_gate)"]
-    assert titles("wmt14_en_de", "Xu et al. 2020, Table 5", "open_gate") == deep
     with pytest.raises(UserError, match=r"--systems: no system of .* it has Residual-block, 1 layer \| RK2-block"):
         titles("ptb", TABLE, None, "nothing")
 
