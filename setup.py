@@ -81,6 +81,7 @@ setup(
         "serve": ["fastapi", "Jinja2", "uvicorn"],  # ode-transformer serve
         "export": ["ctranslate2"],  # ode-transformer export, translate --engine ctranslate2
         "huggingface": ["safetensors", "transformers"],  # ode-transformer export --to huggingface, and its folders
+        "errant": ["errant==3.0.2"],  # types of corrections; its spaCy model is downloaded by spacy
         "wandb": ["wandb"],  # for fairseq's --wandb-project
     },
     entry_points={"console_scripts": ["ode-transformer = ode_transformer.cli:main"]},

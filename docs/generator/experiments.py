@@ -88,20 +88,17 @@ def read_papers() -> list[Paper]:
     return read_yaml(DOCS / "papers.yaml", Papers).papers
 
 
-def recipe_of(command: str) -> str | None:
-    """Return the name of the recipe whose data a command uses; None if it uses none."""
+def recipe_of(command: str) -> Recipe | None:
+    """Return the recipe whose data a command uses, with a setting's variant; None if it uses none."""
     program, *words = shlex.split(command)
     name = Path(words[0]).stem if program == "bash" else ""
     if name in ("reproduce", "prepare"):
-        return (
-            read_yaml(glue_command.CONFIG, glue_command.GlueConfig).pretraining
-            if words[1] == glue_command.NAME
-            else words[1]
-        )
+        pretraining = read_yaml(glue_command.CONFIG, glue_command.GlueConfig).pretraining
+        return read_recipe(find_recipe(pretraining if words[1] == glue_command.NAME else words[1]))
     if name == "study":
         study = read_study(find_study(words[1]))
-        setting = words[words.index("--setting") + 1] if "--setting" in words else study.first_setting
-        return study.settings[setting].recipe
+        setting = study.settings[words[words.index("--setting") + 1] if "--setting" in words else study.first_setting]
+        return read_recipe(find_recipe(setting.recipe)).for_arch(None, setting.variant)
     return None
 
 
@@ -118,8 +115,7 @@ def state_of(row: PaperRow, sources: Mapping[str, Source]) -> str:
     if recipe is None or "prepare.sh" not in row.command:
         parts.append("needs a GPU")
     if recipe is not None:
-        raw_files = read_recipe(find_recipe(recipe)).corpus.sources
-        parts += ["needs a licence"] if any(sources[name].obtain for name in raw_files) else []
+        parts += ["needs a licence"] if any(sources[name].obtain for name in recipe.corpus.sources) else []
     return "; ".join(parts)
 
 

@@ -16,7 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         metavar="TABLE",
         help="every system of a published table, such as 'Xu et al. 2020, Table 1', one after the other, instead of "
-        "--arch and --variant",
+        "--arch; with --variant, those of this variant",
+    )
+    add(parser, "--systems")
+    parser.add_argument(
+        "--model-only",
+        action="store_true",
+        help="delete the checkpoints of a run once it is evaluated; its averaged model stays",
     )
     add(parser, "--seeds", "--minutes", *PREPARATION, "--average", *MACHINE, "--max-tokens", *RESULTS, "--sources")
     add_train_flags(parser)
@@ -29,15 +35,18 @@ def run(args: argparse.Namespace) -> int:
     from ode_transformer.recipes import workflow
 
     options = run_options(args)
-    if args.table is not None and (options.arch or options.variant):
-        raise UserError("--table: its systems have their own --arch and --variant")
+    if args.table is not None and options.arch:
+        raise UserError("--table: its systems have their own --arch")
+    if args.systems and (args.table is None or args.recipe == glue_command.NAME):
+        raise UserError("--systems: goes with --table of a recipe with translations or language models")
     if args.recipe == glue_command.NAME:
         config = read_yaml(glue_command.CONFIG, glue_command.GlueConfig)
         for arch in [options.arch] if args.table is None else config.systems_of(args.table):
             glue_command.reproduce(config, replace(options, arch=arch))
         return 0
     if args.table is not None:
-        workflow.reproduce_table(args.recipe, args.table, options)
+        command = ["ode-transformer", *args.words]
+        workflow.reproduce_table(args.recipe, args.table, args.systems or ["*"], options, command)
         return 0
     recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)

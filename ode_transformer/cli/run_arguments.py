@@ -1,6 +1,7 @@
 """Command-line arguments that the commands of recipes and studies share."""
 
 import argparse
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ from ode_transformer.support.arguments import non_negative_int, positive_float, 
 from ode_transformer.support.commands import available_processors
 
 RESUMES = "Stopped at any point, the same command continues from there."
+
+
+def split_patterns(text: str) -> list[str]:
+    """Divide patterns of names, such as ``Residual,RK2, gate,RK4``, at the commas without a space behind them."""
+    return re.split(r",(?!\s)", text)
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -27,6 +33,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--seeds": {
         **{"type": whole_numbers, "default": RunOptions.seeds, "metavar": "S,S,..."},
         "help": "a training for each seed; the mean and deviation of their scores are printed",
+    },
+    "--systems": {
+        **{"type": split_patterns, "metavar": "PATTERN,..."},
+        "help": "only the systems whose names match, such as 'RK2*'; a comma and a space belong to the name",
     },
     "--minutes": {
         **{"type": positive_float, "metavar": "M"},

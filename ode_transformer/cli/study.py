@@ -1,7 +1,6 @@
 """``ode-transformer study``: the systems of a study, trained, evaluated and compared."""
 
 import argparse
-import re
 
 from ode_transformer.cli.run_arguments import MACHINE, PREPARATION, RESULTS, RESUMES, add, run_options
 from ode_transformer.studies import study_names
@@ -20,12 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)",
     )
     add(parser, "--seeds", default=(), help="some of the study's seeds (default: all)")
-    parser.add_argument(
-        "--systems",
-        type=split_patterns,
-        metavar="PATTERN,...",
-        help="only the systems whose names match, such as 'RK2*'; a comma with a space behind it belongs to the name",
-    )
+    add(parser, "--systems")
     parser.add_argument(
         "--values",
         type=whole_numbers,
@@ -51,8 +45,3 @@ def run(args: argparse.Namespace) -> int:
     command = ["ode-transformer", *args.words]
     run_study(args.study, args.setting, args.systems or ["*"], args.values, run_options(args), args.table, command)
     return 0
-
-
-def split_patterns(text: str) -> list[str]:
-    """Divide patterns of names, such as ``Residual,RK2, gate,RK4``, at the commas without a space behind them."""
-    return re.split(r",(?!\s)", text)

@@ -26,8 +26,8 @@ from pydantic import Field, model_validator
 
 from ode_transformer.corpora.cleaning import Keep
 from ode_transformer.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus, fairseq_test_split
-from ode_transformer.corpora.lang8 import tokenised_pairs
-from ode_transformer.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.corpora.lang8 import read_entries, tokenised_pairs
+from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.metrics.m2_file import (
     UNCORRECTED_TYPES,
     AnnotatedSentence,
@@ -149,7 +149,7 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
     path = files[data_set]
     if data_set == "lang8_raw":
         tokenise = partial(tokenised_pairs, files[PUNKT])
-        yield from map_chunks(tokenise, read_texts(path), workers, "entries of lang8_raw read", chunk_size=500)
+        yield from map_chunks(tokenise, read_entries(path), workers, "entries of lang8_raw read", chunk_size=500)
     elif data_set == "nucle_3_2" or options.unedited:
         sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
         if data_set == options.valid == "nucle_3_2":

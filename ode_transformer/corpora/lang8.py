@@ -12,14 +12,15 @@ the line as text and leave most of JSON's escapes in it; here all are undone.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.corpora.cleaning import replace_control_characters
-from ode_transformer.corpora.raw_archives import read_texts
+from ode_transformer.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.support.console import print_progress
 
 LANGUAGE = "English"
 PUNKT_FOLDER = "punkt_tab/english"
@@ -28,6 +29,19 @@ PUNKT_FOLDER = "punkt_tab/english"
 _MARKS = re.compile(r"\[sline\].*?\[/sline\]|\[/sline\]|\[/?f-[a-zA-Z]*\]|rŠëyËb¢\{", re.DOTALL)
 
 Pair = tuple[str, str]  # a learner's sentence and a correction
+
+
+def read_entries(path: Path) -> Iterator[str]:
+    """Yield the lines of the file; those that are not UTF-8 are left out and counted."""
+    broken = 0
+    for _, text in open_texts(path, None):
+        for line in text:
+            try:
+                yield line.decode()
+            except UnicodeDecodeError:
+                broken += 1
+    if broken:
+        print_progress(f"{path}: entries left out because they are not UTF-8: {broken:,}")
 
 
 def entry_pairs(line: str) -> list[Pair]:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ode_transformer.corpora.cleaning import Keep, TextPreparation, prepare_pairs
 from ode_transformer.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.corpora.truecasing import truecase_files
 from ode_transformer.support.files import atomic_directory, write_text
 from ode_transformer.support.parallel import map_chunks
 
@@ -30,6 +31,7 @@ class ParallelCorpus(TwoSidedCorpus):
     :param text: preparation of every line
     :param keep: which pairs of the training text are kept; separate validation and test sets stay complete
     :param test_text: preparation of the test sets, if different
+    :param truecase: write the first words of sentences as the training text has them within sentences
     """
 
     kind: Literal["parallel"]
@@ -41,6 +43,7 @@ class ParallelCorpus(TwoSidedCorpus):
     text: TextPreparation
     test_text: Annotated[TextPreparation | None, Field(exclude_if=lambda preparation: preparation is None)] = None
     keep: Keep | None = None
+    truecase: Annotated[bool, Field(exclude_if=lambda truecase: not truecase)] = False
 
     @model_validator(mode="after")
     def _check_sets(self) -> ParallelCorpus:
@@ -68,7 +71,15 @@ class ParallelCorpus(TwoSidedCorpus):
         return len(self.references.get(test, []))
 
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+        with atomic_directory(output) as folder:
+            counts = self._write_splits(files, folder, workers)
+            for language in self.languages if self.truecase else ():
+                texts = [text for text in sorted(folder.glob(f"*.{language}")) if not text.name.startswith("raw")]
+                truecase_files(folder / f"train.{language}", texts)
+        return counts
+
+    def _write_splits(self, files: Mapping[str, Path], folder: Path, workers: int) -> dict[str, int]:
+        with SplitWriter(folder, self.languages) as splits:
             training_pairs = self._prepared(files, self.train, self.text, workers, "training pairs")
             for pair in training_pairs:
                 if self.keep is not None and not self.piece_filter and not self.keep(*pair):

@@ -22,6 +22,7 @@ from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE, SubwordEncoder
 from ode_transformer.support.yaml_file import YamlSection
 
+TARGET_MERGES = "bpecodes.target"  # where each side has its own; beside a model lie those of the source, which it reads
 MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
 
 Size = Annotated[int, Field(gt=0)]
@@ -46,7 +47,7 @@ class WordVocabulary(YamlSection):
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Do nothing: fairseq-preprocess counts the words."""
 
-    def encoder(self, folder: Path) -> Encoder:
+    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
         return list
 
 
@@ -54,13 +55,13 @@ class MergeVocabulary(YamlSection):
     """Byte-pair encoding of tokenised text by subword-nmt.
 
     :param merges: their number
-    :param learned_from: side of the training text
+    :param learned_from: side of the training text; each: each side has so many merges of its own
     :param joined: one dictionary for both sides
     """
 
     kind: Literal["subword_nmt"]
     merges: Size
-    learned_from: Literal["both", "source", "target"] = "both"
+    learned_from: Literal["both", "source", "target", "each"] = "both"
     joined: bool = True
     min_count: ClassVar[int] = 1
 
@@ -69,7 +70,12 @@ class MergeVocabulary(YamlSection):
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Learn the merges from the training text of the source and the target; fewer, if no more occur."""
-        chosen = {"both": texts, "source": texts[:1], "target": texts[-1:]}[self.learned_from]
+        chosen = {"both": texts, "target": texts[-1:]}.get(self.learned_from, texts[:1])
+        self._learn(chosen, output / SUBWORD_NMT_FILE, workers)
+        if self.learned_from == "each":
+            self._learn(texts[-1:], output / TARGET_MERGES, workers)
+
+    def _learn(self, chosen: Sequence[Path], output: Path, workers: int) -> None:
         counts: Counter[str] = Counter()
         for text in chosen:
             for chunk_counts in _map_lines(count_words, text, workers, "counted"):
@@ -78,12 +84,13 @@ class MergeVocabulary(YamlSection):
         codes = io.StringIO()
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar writes one line for each merge
             learn_bpe(dictionary, codes, self.merges, is_dict=True)
-        (output / SUBWORD_NMT_FILE).write_text(codes.getvalue(), encoding="utf-8", newline="\n")
+        output.write_text(codes.getvalue(), encoding="utf-8", newline="\n")
         if (learned := codes.getvalue().count("\n") - 1) < self.merges:
             print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
 
-    def encoder(self, folder: Path) -> Encoder:
-        return partial(divide_lines, "subword_nmt", folder / SUBWORD_NMT_FILE)
+    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
+        own = of_target and self.learned_from == "each"
+        return partial(divide_lines, "subword_nmt", folder / (TARGET_MERGES if own else SUBWORD_NMT_FILE))
 
 
 class PieceVocabulary(YamlSection):
@@ -119,7 +126,7 @@ class PieceVocabulary(YamlSection):
         prefix.with_suffix(".vocab").unlink()
         prefix.with_suffix(".model").rename(output / SENTENCEPIECE_FILE)
 
-    def encoder(self, folder: Path) -> Encoder:
+    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
         return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)
 
 
@@ -151,14 +158,16 @@ def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:
     return [encoder.encode(line) for line in lines]
 
 
-@lru_cache(maxsize=1)  # once in each process
+@lru_cache(maxsize=2)  # once in each process, for each side
 def _read_encoder(kind: str, model: Path, mtime_ns: int) -> SubwordEncoder:
     return SubwordEncoder(kind, model)
 
 
-def encode_text(vocabulary: Vocabulary, folder: Path, text: Path, workers: int) -> Iterator[str]:
-    """Yield the lines of a text as pieces."""
-    return _map_lines(vocabulary.encoder(folder), text, workers, "divided")
+def encode_text(
+    vocabulary: Vocabulary, folder: Path, text: Path, workers: int, of_target: bool = False
+) -> Iterator[str]:
+    """Yield the lines of a text of the source or the target as pieces."""
+    return _map_lines(vocabulary.encoder(folder, of_target), text, workers, "divided")
 
 
 def _map_lines(

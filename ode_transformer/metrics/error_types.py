@@ -52,7 +52,7 @@ def load_errant() -> tuple[Any, str]:
 
         annotator = errant.load("en")
     except (ImportError, OSError) as error:  # spaCy raises the latter if the model is missing
-        commands = f"pip install errant==3.0.2, then python -m spacy download {MODEL}"
+        commands = f"pip install 'ode-transformer[errant]', then python -m spacy download {MODEL}"
         raise UserError(f"--metric errant: {error}; {commands}") from error
     meta = annotator.nlp.meta
     return annotator, f"errant:{errant.__version__}|spacy:{meta['lang']}_{meta['name']}-{meta['version']}"

@@ -7,7 +7,7 @@
 ``S`` is a sentence of tokens with spaces between them. Each ``A`` is an edit of one annotator: the tokens from the
 first number on and before the second are replaced by the correction; two equal numbers insert there. ``||`` separates
 alternative corrections; an empty one, or ``-NONE-``, deletes. ``noop`` means that an annotator found nothing to
-correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has one, is left out.
+correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has, cannot be made.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,11 +42,13 @@ class AnnotatedSentence:
     """A sentence and its edits by annotator, in the order of their spans; no edits if nothing was corrected.
 
     :param location: file and line of the sentence, for messages
+    :param outside: edits outside the sentence, by annotator
     """
 
     tokens: tuple[str, ...]
     edits: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
     location: str = ""
+    outside: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
 
 
 def read_m2(path: Path) -> list[AnnotatedSentence]:
@@ -57,12 +59,14 @@ def read_m2(path: Path) -> list[AnnotatedSentence]:
 def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSentence]:
     """Yield the sentences one by one, each as soon as its lines have been read.
 
-    A line on standard error names each edit that lies outside its sentence; it is left out.
+    A line on standard error says how many edits lie outside their sentences.
 
     :raises UserError: a line has a wrong format
     """
     tokens: tuple[str, ...] | None = None
     edits: dict[int, list[Edit]] = {}
+    outside: dict[int, tuple[Edit, ...]] = {}
+    outside_lines: list[int] = []
     sentence_location = ""
     for number, text in enumerate(chain(lines, [""]), start=1):
         location, line = f"{name}:{number}", text.strip()
@@ -72,20 +76,25 @@ def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSent
                 annotator: tuple(sorted(annotated, key=lambda edit: (edit.start, edit.end)))
                 for annotator, annotated in sorted(edits.items())
             }
-            yield AnnotatedSentence(tokens, ordered, sentence_location)
+            yield AnnotatedSentence(tokens, ordered, sentence_location, outside)
             tokens = None
         elif tokens is None and f"{line} ".startswith("S "):
-            tokens, edits, sentence_location = tuple(line[1:].split()), {}, location
+            tokens, edits, outside, sentence_location = tuple(line[1:].split()), {}, {}, location
         elif tokens is not None and line.startswith("A "):
             annotator, edit = _parse_edit(line[1:], location)
             annotated = edits.setdefault(annotator, [])
             if edit.kind != NOOP and 0 <= edit.start <= edit.end <= len(tokens):
                 annotated.append(edit)
             elif edit.kind != NOOP:
-                outside = f"the span {edit.start} {edit.end} lies outside the sentence of {len(tokens)} tokens"
-                print_progress(f"{location}: left out: {outside}")
+                outside[annotator] = (*outside.get(annotator, ()), edit)
+                outside_lines.append(number)
         elif line:
             raise UserError(f"{location}: a line S … or A … is expected, an empty line between sentences: {line[:40]}")
+    if outside_lines:
+        print_progress(
+            f"{name}: edits outside their sentences: {len(outside_lines)}, the first in line {outside_lines[0]}; "
+            "they are never applied, and --metric m2 counts them as missed"
+        )
 
 
 def _parse_edit(text: str, location: str) -> tuple[int, Edit]:

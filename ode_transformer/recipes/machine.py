@@ -51,7 +51,9 @@ class Machine:
             "cpu": self.gpus == 0,
             "distributed-world-size": self.processes,
             self.precision: self.precision != "fp32",
-            **(CPU_GROUP if self.cpu_processes > 1 else {}),
+            # By default the first process sends the others what it has read, in a form that PyTorch 2.6 refuses.
+            "load-checkpoint-on-all-dp-ranks": self.processes > 1,
+            **(CPU_GROUP if self.processes > 1 and not self.gpus else {}),
         }
 
     def __str__(self) -> str:

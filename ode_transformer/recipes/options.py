@@ -39,6 +39,7 @@ class RunOptions:
     :param nodes: machines that train together
     :param node_rank: number of this machine among them, from 0
     :param master: HOST:PORT of the first machine
+    :param model_only: delete the checkpoints of a run once it is evaluated; its averaged model stays
     :param train_flags: words for fairseq-train, which override everything else
     """
 
@@ -59,4 +60,5 @@ class RunOptions:
     nodes: int = 1
     node_rank: int = 0
     master: str | None = None
+    model_only: bool = False
     train_flags: tuple[str, ...] = ()

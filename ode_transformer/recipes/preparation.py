@@ -143,7 +143,8 @@ class RecipeData:
             vocabulary.learn(texts, folder, workers)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
-                for example in zip(*(encode_text(vocabulary, folder, side, workers) for side in sides), strict=True):
+                pieces = [encode_text(vocabulary, folder, side, workers, n > 0) for n, side in enumerate(sides)]
+                for example in zip(*pieces, strict=True):
                     if keep is None or not corpus.filters(split) or keep(*example):
                         splits.add(split, example)
                     else:

@@ -61,7 +61,7 @@ def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[st
     for result, seeds in systems:
         means = [mean(scores[title].value for scores in seeds) for title in titles]
         pairs = zip(means, map(result.scores.get, titles), strict=True)
-        rows.append([result.system, *(_entry(value) for pair in pairs for value in pair)])
+        rows.append([result.title, *(_entry(value) for pair in pairs for value in pair)])
     columns = [column for title in titles for column in (title, "published")]
     return markdown_table([systems[0][0].table, *columns], rows)
 

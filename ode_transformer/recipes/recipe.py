@@ -96,6 +96,11 @@ class PublishedResult(YamlSection):
     scores: dict[str, float]
     parameters: int | None = None
 
+    @property
+    def title(self) -> str:
+        """Name of the system with its variant, which another row of the table may not have."""
+        return f"{self.system} ({self.variant})" if self.variant else self.system
+
 
 class Preparation(YamlSection):
     """Another preparation of the same data set: keys that replace the recipe's.

@@ -4,8 +4,10 @@ import contextlib
 import math
 import os
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +17,12 @@ from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, run_experiment
 from ode_transformer.recipes.experiment import Experiment
+from ode_transformer.recipes.needs import describe_needs
 from ode_transformer.recipes.options import RunOptions, find_recipe
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.published import comparison_table, published_table
-from ode_transformer.recipes.recipe import Average, Recipe, check_architecture, read_recipe
+from ode_transformer.recipes.recipe import Average, PublishedResult, Recipe, check_architecture, read_recipe
+from ode_transformer.recipes.series import Training, run_all
 from ode_transformer.recipes.training import TrainingProgress, has_checkpoints
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
@@ -125,11 +129,21 @@ def reproduce(
 
     :return: seed -> title -> score; without scores in a dry run
     """
+    print(describe_needs([experiments]), flush=True)
     prepare(data, options)
+    return train_and_compare(data, experiments, options)
+
+
+def train_and_compare(
+    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
+) -> dict[int | None, Mapping[str, Score]]:
+    """Do what ``reproduce`` does after the preparation."""
     scores: dict[int | None, Mapping[str, Score]] = {}
     for experiment in experiments:
         train(experiment, options)
         scores[experiment.seed] = evaluate(experiment, options)
+        if options.model_only and not options.dry_run:
+            shutil.rmtree(experiment.checkpoints, ignore_errors=True)
     if not options.dry_run:
         run = experiments[0].folder
         report = ["ode-transformer", "report", str(run), "--output", str(run / "report.html")]
@@ -141,30 +155,71 @@ def reproduce(
     return scores
 
 
-def reproduce_table(name: str, table: str, options: RunOptions) -> None:
-    """Reproduce every system of a published table, and print all scores beside the published ones.
+def table_systems(name: str, table: str, variant: str | None, patterns: Sequence[str]) -> list[PublishedResult]:
+    """Return the systems of a published table.
 
-    :param name: of the recipe, or the path of its file
-    :param options: flags after -- are for every system
-    :raises UserError: the recipe has no system of this table
+    :param variant: only the systems that the recipe lists for it; if there are none, those without one are trained so
+    :param patterns: of the systems' titles
+    :raises UserError: there are none
     """
     expected = read_recipe(find_recipe(name)).expected
-    # A system may be listed twice, as an architecture of its own and by flags.
-    systems = {(result.system, result.variant): result for result in reversed(expected) if result.table == table}
-    if not (results := list(reversed(systems.values()))):
+    if not (results := [result for result in expected if result.table == table]):
         tables = "; ".join(dict.fromkeys(result.table for result in expected))
         raise UserError(f"--table {table}: not among the published results of {name}: {tables or 'it has none'}")
-    measured = []
-    for number, result in enumerate(results, start=1):
-        print(f"\n=== {result.table}: {result.system} ({number} of {len(results)})", flush=True)
+    if variant is not None:
+        listed = [result for result in results if result.variant == variant]
+        plain = [result.model_copy(update={"variant": variant}) for result in results if result.variant is None]
+        results = listed or plain
+    systems: dict[str, PublishedResult] = {}
+    for result in results:  # a system may be listed twice, as an architecture of its own and by flags
+        systems.setdefault(result.title, result)
+    if not (chosen := [r for title, r in systems.items() if any(fnmatchcase(title, p) for p in patterns)]):
+        raise UserError(f"--systems: no system of {table} matches; it has {' | '.join(systems)}")
+    return chosen
+
+
+def reproduce_table(
+    name: str, table: str, patterns: Sequence[str], options: RunOptions, command: Sequence[str]
+) -> None:
+    """Reproduce the systems of a published table, and print all scores beside the published ones.
+
+    A failure does not stop the other systems.
+
+    :param name: of the recipe, or the path of its file
+    :param patterns: of the titles of the systems
+    :param options: the variant chooses systems, see ``table_systems``; flags after -- are for every system
+    :param command: that the user has typed
+    """
+    plans = {}
+    for result in table_systems(name, table, options.variant, patterns):
         flags = (*commands.flags(result.flags), *options.train_flags)
         system = replace(options, arch=result.arch, variant=result.variant, train_flags=flags)
         recipe = load_recipe(name, system)
         data = recipe_data(recipe, name, system)
-        scores = reproduce(data, plan_experiments(recipe, data, system), system)
-        measured.append((result, list(scores.values())))
-    if not options.dry_run:
+        plans[result.title] = (result, data, plan_experiments(recipe, data, system), system)
+    trainings = sum(len(experiments) for _, _, experiments, _ in plans.values())
+    print(f"{table}: {trainings} trainings of {len(plans)} systems; --systems and --variant choose some of them")
+    print(describe_needs([experiments for _, _, experiments, _ in plans.values()]), flush=True)
+    for data in {data.folder: data for _, data, _, _ in plans.values()}.values():
+        prepare(data, options)
+    scores: dict[str, dict[int | None, Mapping[str, Score]]] = {}
+
+    def reproduce_system(title: str) -> None:
+        _, data, experiments, system = plans[title]
+        scores[title] = train_and_compare(data, experiments, system)
+
+    failures = run_all(
+        Training(title, experiments[0].folder, partial(reproduce_system, title))
+        for title, (_, _, experiments, _) in plans.items()
+    )
+    measured = [(plans[title][0], list(scores[title].values())) for title in plans if title in scores]
+    if measured and not options.dry_run:
         print(f"\n{published_table(measured)}")
+    end = command.index("--") if "--" in command else len(command)
+    for title in plans.keys() - scores.keys():
+        print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")
+    if failures:
+        raise UserError(f"{len(failures)} of {len(plans)} systems failed; the first: {failures[0]}")
 
 
 def write_report(folder: Path, inputs: Sequence[Path], threads: int | None = None) -> None:

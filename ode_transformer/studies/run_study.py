@@ -3,18 +3,17 @@
 import fnmatch
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 from ode_transformer import __version__
 from ode_transformer.recipes import workflow
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.run_experiment import is_trained
+from ode_transformer.recipes.series import Training, run_all
 from ode_transformer.studies import STUDIES, equal_footing, find_study, paired_comparison
 from ode_transformer.studies.analyses import analysis_commands
 from ode_transformer.studies.paired_comparison import PairedTest
@@ -22,13 +21,11 @@ from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Row, Study, Tuning, read_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
-from ode_transformer.support.errors import LockedError, UserError, one_line
-from ode_transformer.support.files import content_digest, is_locked, write_text
+from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text
-
-POLL_SECONDS = 30  # until a training of another process is looked at again
 
 
 def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
@@ -49,48 +46,6 @@ def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experi
     seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
     experiments = [(row, runs.experiments(row, seeds)) for row in rows]
     return [(row, of_row[number]) for number in range(len(seeds)) for row, of_row in experiments]
-
-
-class Training(NamedTuple):
-    """A training of a study, with its evaluation unless it is a trial.
-
-    :param name: for the screen
-    :param folder: locked by the process that trains
-    :param run: trains, or finds the training complete
-    """
-
-    name: str
-    folder: Path
-    run: Callable[[], None]
-
-
-def run_all(trainings: Iterable[Training]) -> list[str]:
-    """Run trainings; those that another process of the study is running come later.
-
-    :return: a line for each failure
-    """
-    failures = []
-    remaining, waiting = list(trainings), set[str]()
-    while remaining:
-        locked = []
-        for training in remaining:
-            if training.name in waiting and is_locked(training.folder):
-                locked.append(training)
-                continue
-            print(f"\n=== {training.name}", flush=True)
-            try:
-                training.run()
-            except LockedError as error:
-                print(f"{error}: later", flush=True)
-                waiting.add(training.name)
-                locked.append(training)
-            except UserError as error:
-                failures.append(f"{training.name}: {error}")
-                print(failures[-1], file=sys.stderr, flush=True)
-        if len(locked) == len(remaining):
-            time.sleep(POLL_SECONDS)
-        remaining = locked
-    return failures
 
 
 def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:

@@ -45,6 +45,7 @@ def value(command: list[str], flag: str) -> str:
         (["train", "multi31k"], "train: error: multi31k: no such recipe; there are bert_pretraining, cnn_dm"),
         (["train", "ptb", "--arch", "macaron"], "train: error: --arch macaron: no architecture for language_modeling"),
         (["reproduce", "ptb", "--table", "Table 5"], "--table Table 5: not among the published results of ptb: Li"),
+        (["reproduce", "ptb", "--systems", "RK*"], "reproduce: error: --systems: goes with --table"),
         (["train", "gec_conll14", "--variant", "x"], "x: for ode_transformer_rk2_wmt_en_de there is bea, open"),
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
         (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets 2 (did you mean --minutes?)"),

@@ -46,10 +46,11 @@ def test_the_published_corpus(tmp_path: Path):
     assert result.correct == result.gold == result.proposed > 10
 
 
-def test_the_released_corpus(tmp_path: Path):
+def test_the_released_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     options = read_recipe(find_recipe("gec_conll14")).corpus
     assert options.sources == ["nucle_3_2", "lang8_raw", "fce", "wi_locness", "nltk_punkt", "conll14_test"]
     counts = options.build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
+    assert "lang-8-20111007-L1-v2.dat: entries left out because they are not UTF-8: 1\n" in capsys.readouterr().err
     train, valid = pairs(tmp_path / "corpus", "train"), pairs(tmp_path / "corpus", "valid")
     assert set(valid) <= set(edited(0))
     assert len(valid) == len(edited(0)) // 4

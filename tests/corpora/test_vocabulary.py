@@ -55,6 +55,14 @@ def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path
     ]
 
 
+def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Path) -> None:
+    """The source's lie where a model finds them."""
+    merges = MergeVocabulary(kind="subword_nmt", merges=40, learned_from="each", joined=False)
+    merges.learn(texts, tmp_path, workers=1)
+    assert merges.encoder(tmp_path)(["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
+    assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
+
+
 def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_for(tmp_path: Path) -> None:
     text = tmp_path / "train"
     text.write_text("a word in a short line\n" * 50 + f"{'Πρωτα λογια ' * 400}\n" * 50, encoding="utf-8")

@@ -113,7 +113,7 @@ def edited_count(shift: int, sentences: list[str] = SENTENCES) -> int:
 def write_raw(folder: Path) -> dict[str, Path]:
     """Write the archives; return their paths by their names in the source list."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "lang-8-20111007-L1-v2.dat").write_text(lang8_text(1), encoding="utf-8")
+    (folder / "lang-8-20111007-L1-v2.dat").write_bytes(b"one bad byte: \xff\n" + lang8_text(1).encode())
     test = SENTENCES[10:30]
     members = {
         ("nucle_3_2", "release3.2.tar.gz"): {"release3.2/data/conll14st-preprocessed.m2": m2_text(0)},

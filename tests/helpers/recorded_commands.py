@@ -12,7 +12,7 @@ INLINE = re.compile(r"`((?:ode-transformer|fairseq-[a-z-]+|bash|python|pytest) [
 PROGRAMS = (
     *("ode-transformer", "fairseq-preprocess", "fairseq-train", "fairseq-generate", "fairseq-interactive"),
     *("fairseq-eval-lm", "fairseq-validate", "subword-nmt", "python", "pytest", "pip", "bash"),
-    *("cat", "cut", "grep", "mkdir", "srun", "git", "nvidia-smi", "zcat", "head", "gunzip"),
+    *("awk", "cat", "cut", "grep", "mkdir", "srun", "git", "nvidia-smi", "zcat", "head", "gunzip"),
 )
 RECORD = """#!/bin/bash
 # In one piece: the programs of a pipe write at the same time.

@@ -83,6 +83,13 @@ def test_counts_by_hand(source: str, hypothesis: str, edits: list, expected: tup
     assert sum_counts(max_match([hypothesis], [sentence(source, *edits)])) == Counts(*expected)
 
 
+def test_a_gold_edit_outside_its_sentence_is_missed():
+    """As the official scorer counts it: 1 correct of 1 system edit, 1 of 2 gold edits."""
+    text = "S a b\nA 0 1|||x|||c|||REQUIRED|||-NONE-|||0\nA 1 3|||x|||d|||REQUIRED|||-NONE-|||0\n"
+    assert sum_counts(max_match(["c b"], gold(text))) == Counts(correct=1, proposed=1, gold=2)
+    assert sum_counts(max_match(["c d"], gold(text))) == Counts(correct=1, proposed=2, gold=2)
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "gold").write_text(EXAMPLE)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in OUTPUT).encode())))
@@ -261,7 +268,8 @@ def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert first.edits == {0: (Edit(1, 2, "Vt", (("went",),)), Edit(4, 5, "Prep", (("by",), ("on", "a")))), 1: ()}
     assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", (("|",),)))}  # bars of its own
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:12")
-    assert "gold.m2:9: left out: the span 0 6 lies outside the sentence of 5 tokens" in capsys.readouterr().err
+    assert second.outside == {0: (Edit(0, 6, "x", (("outside",),)),)}
+    assert "gold.m2: edits outside their sentences: 1, the first in line 9;" in capsys.readouterr().err
     assert " ".join(correct_tokens(first)) == "She went to school by bus yesterday ."
     assert correct_tokens(first, annotator=1) == list(first.tokens)
     assert " ".join(correct_tokens(second)) == "the ending is fine |"

@@ -7,9 +7,11 @@ needs a joined one, --share-all-embeddings, may stand only in a recipe that join
 from __future__ import annotations
 
 import math
+import re
 from argparse import Namespace
 from ast import literal_eval
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from itertools import cycle
 from pathlib import Path
@@ -19,14 +21,17 @@ import pytest
 import torch
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
+from torch import Tensor
 
 from ode_transformer.models import fairseq_parser
-from ode_transformer.models.model_from_options import numbered_dictionary
+from ode_transformer.models.model_from_options import build_from_options, model_flags, numbered_dictionary
+from ode_transformer.nn import LayerId, LayerObserver
+from ode_transformer.nn.observers import observing
 from ode_transformer.recipes.experiment import Experiment
 from ode_transformer.recipes.machine import Machine
 from ode_transformer.recipes.options import RunOptions, find_recipe, recipe_names
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import PublishedResult, Recipe, package_architectures, read_recipe
+from ode_transformer.recipes.recipe import Flags, FlagValue, PublishedResult, Recipe, package_architectures, read_recipe
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()
@@ -109,6 +114,7 @@ SCHEDULES = [  # Li et al. 2022, Table 8, with the batches of its text
     ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
     ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de_big", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
     ("wmt16_en_ro", "ode_transformer_rk2_wmt_en_de", 32_768, 0.002, 8_000, 17_000, 0, 0.1, 5, 1.3),
+    ("wmt16_en_ro", "ode_transformer_rk2_wmt_en_de_big", 32_768, 0.002, 8_000, 17_000, 0, 0.3, 5, 1.3),
     ("cnn_dm", "ode_transformer_rk4_wmt_en_de", 131_072, 0.002, 8_000, 50_000, 0, 0.1, 4, 2.0),
     ("gec_conll14", "ode_transformer_rk4_wmt_en_de", 65_536, 0.0015, 4_000, 15_000, 0, 0.2, 6, 0.6),
     # Lu et al. 2019 and its scripts
@@ -165,6 +171,20 @@ def test_variants_fit_the_size_of_the_model(name, arch, variant, tokens, rate, u
     assert (args.lr, args.max_update, args.dropout) == ([rate], updates, dropout)
 
 
+@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt15_cs_en"])
+def test_deep_lstms_are_listed_with_an_open_gate_too(name: str) -> None:
+    deep = [e for e in recipe_of(name).expected if e.arch.startswith("dlstm") and "encoder-layers" in e.flags]
+    with_gate = [entry for entry in deep if entry.variant == "open_gate"]
+    assert [(e.flags, e.scores) for e in with_gate] == [(e.flags, e.scores) for e in deep if e.variant is None]
+    gates = [vars(read(published(name, entry))) for entry in with_gate]
+    assert [(gate["dlstm_forget_bias"], gate["dlstm_first_cell"]) for gate in gates] == [(2.0, "embedding")] * 3
+
+
+def test_the_release_of_the_readme_has_larger_batches_and_fewer_epochs() -> None:
+    made = experiment("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", variant="readme")
+    assert (made.recipe.tokens_per_update, read(made).max_epoch) == (131_072, 20)
+
+
 # -- models -------------------------------------------------------------------------------------------------------
 
 
@@ -213,8 +233,9 @@ def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, 
     assert target.shape[0] == (40 if joined else 50)
 
 
-# The usual preparation of IWSLT'14; of NIST only the rows of all three matrices together are known, from the counts.
-DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (37_534, 37_533)}
+# The usual preparation of IWSLT'14; of NIST the merges of each side, and characters of Chinese.
+NIST = recipe_of("nist_zh_en").vocabulary.merges
+DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (NIST + 4_600, NIST)}
 RESULTS = [(name, entry) for name in RECIPES for entry in recipe_of(name).expected]
 
 
@@ -232,6 +253,62 @@ def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> No
     size = recipe_of(name).counts.get("dictionary", 0)
     model = build(published(name, entry), DICTIONARIES.get(name, (size, size)))
     assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
+
+
+class LargestState(LayerObserver):
+    """The largest number in the states between layers."""
+
+    value = 0.0
+
+    def see_layer(self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: object) -> None:
+        self.value = max(self.value, *(float(state.abs().max()) for state in (*inputs, *outputs)))
+
+
+@cache
+def largest_state(arch: str, flags: frozenset[tuple[str, FlagValue]]) -> float:
+    """The largest number between the layers of a new encoder, or language model, of the same depth but narrow."""
+    stack = "decoder" if "_lm_" in arch else "encoder"
+    options = {"decoder_layers": 1} if stack == "encoder" else {}
+    options = {name.replace("-", "_"): value for name, value in flags} | options
+    for name in ("encoder", "decoder"):
+        options |= {f"{name}_embed_dim": 32, f"{name}_ffn_embed_dim": 64, f"{name}_attention_heads": 2}
+    torch.manual_seed(1)
+    options |= {"arch": arch, "decoder_input_dim": 32, "decoder_output_dim": 32}
+    model, state = build_from_options(Namespace(**options), 40).eval(), LargestState()
+    with torch.no_grad(), observing(model, state):
+        getattr(model, stack)(torch.arange(4, 24).view(1, 20), None)
+    return state.value
+
+
+def state_of(recipe: Recipe, arch: str, variant: str | None, flags: Flags) -> float:
+    of_model = {name for action in model_flags(arch) for name in action.option_strings}
+    of_depth = re.compile("--(?!share|.*dropout)")
+    train = recipe.for_arch(arch, variant).train | flags
+    chosen = {name: value for name, value in train.items() if f"--{name}" in of_model and of_depth.match(f"--{name}")}
+    return largest_state(arch, frozenset(chosen.items()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RECIPES if recipe_of(name).task != "masked_lm"])
+def test_no_encoder_starts_with_numbers_that_fp16_cannot_keep(name: str) -> None:
+    recipe = recipe_of(name)
+    ours = package_architectures(recipe.task)
+    systems: list[tuple[str, str | None, Flags]] = [(arch, None, {}) for arch in ours]
+    systems += [
+        (arch, variant, {})
+        for variant, patterns in recipe.variants.items()
+        for arch in ours
+        if any(fnmatchcase(arch, pattern) for pattern in patterns)
+    ]
+    systems += [(entry.arch, entry.variant, entry.flags) for entry in recipe.expected if entry.arch in ours]
+    assert [system for system in systems if state_of(recipe, *system) > 100] == []
+
+
+@pytest.mark.parametrize("coefficients", ["tableau", "ones", "gate"])
+def test_layer_outputs_without_a_layer_history_grow(coefficients: str) -> None:
+    """Narrow models do as those of the papers' width, which start with up to 1,570; with coefficients 1 with 27,404."""
+    flags: Flags = {"ode-function": "layer-output", "encoder-layer-history": "none", "ode-coefficients": coefficients}
+    assert state_of(recipe_of("wmt14_en_de"), "ode_transformer_rk2_wmt_en_de", None, flags) > 900
 
 
 @pytest.mark.parametrize("name", RECIPES)

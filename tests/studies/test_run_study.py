@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from ode_transformer.recipes import workflow
+from ode_transformer.recipes import series, workflow
 from ode_transformer.studies import find_study, run_study
 from ode_transformer.studies.run_study import claim_results
 from ode_transformer.studies.study import Row, Setting, StudySystem, Tuning
@@ -30,10 +30,10 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(workflow, "train", train)
     monkeypatch.setattr(run_study, "is_trained", lambda trial: trial.folder == "complete")
-    monkeypatch.setattr(run_study, "is_locked", lambda folder: looks.pop(0))
+    monkeypatch.setattr(series, "is_locked", lambda folder: looks.pop(0))
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     waited: list[float] = []
-    monkeypatch.setattr(run_study.time, "sleep", waited.append)
+    monkeypatch.setattr(series.time, "sleep", waited.append)
     runs = SimpleNamespace(
         setting=Setting(recipe="a", tuning=Tuning(grid={"lr": [1.0, 2.0, 3.0, 4.0]})),
         data=None,
@@ -44,7 +44,7 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     row = Row(StudySystem(name="RK2", arch="a"))
     assert run_study.tune(cast(StudyRuns, runs), [row]) == ["RK2, lr 2, seed 1: broken"]
     assert calls == ["locked", "broken", "free", "locked"]
-    assert waited == [run_study.POLL_SECONDS] * 2
+    assert waited == [series.POLL_SECONDS] * 2
     printed = capsys.readouterr().out.splitlines()
     assert printed[-1] == "RK2: lr 3.0"
     assert printed[-4:-1] == ["", "=== RK2, lr 1, seed 1", "locked trained"]

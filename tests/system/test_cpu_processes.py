@@ -1,38 +1,99 @@
-"""Several processes of the CPU: they train one model together, or are refused."""
+"""Several processes of the CPU, also of two machines: they train one model together, or are refused."""
 
+import os
+import shutil
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from commands_for_tests import COMMANDS, ENVIRONMENT, Text, parameters, training
+from ended_processes import wait_for_end
 from forked_commands import run_quickly
 from recipes_for_tests import Runner
 
 pytestmark = pytest.mark.slow
 
 
-def test_two_processes_train_as_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Runner("multi30k_en_de", tmp_path, monkeypatch)
-    with monkeypatch.context() as patch:
-        run_quickly(patch)
-        assert run("prepare") == 0
-    run.change("train", max_update=4, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    models = []
-    for processes in (1, 2):
-        with monkeypatch.context() as patch:
-            if processes == 1:
-                run_quickly(patch)  # torchrun is no command of ours
-            assert run("train", "--processes", processes) == 0
-        folder = run.data / "ode_transformer_rk2_tiny"
-        log = (folder / "train.log").read_text(encoding="utf-8")
-        assert f"'distributed_world_size': {processes}" in log
-        models.append(parameters(folder / "checkpoints" / "checkpoint_last.pt"))
-        folder.rename(tmp_path / str(processes))
-    one, two = models
-    # Each update sums the same gradients in another order.
-    for name, value in one.items():
-        torch.testing.assert_close(two[name], value, rtol=1e-3, atol=1e-5)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A recipe of four batches an update, trained by one process in the folder ``one``."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run = Runner("multi30k_en_de", tmp_path_factory.mktemp("processes"), monkeypatch)
+        run.change("train", max_update=60, max_tokens=256, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+        run.path.write_text(run.path.read_text().replace("tokens_per_update: 16384", "tokens_per_update: 1024"))
+        with pytest.MonkeyPatch.context() as patch:
+            run_quickly(patch)
+            assert run("prepare") == run("train") == 0
+        move_training(run, "one")
+        yield run
+
+
+def move_training(run: Runner, name: str) -> str:
+    """Move the folder of the training and return its log."""
+    (run.data / "ode_transformer_rk2_tiny").rename(run.folder / name)
+    return (run.folder / name / "train.log").read_text(encoding="utf-8")
+
+
+def check_parameters(run: Runner, name: str) -> None:
+    """Compare parameters with those of one process; each update sums the same gradients in another order."""
+    one, several = (parameters(run.folder / place / "checkpoints" / "checkpoint_last.pt") for place in ("one", name))
+    for parameter, value in one.items():
+        torch.testing.assert_close(several[parameter], value, rtol=1e-3, atol=1e-5)
+
+
+def train_command(run: Runner, *words: object) -> list[str]:
+    own = ["train", run.path, "--output", run.output, "--gpus", 0]
+    return list(map(str, [COMMANDS / "ode-transformer", *own, *words]))
+
+
+def kill_amid_training(command: list[str], checkpoints: Path) -> None:
+    """Start a training, kill the command after the first epoch, and wait until torchrun has ended its processes."""
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not list(checkpoints.glob("checkpoint[0-9]*.pt")):
+            time.sleep(0.01)
+        (torchrun,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    wait_for_end(int(torchrun))
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_several_processes_train_as_one_does_also_after_a_kill(run: Runner, processes: int) -> None:
+    checkpoints = run.data / "ode_transformer_rk2_tiny" / "checkpoints"
+    kill_amid_training(train_command(run, "--processes", processes), checkpoints)
+    assert run("train", "--processes", processes) == 0
+    log = move_training(run, str(processes))
+    assert f"'distributed_world_size': {processes}" in log
+    assert f"'update_freq': [{4 // processes}]" in log
+    assert "Loaded checkpoint" in log
+    check_parameters(run, str(processes))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and iproute2")
+def test_two_machines_train_as_one_process_does(run: Runner) -> None:
+    """Machines are network namespaces with a cable between them; each trains with two processes."""
+    names = [f"ode{os.getpid()}-{rank}" for rank in (0, 1)]
+    cable = "link add v0 netns {} type veth peer name v1 netns {}".format(*names)
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for words in (*(f"netns add {name}" for name in names), cable):
+            subprocess.run(["ip", *words.split()], check=True)
+        for rank, name in enumerate(names):
+            for words in (f"addr add 10.9.0.{rank + 1}/24 dev v{rank}", f"link set v{rank} up", "link set lo up"):
+                subprocess.run(["ip", "-n", name, *words.split()], check=True)
+            group = ["--processes", 2, "--nodes", 2, "--node-rank", rank, "--master", "10.9.0.1:29500"]
+            command = ["ip", "netns", "exec", name, *train_command(run, *group)]
+            processes.append(subprocess.Popen(command, env=ENVIRONMENT | {"GLOO_SOCKET_IFNAME": f"v{rank}"}))
+        assert [process.wait(300) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+    assert "'distributed_world_size': 4" in move_training(run, "machines")
+    check_parameters(run, "machines")
 
 
 def test_processes_that_know_nothing_of_each_other_are_refused(text: Text, tmp_path: Path) -> None:
