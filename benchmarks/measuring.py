@@ -155,7 +155,8 @@ class MeasuredSystem:
         # The same for all: the architectures' defaults differ, and dropout takes time.
         rates = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
         args = Namespace(arch=arch, **(sizes | rates | options))
-        model = build_from_options(args, setting.vocabulary)
+        with torch.device(setting.device):  # where the first weights are drawn faster
+            model = build_from_options(args, setting.vocabulary)
         dictionary = model.decoder.dictionary
         self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
         self.model = model.to(device=setting.device, dtype=DTYPES[setting.precision])

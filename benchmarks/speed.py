@@ -121,7 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     names = ", ".join(SYSTEMS)
     add("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help=f"default: all of {names}")
     add("--preset", choices=PRESETS, help="systems, size, batch and device of a published table, as defaults")
-    add("--what", choices=(*MEASURES, "all"), default="all", help="measure to take (default: all)")
+    add("--what", nargs="+", choices=MEASURES, default=MEASURES, help="measures to take (default: all)")
     add("--size", choices=SIZES, default="base", help="default of the next five options (default: base)")
     for name in SIZES["base"]:
         add(flag_name(name), type=positive_int, metavar="N", help="default: that of --size")
@@ -150,25 +150,23 @@ def read_options(argv: Sequence[str]) -> argparse.Namespace:
     if (preset := parser.parse_args(argv).preset) is not None:
         parser.set_defaults(**PRESETS[preset])
     parser.set_defaults(**SIZES[parser.parse_args(argv).size])
-    args = parser.parse_args(argv)
-    args.measures = MEASURES if args.what == "all" else (args.what,)
-    return args
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the tables, write the JSON file; return the exit status."""
     argv = sys.argv[1:] if argv is None else list(argv)
     args = read_options(argv)
-    systems = [name for name in SYSTEMS if name in args.systems and {*SYSTEMS[name].measures} & {*args.measures}]
+    systems = [name for name in SYSTEMS if name in args.systems and {*SYSTEMS[name].measures} & {*args.what}]
     setting = Setting(**{field.name: getattr(args, field.name) for field in fields(Setting)})
     torch.set_num_threads(args.threads)
     cpu = setting.device == "cpu"
     origin = provenance(["python", "benchmarks/speed.py", *argv], not cpu)
     target_tokens = make_batch(setting, numbered_dictionary(setting.vocabulary))["ntokens"]
-    results = measure_systems(setting, systems, args.measures, args.warmup, args.repetitions)
+    results = measure_systems(setting, systems, args.what, args.warmup, args.repetitions)
     outcomes = [
         compare(measure, name, results, cpu)
-        for measure in args.measures
+        for measure in args.what
         for name in COMPARISONS[measure]
         if {*name.split("/")} <= results.keys()
     ]

@@ -60,7 +60,7 @@ class AttentionMask:
             return self._addends[dtype]
         pairs = self.masked_pairs
         zeros, keys = torch.zeros((), dtype=dtype, device=pairs.device), pairs.size(-1)
-        if pairs.device.type == "cuda" and not torch.compiler.is_compiling():
+        if _reads_aligned_rows(pairs):
             pairs = pad(pairs, (0, -keys % _ALIGNMENT))
         addend = zeros.expand(pairs.shape).masked_fill(pairs, torch.finfo(dtype).min / 2)[..., :keys]
         if not torch.compiler.is_compiling():  # a compiled layer that is computed again must be the same graph
@@ -78,11 +78,16 @@ class AttentionMask:
         index = self.relative_index
         assert index is not None
         keys = len(index) // queries
-        if index.device.type != "cuda" or torch.compiler.is_compiling() or keys % _ALIGNMENT == 0:
+        if not _reads_aligned_rows(index) or keys % _ALIGNMENT == 0:
             return index
         if not self._aligned_index:
             self._aligned_index.append(pad(index.view(queries, keys), (0, -keys % _ALIGNMENT)).flatten())
         return self._aligned_index[0]
+
+
+def _reads_aligned_rows(x: Tensor) -> bool:
+    """Tell whether PyTorch's attention would copy an addend whose rows do not begin at a multiple of ``_ALIGNMENT``."""
+    return x.device.type == "cuda" and not torch.compiler.is_compiling()
 
 
 def attention_mask(
@@ -194,7 +199,7 @@ class _Scores(torch.autograd.Function):
         dquery, dkey, dtable = None, None, later
         if table is not None:
             offsets = pairs.new_zeros(len(pairs), queries.size(1) * len(table))  # [N, T · (2k+1)]
-            offsets = offsets.index_add_(1, ctx.index, pairs.view(len(pairs), -1)).view(-1, len(table))
+            offsets = offsets.index_add_(1, ctx.index, pairs.reshape(len(pairs), -1)).view(-1, len(table))
             dquery = scaled_product(offsets, table.to(query.dtype), ctx.scale).view(queries.shape)
             rows = queries.reshape(-1, queries.size(-1))
             if later is None:

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from ode_transformer.nn import AttentionChoice, EncoderCache, KeyValueCache, MultiheadAttention, attention_mask
+from ode_transformer.nn import attention_scores as attention_scores_module
+from ode_transformer.nn.attention_scores import attention_scores
 
 DIM, HEADS, CLIP = 8, 2, 2
 GOLDEN = Path(os.environ.get("ODE_GOLDEN_DIR", Path(__file__).parents[3] / "shared" / "golden"))
@@ -69,6 +71,31 @@ def test_gradcheck_with_relative_values() -> None:
     mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     tables = attention.relative_keys.weight, attention.relative_values.weight
     assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
+
+
+@pytest.mark.parametrize("clip", [0, CLIP])
+def test_addends_in_aligned_rows_as_a_gpu_reads_them(clip: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of an addend comes in such rows, too."""
+    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip)).double()
+    x, results = torch.randn(3, 5, DIM, dtype=torch.float64, requires_grad=True), []
+    monkeypatch.setattr("ode_transformer.nn.attention._is_plain_faster", lambda *_: False)
+    for aligned in (False, True):
+        monkeypatch.setattr(
+            "ode_transformer.nn.attention_scores._reads_aligned_rows", lambda _, aligned=aligned: aligned
+        )
+        mask = attention_mask(5, 5, x.device, padding([5, 2, 4]), False, AttentionChoice(clip))
+        addend = mask.addend(x.dtype)
+        assert addend.stride(-3) == (8 if aligned else 5)
+        loss = attention(x, mask).square().sum()
+        if clip:
+            scores = attention_scores(x.view(3, 5, HEADS, -1).transpose(1, 2), None, attention.relative_keys, mask, 0.5)
+            assert scores.stride(-2) == (8 if aligned else 5)
+            direction = torch.linspace(-1, 1, 8, dtype=torch.float64).expand(*scores.shape[:-1], 8)[..., :5]
+            loss = loss + (scores * direction).sum()
+            results += torch.autograd.grad(scores, attention.relative_keys.weight, direction, retain_graph=True)
+        results += torch.autograd.grad(loss, x)
+    for plain, aligned in zip(results[: len(results) // 2], results[len(results) // 2 :], strict=True):
+        torch.testing.assert_close(plain, aligned)
 
 
 def test_a_row_that_may_see_nothing_is_finite() -> None:
