@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from ode_transformer.nn import AttentionChoice, EncoderCache, KeyValueCache, MultiheadAttention, attention_mask
-from ode_transformer.nn import attention_scores as attention_scores_module
 from ode_transformer.nn.attention_scores import attention_scores
 
 DIM, HEADS, CLIP = 8, 2, 2
