@@ -190,9 +190,7 @@ class DepthStack(nn.Module):
 
         first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
         stepped_layers = self.choice.stepped_layers(len(self.layers))
-        # Compiled sub-layers and autocast sum gradients their own way.
-        several = self.choice.stages * self.choice.steps > 1 and torch.is_grad_enabled()
-        several = several and not self.compiled and not torch.is_autocast_enabled(y0.device.type)
+        several = self.choice.stages * self.choice.steps > 1 and not self.compiled
 
         def step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
             layer = self.layers[index]

@@ -6,11 +6,9 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.attention_scores import (
@@ -21,13 +19,12 @@ from ode_transformer.nn.attention_scores import (
     scaled_product,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.joined_maps import PassedParameters, apply_maps, joined
+from ode_transformer.nn.joined_projection import JoinedParameters, joined, project_heads
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.linear import Linear, linear_map
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues
 
 _FEW_QUERIES = 8
-_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class MultiheadAttention(nn.Module):
@@ -73,8 +70,7 @@ class MultiheadAttention(nn.Module):
         cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
         change_values: Callable[[Tensor], Tensor] | None = None,
-        norm: nn.Module | None = None,
-        passed: PassedParameters | None = None,
+        joined_parameters: JoinedParameters | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
@@ -85,40 +81,38 @@ class MultiheadAttention(nn.Module):
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
-        :param norm: normalises ``x`` before
-        :param passed: of a step that evaluates the attention several times
+        :param joined_parameters: of a step that evaluates the attention several times
         :returns: [B, T, C]
         """
-        is_plain = not (report_weights or change_values or self.dropout.active or self.relative_values is not None)
+        dropout = self.dropout.active
+        is_plain = not (report_weights or change_values or dropout or self.relative_values is not None)
         if cache and is_plain and x.dim() == 3 and x.size(1) == 1 and not torch.is_grad_enabled():
-            return self._step(x if norm is None else norm(x), mask, cache)
-        query, key, value = self._project(x, encoder_output, cache, change_values, norm, passed)
-        rows = len(query)
-        shared = len(key) < rows  # several rows attend to one encoder output
-        if shared:
-            query = query.unflatten(0, (len(key), -1)).transpose(1, 2).flatten(2, 3)  # [B/k, H, k · T, C/H]
+            return self._step(x, mask, cache)
+        query, key, value = self._project(x, encoder_output, cache, change_values, joined_parameters)
+        rows, entries = query.size(0), key.size(0)
+        if entries < rows:  # several rows attend to one encoder output
+            query = query.unflatten(0, (entries, -1)).transpose(1, 2).flatten(2, 3)  # [B/k, H, k · T, C/H]
 
         def divide(x: Tensor) -> Tensor:
             """[B/k, H, k · T, ..] -> [B, H, T, ..]"""
-            return x.unflatten(2, (rows // len(key), -1)).transpose(1, 2).flatten(0, 1) if shared else x
+            return x if entries == rows else x.unflatten(2, (rows // entries, -1)).transpose(1, 2).flatten(0, 1)
 
         positions = None if mask.relative_index is None else self.relative_keys
-        dropout = self.dropout.active
         explicit = report_weights is not None or self.relative_values is not None
         if not (explicit or dropout and self.dropout.shared or _is_plain_faster(query, positions is not None, dropout)):
             bias = mask.addend(query.dtype)
             if positions is not None:
-                bias = attention_scores(query, None, positions, mask, self.scale, passed)  # [B, H, T, S]
+                bias = attention_scores(query, None, positions, mask, self.scale)  # [B, H, T, S]
             out = self._fused(query, key, value, bias, dropout)  # [B, H, T, C/H]
         else:
-            probabilities = _softmax(attention_scores(query, key, positions, mask, self.scale, passed))  # [B, H, T, S]
+            probabilities = _softmax(attention_scores(query, key, positions, mask, self.scale))  # [B, H, T, S]
             if report_weights is not None:
                 report_weights(divide(probabilities))
             probabilities = self.dropout(probabilities)
             out = torch.bmm(probabilities.flatten(0, -3), value.flatten(0, -3)).view(query.shape)  # [B, H, T, C/H]
             if self.relative_values is not None:
                 out = out + self.relative_values(probabilities, mask.relative_index)
-        return apply_maps(divide(out).transpose(-3, -2).flatten(-2), [self.out_proj], passed=passed)[0]  # [B, T, C]
+        return self.out_proj(divide(out).transpose(-3, -2).flatten(-2))  # [B, T, C]
 
     def _step(self, x: Tensor, mask: AttentionMask, cache: Cache) -> Tensor:
         """Compute what :meth:`forward` does for a single query by as few operators as possible.
@@ -155,19 +149,23 @@ class MultiheadAttention(nn.Module):
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """[B, T, C] -> [B, H, T, C/H]"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+        return x.view(*x.shape[:-1], self.heads, -1).transpose(-3, -2)
 
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
         """Call PyTorch's attention, whose fast implementations take a single batch axis: fold B into it."""
-        batch = query.shape[:-3]
-        if len(batch) > 1:
+        shape = query.shape
+        if query.dim() > 4:
             query, key, value = (x.flatten(0, -4) for x in (query, key, value))  # [ΠB, H, T or S, C/H]
             if bias is not None and bias.dim() > 3:
-                bias = bias.expand(*batch, *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
+                bias = bias.expand(*shape[:-3], *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
         # cuDNN's kernel can return NaN as the gradient on Hopper GPUs with a mask (pytorch/pytorch, issue 196678).
-        with nullcontext() if query.device.type == "cpu" else sdpa_kernel(_KERNELS):
+        cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        try:
             out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
-        return out.unflatten(0, batch)  # [B, H, T, C/H]
+        finally:
+            torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        return out.view(shape) if len(shape) > 4 else out  # [B, H, T, C/H]
 
     def _project(
         self,
@@ -175,24 +173,22 @@ class MultiheadAttention(nn.Module):
         encoder_output: Tensor | None,
         cache: Cache | None,
         change_values: Callable[[Tensor], Tensor] | None,
-        norm: nn.Module | None,
-        passed: PassedParameters | None,
+        joined_parameters: JoinedParameters | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
         projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
             if self.joined_projection is not None or not torch.is_grad_enabled():
-                joint = self._project_jointly(x if norm is None else norm(x))
-                query, key, value = map(self._split_heads, joint.chunk(3, dim=-1))
+                query, key, value = map(self._split_heads, self._project_jointly(x).chunk(3, dim=-1))
             else:
-                query, key, value = apply_maps(x, projections, norm, self.heads, passed)
+                query, key, value = project_heads(x, projections, self.heads, joined_parameters)
             if change_values is not None:
                 value = change_values(value)
             return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
-        (query,) = apply_maps(x, projections[:1], norm, self.heads, passed)
+        query = self._split_heads(self.q_proj(x))
         if isinstance(cache, EncoderCache) and cache:
             return query, *cache.read()
-        key, value = apply_maps(encoder_output, projections[1:], None, self.heads, passed)
+        key, value = project_heads(encoder_output, projections[1:], self.heads, joined_parameters)
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from ode_transformer.nn.joined_maps import PassedParameters
 from ode_transformer.nn.relative_position import RelativePositionKeys, relative_index
 
 _ALIGNMENT = 8  # numbers to which PyTorch's attention on a GPU would copy the rows of an addend
@@ -124,24 +123,18 @@ def attention_scores(
     positions: RelativePositionKeys | None,
     mask: AttentionMask,
     scale: float,
-    passed: PassedParameters | None = None,
 ) -> Tensor:
     """Return the scores; without the products of queries and keys if ``key`` is None, which needs ``positions``.
 
     :param query: [B, H, T, C/H]
     :param key: [B, H, S, C/H]
-    :param passed: of a step that evaluates the attention several times
     :returns: [B, H, T, S]
     """
-    table: Tensor | None = None if positions is None else positions.weight
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling():  # a compiler derives the gradient by itself
-        return _compute_scores(query, key, table, mask, scale)
-    if positions is not None and passed is not None:
-        scores, *passed[positions] = _Scores.apply(query, key, *passed.get(positions, (table,)), mask, scale, True)
-    else:
-        scores = _Scores.apply(query, key, table, mask, scale, False)
-    result: Tensor = scores
-    return result
+    # A compiler derives the gradient by itself.
+    records = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    compute = _Scores.apply if records else _compute_scores
+    scores: Tensor = compute(query, key, None if positions is None else positions.weight, mask, scale)
+    return scores
 
 
 def _compute_scores(
@@ -170,51 +163,37 @@ def _compute_scores(
 
 
 class _Scores(torch.autograd.Function):
-    """:func:`attention_scores`, followed by A for its next use if the function ``passes`` it."""
+    """:func:`attention_scores`; backward, the products add to the gradient of the queries in place."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor | None,
-        table: Tensor | None,
-        mask: AttentionMask,
-        scale: float,
-        passes: bool,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        ctx: Any, query: Tensor, key: Tensor | None, table: Tensor | None, mask: AttentionMask, scale: float
+    ) -> Tensor:
         ctx.save_for_backward(query, key, table)
         ctx.index, ctx.scale = mask.relative_index, scale
-        ctx.set_materialize_grads(not passes)
-        scores = _compute_scores(query, key, table, mask, scale)
-        return (scores, table.view_as(table)) if passes and table is not None else scores
+        return _compute_scores(query, key, table, mask, scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dscores: Tensor | None, later: Tensor | None = None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, dscores: Tensor) -> tuple[Tensor | None, ...]:
         query, key, table = ctx.saved_tensors
-        if dscores is None:
-            return None, None, later, None, None, None
         pairs = dscores.reshape(-1, *dscores.shape[-2:])  # [N, T, S]
-        queries = query.reshape(len(pairs), -1, query.size(-1))  # [N, T, C/H]
-        dquery, dkey, dtable = None, None, later
+        queries = query.reshape(pairs.size(0), -1, query.size(-1))  # [N, T, C/H]
+        dquery, dkey, dtable = None, None, None
         if table is not None:
-            offsets = pairs.new_zeros(len(pairs), queries.size(1) * len(table))  # [N, T · (2k+1)]
-            offsets = offsets.index_add_(1, ctx.index, pairs.reshape(len(pairs), -1)).view(-1, len(table))
+            offsets = pairs.new_zeros(pairs.size(0), queries.size(1) * table.size(0))  # [N, T · (2k+1)]
+            offsets = offsets.index_add_(1, ctx.index, pairs.reshape(pairs.size(0), -1)).view(-1, table.size(0))
             dquery = scaled_product(offsets, table.to(query.dtype), ctx.scale).view(queries.shape)
-            rows = queries.reshape(-1, queries.size(-1))
-            if later is None:
-                dtable = scaled_product(offsets.t(), rows, ctx.scale)
-            else:
-                dtable = later.addmm_(offsets.t(), rows, alpha=ctx.scale)
+            dtable = scaled_product(offsets.t(), queries.reshape(-1, queries.size(-1)), ctx.scale)
         if key is not None:
-            keys = key.reshape(len(pairs), -1, key.size(-1))  # [N, S, C/H]
+            keys = key.reshape(pairs.size(0), -1, key.size(-1))  # [N, S, C/H]
             dkey = scaled_product(pairs.transpose(1, 2), queries, ctx.scale).view(key.shape)
             if dquery is None:
                 dquery = scaled_product(pairs, keys, ctx.scale)
             else:
                 dquery = dquery.baddbmm_(pairs, keys, alpha=ctx.scale)
         assert dquery is not None
-        return dquery.view(query.shape), dkey, dtable, None, None, None
+        return dquery.view(query.shape), dkey, dtable, None, None
 
 
 def scaled_product(a: Tensor, b: Tensor, scale: float) -> Tensor:

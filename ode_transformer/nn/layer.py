@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.nn.attention_scores import AttentionMask
-from ode_transformer.nn.joined_maps import PassedParameters
+from ode_transformer.nn.joined_projection import JoinedParameters
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.sublayers import SELF_ATTENTIONS, SubLayer, SubLayerKind
 from ode_transformer.numerics import Block, composed, sequential_increment
@@ -124,8 +124,8 @@ class Layer(nn.ModuleDict):
         :param grouping: from :func:`groups`; by default all sub-layers form one block
         :param several: the scheme evaluates a block several times in a step
         """
-        passed: PassedParameters | None = {} if several else None
-        evaluations = {name: _Evaluations(name, self[name], context or {}, passed) for name in self}
+        joined: JoinedParameters | None = {} if several else None
+        evaluations = {name: _Evaluations(name, self[name], context or {}, joined) for name in self}
         blocks = []
         for names, stepped in grouping or [(tuple(self), True)]:
             members = [evaluations[name] for name in names]
@@ -147,11 +147,11 @@ def copies_of(sublayer: nn.Module) -> list[SubLayer]:
 class _Evaluations:
     """Evaluations of one sub-layer during one step, counted so that each finds its parameters and its cache."""
 
-    def __init__(self, name: str, sublayer: nn.Module, context: LayerContext, passed: PassedParameters | None) -> None:
+    def __init__(self, name: str, sublayer: nn.Module, context: LayerContext, joined: JoinedParameters | None) -> None:
         self.name = name
         self.copies = copies_of(sublayer)
         self.context = context.get(self.copies[0].kind)
-        self.passed = passed
+        self.joined = joined
         self.evaluation = count()
 
     def increment(self, x: Tensor) -> Tensor:
@@ -165,5 +165,7 @@ class _Evaluations:
     def _next(self) -> tuple[SubLayer, dict[str, Any]]:
         evaluation = next(self.evaluation)
         copy = evaluation % len(self.copies)
-        arguments = {} if self.context is None else self.context.arguments(self.name, evaluation, copy)
-        return self.copies[copy], arguments if self.passed is None else arguments | {"passed": self.passed}
+        if self.context is None:
+            return self.copies[copy], {}
+        arguments = self.context.arguments(self.name, evaluation, copy)
+        return self.copies[copy], arguments if self.joined is None else arguments | {"joined_parameters": self.joined}

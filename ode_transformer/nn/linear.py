@@ -72,30 +72,20 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        return map_gradients(gradients[0], x, weight, *ctx.needs_input_grad)
+        dx, dweight, dbias = ctx.needs_input_grad
+        rows = gradients[0].reshape(-1, gradients[0].size(-1))  # [R, dim]
+        return (
+            linear_map(rows, weight.t()).view(x.shape) if dx else None,
+            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
+            rows.sum(0) if dbias else None,
+        )
 
 
-def map_gradients(
-    dy: Tensor, x: Tensor, weight: Tensor, dx: bool = True, dweight: bool = True, dbias: bool = True
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the gradients of x, W and b that are wanted, for the gradient ``dy`` [.., dim] of y = x Wᵀ + b."""
-    rows = dy.reshape(-1, dy.size(-1))  # [R, dim]
-    return (
-        linear_map(rows, weight.t()).view(x.shape) if dx else None,
-        weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
-        rows.sum(0) if dbias else None,
-    )
-
-
-def weight_gradient(dy: Tensor, x: Tensor, earlier: Tensor | None = None) -> Tensor:
-    """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim], added to ``earlier`` in place if that is given.
+def _weight_gradient(dy: Tensor, x: Tensor) -> Tensor:
+    """Return dyᵀ x, [R, dim] and [R, input_dim] -> [dim, input_dim].
 
     oneDNN's operator copies a transposed first factor; the other way round, x and the result are copied.
     """
-    if not _suits_onednn(dy.t(), x.t()):
-        return torch.mm(dy.t(), x) if earlier is None else earlier.addmm_(dy.t(), x)
     if dy.numel() > x.numel() + dy.size(1) * x.size(1):
-        gradient = linear_map(x.t(), dy.t()).t().contiguous()
-    else:
-        gradient = linear_map(dy.t(), x.t())
-    return gradient if earlier is None else earlier.add_(gradient)
+        return linear_map(x.t(), dy.t()).t().contiguous()
+    return linear_map(dy.t(), x.t())

@@ -13,7 +13,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.joined_maps import PassedParameters, apply_maps
 from ode_transformer.nn.linear import linear
 
 
@@ -55,18 +54,15 @@ class FeedForward(nn.Module):
         self.activation = activation
         self.dropout = Dropout(dropout, shared_noise)
 
-    def forward(self, x: Tensor, norm: nn.Module | None = None, passed: PassedParameters | None = None) -> Tensor:
-        """Compute the network of ``x``, or of its normalisation; the parameters are those of :func:`apply_maps`."""
-        (hidden,) = apply_maps(x, [self.fc1], norm, passed=passed)
-        hidden = self.dropout(self.activation(self.layer_norm(hidden)))  # [.., inner_dim]
-        return apply_maps(hidden, [self.fc2], passed=passed)[0]  # [.., dim]
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.activation(self.layer_norm(self.fc1(x))))  # [.., inner_dim]
+        return self.fc2(hidden)  # [.., dim]
 
 
 class SubLayer(nn.Module):
     """Function with layer normalisation, dropout and residual; a call returns f(x), which the residual adds to x.
 
-    :param function: maps [.., dim] to [.., dim], after the module ``norm`` if it is given one; further arguments of a
-        call go to it
+    :param function: maps [.., dim] to [.., dim]; further arguments of a call go to it
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param step_fraction: fraction of a step that the sub-layer takes, a factor of the increment
@@ -94,8 +90,7 @@ class SubLayer(nn.Module):
         self.step_fraction = step_fraction
 
     def forward(self, x: Tensor, **arguments: Any) -> Tensor:
-        norm = self.layer_norm if self.normalize_before else None
-        increment = self.dropout(self.function(x, norm=norm, **arguments))
+        increment = self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **arguments))
         return increment if self.step_fraction == 1.0 else self.step_fraction * increment
 
     def output(self, x: Tensor, **arguments: Any) -> Tensor:

@@ -203,12 +203,13 @@ class RungeKutta(WeighingScheme):
         self.tableau = tableau
         self.steps = steps
         self.step_size = step_size
+        learned = any(True for _ in self.coefficients.parameters())
+        self._is_plain = tableau.b == (1.0,) and steps == step_size == 1 and not norms and not learned
 
     @property
     def adds_increment(self) -> bool:  # type: ignore[override]
         """True for one Euler step of length 1, neither learned nor normalised, that nobody observes."""
-        fixed = not self.norms and not any(True for _ in self.coefficients.parameters())
-        return fixed and self.tableau.b == (1.0,) and self.steps == self.step_size == 1 and self.observer is None
+        return self._is_plain and self.observer is None
 
     def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
         block, weigh = depth_state.depth, partial(self.weigh_stages, depth_state.depth)

@@ -13,7 +13,6 @@ from ode_transformer.nn import (
     SCOPES,
     STAGE_PARAMETERS,
     DepthChoice,
-    FeedForward,
     Layer,
     SubLayer,
     SubLayerKind,
@@ -77,8 +76,7 @@ COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(
 def build_layer(choice: DepthChoice) -> Layer:
     def sublayer(kind: SubLayerKind) -> SubLayer:
         before = choice.normalize_before
-        network = FeedForward(DIM, DIM, torch.tanh)
-        return SubLayer(kind, network, DIM, normalize_before=before, normalized=choice.normalizes_sublayers)
+        return SubLayer(kind, nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes_sublayers)
 
     copies = range(choice.copies)
     return Layer({name: nn.ModuleList(sublayer(kind) for _ in copies) for name, kind in KINDS.items()}).double()
