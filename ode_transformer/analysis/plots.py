@@ -49,5 +49,5 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def plain_label(text: str) -> str:
-    """Escape dollar signs, between which matplotlib would typeset a formula."""
-    return text.replace("$", r"\$")
+    """Escape dollar signs, between which matplotlib would typeset a formula, and a _ that would hide it in legends."""
+    return text.replace("$", r"\$").replace("_", " _", text.startswith("_"))

@@ -2,7 +2,7 @@
 
 fairseq names a checkpoint ``checkpointE.pt`` at the end of epoch E, ``checkpoint_E_U.pt`` after update U within
 epoch E, and with ``--keep-best-checkpoints`` also ``checkpoint.best_METRIC_VALUE.pt``, where VALUE has three decimals
-and then digits that only keep names apart.
+and then digits that only keep names apart. ``checkpoint_last.pt`` and ``checkpoint_best.pt`` are copies of others.
 """
 
 import argparse
@@ -13,14 +13,16 @@ from typing import Any
 
 import torch
 
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options, saved_updates
 from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
 
 _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
 _BEST = re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<value>-?\d+\.\d{3})\d*\.pt")
+_OF_TRAINING = re.compile(rf"checkpoint_(last|best)\.pt|{_EPOCH.pattern}|{_UPDATE.pattern}|{_BEST.pattern}")
 
 
 def numbered_checkpoints(directory: Path, by: str) -> dict[int, Path]:
@@ -37,6 +39,8 @@ def numbered_checkpoints(directory: Path, by: str) -> dict[int, Path]:
 def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int | None = None) -> list[Path]:
     """Return the ``count`` newest checkpoints of a run, oldest first.
 
+    If there are fewer, a warning says so; if there is none, ``checkpoint_last.pt`` stands for them.
+
     :param by: kind of checkpoint by its name, ``epoch`` or ``update``
     :param until: leave out checkpoints after this epoch or update
     """
@@ -45,7 +49,12 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
         limit = "" if until is None else f" up to {by} {until}"
         counts = {kind: len(numbered_checkpoints(directory, kind)) for kind in ("epoch", "update")}
         existing = ", ".join(f"{number} of --by {kind}" for kind, number in counts.items())
-        raise UserError(f"{directory}: --last {count}: {len(paths)} {by} checkpoints{limit}; there are {existing}")
+        shortfall = f"{directory}: --last {count}: {len(paths)} {by} checkpoints{limit}; there are {existing}"
+        if not paths and until is None and (last := directory / "checkpoint_last.pt").exists():
+            paths = [last]
+        if not paths:
+            raise UserError(shortfall)
+        print_progress(f"warning: {shortfall}")
     return paths[-count:]
 
 
@@ -70,12 +79,14 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     :raises UserError: a file is broken, or differs from the first in a parameter's name, shape or type
     """
     sums: dict[str, torch.Tensor] = {}
+    sources: list[tuple[str, int]] = []
     expected: dict[str, str] = {}
     state: dict[str, Any] = {}
     for path in paths:
         state = {}  # frees the previous checkpoint before the next one is read
         state = load_checkpoint(path)
         state.pop("last_optimizer_state", None)
+        sources.append((path.name, saved_updates(state)))
         descriptions = {name: _describe(name, tensor) for name, tensor in state["model"].items()}
         expected = expected or descriptions
         if different := sorted(name for name, _ in descriptions.items() ^ expected.items()):
@@ -95,8 +106,16 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         # If they are tied only in the last file, their means differ and they become two parameters.
         if torch.equal(model[name], model[first]):
             model[name] = model[first]
-    state["averaged_from"] = [path.name for path in paths]
+    state["averaged_from"] = sources
     return state
+
+
+def describe_average(sources: Sequence[tuple[str, int]]) -> str:
+    """Return in words which checkpoints are averaged: names of files with their updates."""
+    if len(sources) > 1:
+        return f"average of updates {', '.join(str(updates) for _, updates in sources)}"
+    ((name, updates),) = sources
+    return f"{name.removesuffix('.pt').removeprefix('checkpoint_')}, update {updates}"
 
 
 def _describe(name: str, tensor: torch.Tensor) -> str:
@@ -153,6 +172,10 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.output)
     paths = select_checkpoints(args)
     check_outputs_are_no_inputs([args.output], paths)
-    save_checkpoint(average_checkpoints(paths), args.output)
-    print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")
+    output = args.output.resolve()
+    if _OF_TRAINING.fullmatch(output.name) and output.parent in {path.resolve().parent for path in paths}:
+        raise UserError(f"--output {args.output}: a checkpoint's name in the folder of the run; choose another")
+    state = average_checkpoints(paths)
+    save_checkpoint(state, args.output)
+    print(f"{args.output}: {describe_average(state['averaged_from'])}")
     return 0

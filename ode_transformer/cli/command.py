@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.support import commands
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.errors import UserError, one_line, printable_line, unknown_arguments
-from ode_transformer.support.files import check_outputs_are_no_inputs
+from ode_transformer.support.files import PACKAGE, check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
 # name: (module of this package, what it does)
@@ -152,8 +153,21 @@ def run_command(words: Sequence[str]) -> int:
         parser.parse_args(words)  # ends with an error or the help
     args = parse(parser, subparser, words)
     check_output_files(args)
+    use_package(args.user_dir)
     status: int = module.run(args)
     return status
+
+
+def use_package(folder: Path | None) -> None:
+    """Import a package of the user, with the schemes and architectures that it registers, for this command and others.
+
+    :param folder: of ``--user-dir``
+    """
+    commands.USER_DIR.set(folder or PACKAGE)
+    if folder is not None:
+        from fairseq import utils
+
+        utils.import_user_module(argparse.Namespace(user_dir=str(folder)))
 
 
 def add_commands(
@@ -173,6 +187,8 @@ def add_commands(
         return add_commands(subparser, source, words[1:])
     module = importlib.import_module(f"ode_transformer.{source}")
     module.add_arguments(subparser)
+    help_text = "package with your own schemes or architectures, as for fairseq (CONTRIBUTING.md)"
+    subparser.add_argument("--user-dir", type=Path, metavar="DIR", help=help_text)
     return subparser, module
 
 

@@ -1,9 +1,16 @@
 """``ode-transformer new``: a recipe for a user's own text."""
 
 import argparse
+import os
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import yaml
+
+from ode_transformer.support.commands import user_dir_flags
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
@@ -29,14 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the text (default: translation for two files, corrections for one .m2 file, else text for a "
         "language model)",
     )
-    parser.add_argument("--arch", metavar="NAME", help="registered architecture (default: one that fits the text)")
+    model = parser.add_mutually_exclusive_group()
+    model.add_argument("--arch", metavar="NAME", help="registered architecture (default: one that fits the text)")
+    model.add_argument("--for", dest="library", choices=("ctranslate2",), help="library that the model is exported to")
     parser.epilog = "Files may be compressed by gzip. docs/own_data.md has the rule that chooses the numbers."
 
 
 def run(args: argparse.Namespace) -> int:
     """Count the text, write the recipe and say how it is run."""
+    from ode_transformer.recipes.experiment import Experiment
+    from ode_transformer.recipes.machine import Machine
     from ode_transformer.recipes.own_recipe import UNITS, OwnRecipe, count_text
-    from ode_transformer.recipes.recipe import check_architecture
+    from ode_transformer.recipes.preparation import RecipeData
+    from ode_transformer.recipes.recipe import Recipe, check_architecture
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
     if path.exists():
@@ -51,25 +63,44 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for --kind {kind}")
     if args.arch is not None:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
+    if args.library and kind == "text":
+        raise UserError(f"--for {args.library}: it takes no language model")
     recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
     counts = {split: count_text(kind, paths) for split, paths in files.items()}
     plan, unit = recipe.plan(counts["train"]), UNITS[kind]
-    command = f"ode-transformer reproduce {shlex.quote(str(path))}"
+    if args.library:
+        recipe = replace(recipe, arch=f"ode_transformer_ones_{plan.scale.suffix}")
+    command = shlex.join(["ode-transformer", "reproduce", str(path), *user_dir_flags()])
     comments = [
         f"ode-transformer {shlex.join(args.words)}",
         f"{counts['train'].lines:,} {unit} with {sum(counts['train'].characters):,} characters. "
         "Files are relative to this one.",
         f"Run it: {command}",
     ]
-    write_text(path, recipe.text(comments, plan))
+    text = recipe.text(comments, plan)
+    read = Recipe.model_validate(yaml.safe_load(text)).for_arch(None)
+    model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
+    write_text(path, text)
+    warn_of_repeated_files(files, recipe.sides)
     print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")
-    print(
-        f"{recipe.architecture(plan)}, at most {plan.pieces:,} pieces, {plan.updates:,} updates of "
-        f"{plan.tokens_per_update:,} tokens\nnext: {command}"
-    )
+    print(f"{model} with at most {plan.pieces:,} pieces, {plan.updates:,} updates of {plan.tokens_per_update:,} tokens")
+    if recipe.arch is None and kind != "text":
+        print("to export to CTranslate2, which has no such layers: --for ctranslate2 chooses another model")
+    print(f"next: {command}")
     return 0
+
+
+def warn_of_repeated_files(files: Mapping[str, Sequence[Path]], sides: Sequence[str]) -> None:
+    """Warn of each file that stands for several splits or sides."""
+    uses: dict[str, list[str]] = {}
+    for split, paths in files.items():
+        for path, side in zip(paths, sides if len(paths) == 2 else ("",), strict=True):
+            uses.setdefault(os.path.realpath(path), []).append(f"--{split} {side}".strip())
+    for name, names in uses.items():
+        if len(names) > 1:
+            print_progress(f"warning: {name}: the same file for {' and '.join(names)}")
 
 
 def default_kind(paths: list[Path]) -> str:

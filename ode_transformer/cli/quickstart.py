@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", metavar="LANG", help="target language of the text: de (default), fr, ro, pt_BR, ..."
     )
     parser.add_argument(
-        "--arch", metavar="NAME", help="registered architecture in its own size, e.g. ode_transformer_rk4_tiny"
+        "--arch", metavar="NAME", help="registered architecture, e.g. macaron_tiny, with the layers of the default"
     )
     parser.add_argument(
         "--scheme",

@@ -16,7 +16,7 @@ from ode_transformer.glue.tasks import Example, GlueTask
 from ode_transformer.recipes.recipe import package_architectures
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import PACKAGE, lock_directory, write_files
+from ode_transformer.support.files import lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SubwordEncoder
 
@@ -128,7 +128,7 @@ def training_options(prepared: PreparedTask, save_dir: Path, chosen: Mapping[str
     """
     updates = math.ceil(len(prepared.tables["train"]) / chosen["batch-size"]) * chosen["max-epoch"]
     return {
-        "user-dir": PACKAGE,
+        "user-dir": commands.USER_DIR.get(),
         "task": "sentence_prediction",
         "criterion": "sentence_prediction",
         "num-classes": len(prepared.task.classes) or 1,

@@ -1,9 +1,17 @@
-"""Models of fairseq; importing this package, as ``--user-dir`` does, registers whatever the package adds to fairseq."""
+"""Models of fairseq; importing this package, as ``--user-dir`` does, registers whatever the package adds to fairseq.
 
-from ode_transformer.models import adam, criteria, tasks  # noqa: F401
+Installed packages can add more: each entry point of the group ``ode_transformer.plugins`` is imported last.
+"""
+
+from importlib.metadata import entry_points
+
+from ode_transformer.models import adam, criteria, fairseq_parser, tasks  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.language_model import ODELanguageModel
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 
 __all__ = ["ODEBertModel", "ODELanguageModel", "ODETransformerModel", "ReformerModel"]
+
+for plugin in entry_points(group="ode_transformer.plugins"):
+    plugin.load()

@@ -264,11 +264,11 @@ def _mistakes(args: argparse.Namespace, stacks: tuple[str, ...]) -> Iterator[tup
 
 
 def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
-    """Refuse a task for which fairseq would build the model and then fail inside it.
+    """Refuse a task or a precision for which fairseq would build the model and then fail inside it.
 
     :param task: a task of fairseq; any other object is accepted
     :param kind: translation, masked_lm or language_modeling
-    :raises OptionError: names the task that goes with the architecture
+    :raises OptionError: names what goes with the architecture, or with a CPU
     """
     if not isinstance(task, FairseqTask):
         return
@@ -276,3 +276,7 @@ def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
     if task_kind != kind:
         name = getattr(args, "task", type(task).__name__)
         raise OptionError(f"--task {name} does not go with --arch {args.arch}, which needs --task {kind}")
+    on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
+    for name in ("fp16", "bf16") if on_cpu and not getattr(args, "ode_options_saved", False) else ():
+        if getattr(args, name, False):
+            raise OptionError(f"--{name} needs a GPU; on a CPU --cpu --cpu-bf16 multiplies in bfloat16")

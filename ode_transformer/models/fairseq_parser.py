@@ -1,16 +1,20 @@
 """fairseq's own command-line parsers, with the architectures and options of this package registered."""
 
 import argparse
+import atexit
 import contextlib
 import io
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 from fairseq import options
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.errors import UserError, unknown_arguments
+from ode_transformer.support.errors import UserError, did_you_mean, unknown_arguments
 
 _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "fairseq-train": options.get_training_parser,
@@ -42,6 +46,19 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     if unknown:
         raise UserError(unknown_arguments(unknown, option_names(parser)))
     return cast(argparse.Namespace, args)
+
+
+def suggest_architecture(words: Sequence[str]) -> None:
+    """Print the name that a mistyped ``--arch`` resembles, below fairseq's list of 250 names."""
+    named = dict(zip(words, words[1:], strict=False))
+    arch = named.get("--arch", named.get("-a", ""))
+    if arch not in ARCH_MODEL_REGISTRY and (similar := did_you_mean(arch, ARCH_MODEL_REGISTRY)):
+        print(f"--arch {arch}: no such architecture{similar}", file=sys.stderr)
+
+
+# At exit, because fairseq's parser has ended the program by then.
+if Path(sys.argv[0]).name == "fairseq-train":
+    atexit.register(suggest_architecture, sys.argv)
 
 
 def _new_parser(program: str) -> argparse.ArgumentParser:

@@ -167,8 +167,7 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
         if not skip:
             named.append(word)
     variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
-    size = ["(own size)"] if experiment.get("own_size") else []
-    return " ".join([str(experiment["arch"]), *size, *variant, *named])
+    return " ".join([str(experiment["arch"]), *variant, *named])
 
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:

@@ -9,23 +9,26 @@ RUN = DATA/ARCH-FLAGS/
 """
 
 import shlex
-from collections.abc import Callable, Mapping
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.checkpoints.averaging import numbered_checkpoints
+import torch
+from fairseq.models import BaseFairseqModel
+
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.criteria import COUNTERPARTS
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.nn import STACKS
 from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -63,13 +66,8 @@ class Experiment:
         return self.data.folder / f"{self._run_name()}.md"
 
     def _run_name(self, seed: int | None = None) -> str:
-        options = {"own-size": self.own_size, "variant": self.options.variant, "seed": seed}
+        options = {"variant": self.options.variant, "seed": seed}
         return training.run_name(self.recipe.arch, [*commands.flags(options), *self.options.train_flags])
-
-    @property
-    def own_size(self) -> bool:
-        """True if the model has its architecture's size, and another run has the same flags but the recipe's size."""
-        return bool(self.recipe.size)
 
     @property
     def checkpoints(self) -> Path:
@@ -91,9 +89,11 @@ class Experiment:
         """Minutes after which the training stops; None if something else ends it."""
         return self.options.minutes or self.recipe.minutes
 
-    def run(self, command: Command, log: Path, progress: Callable[[str], None] | None = None) -> None:
+    def run(
+        self, command: Command, log: Path, progress: Callable[[str], None] | None = None, append: bool = False
+    ) -> None:
         """Run a command of this experiment with the recipe's threads, see ``commands.run``."""
-        commands.run(command, log, progress, threads=self.recipe.threads)
+        commands.run(command, log, progress, append, threads=self.recipe.threads)
 
     # -- train ---------------------------------------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ class Experiment:
 
         Words of the user come after them all, and flags that nobody sets have the architecture's or fairseq's values.
         """
-        recipe, minutes = self.recipe, self.time_limit
-        task = {"user-dir": PACKAGE, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
+        recipe, minutes, user_dir = self.recipe, self.time_limit, commands.USER_DIR.get()
+        task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
         log = {"log-format": "json", "log-interval": 100}
         return [
             ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
@@ -165,10 +165,33 @@ class Experiment:
             flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
         return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.options.train_flags])
 
+    @cached_property
+    def train_settings(self) -> Namespace:
+        """The options of fairseq-train, as it reads its command line."""
+        return fairseq_parser.parse("fairseq-train", self.train_words())
+
+    def build_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
+        """Build the model that is trained, with dictionaries of these sizes and without trained parameters."""
+        return build_from_options(Namespace(**vars(self.train_settings)), *dictionaries)
+
+    def meta_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
+        """Build the model without memory for its parameters, to count them."""
+        with torch.device("cpu" if self.recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
+            return self.build_model(dictionaries)
+
+    def model_description(self, dictionaries: Sequence[int] = ()) -> str:
+        """Return architecture and layers in words, and the number of parameters with dictionaries of these sizes."""
+        stacks = {"language_modeling": ["decoder"], "masked_lm": ["encoder"]}.get(self.recipe.task, STACKS)
+        layers = " + ".join(str(getattr(self.train_settings, f"{stack}_layers", "?")) for stack in stacks)
+        description = f"{self.recipe.arch}: {layers} layers"
+        if dictionaries:
+            count = sum(parameter.numel() for parameter in self.meta_model(dictionaries).parameters())
+            description += f", {count:,} parameters"
+        return description
+
     def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""
-        last: int = fairseq_parser.parse("fairseq-train", self.train_words()).max_update
-        return last or None
+        return self.train_settings.max_update or None
 
     @property
     def provenance_path(self) -> Path:
@@ -178,43 +201,31 @@ class Experiment:
     # -- evaluate ------------------------------------------------------------------------------------------------
 
     def average_command(self, until: int | None = None) -> Command:
-        """Return the command that writes the averaged model.
+        """Return the command that writes the model of the recipe's checkpoints.
 
         :param until: leave out checkpoints after this epoch, or update
         """
         average = self.recipe.average
         if average.best:
-            inputs: Command = [self.checkpoints / "checkpoint_best.pt"]
-        elif count := self.averaged_count(until):
-            inputs = [self.checkpoints, *commands.flags({"last": count, "by": average.by, "until": until})]
-        else:
-            inputs = [self.checkpoints / "checkpoint_last.pt"]
-        return ["ode-transformer", "checkpoint", "average", *inputs, "--output", self.model_path]
+            return self.checkpoint_command("best")
+        last = commands.flags({"last": average.last, "by": average.by, "until": until})
+        return ["ode-transformer", "checkpoint", "average", self.checkpoints, *last, "--output", self.model_path]
 
-    def averaged_count(self, until: int | None = None) -> int:
-        """Return the number of averaged checkpoints: the recipe's, or fewer if fewer exist; 0 for the last alone."""
-        average = self.recipe.average
-        count = average.last or 0  # None where the best checkpoint decodes, which nothing averages
-        if not training.has_checkpoints(self.checkpoints):
-            return count
-        numbers = numbered_checkpoints(self.checkpoints, average.by)
-        saved = [number for number in numbers if number <= (until or number)]
-        if not saved and (until or not (self.checkpoints / "checkpoint_last.pt").exists()):
-            raise UserError(f"{self.checkpoints}: no checkpoint of an {average.by}; train first, or for longer")
-        return min(len(saved), count)
+    def checkpoint_command(self, name: str) -> Command:
+        """Return the command that makes one checkpoint the model: ``best`` or ``last``."""
+        path = self.checkpoints / f"checkpoint_{name}.pt"
+        return ["ode-transformer", "checkpoint", "average", path, "--output", self.model_path]
 
-    def average_shortfall(self, until: int | None = None) -> str:
-        """Return in words how many checkpoints the recipe's average lacks; empty if none."""
-        average = self.recipe.average
-        if average.last is None or (count := self.averaged_count(until)) == average.last:
-            return ""
-        last = "" if count else "; the model is the last one, no average"
-        return f"{self.checkpoints}: {count} of the {average.last} {average.by} checkpoints to be averaged{last}"
+    def validation_command(self) -> Command:
+        """Return the command that measures the validation loss of the model."""
+        batch = {"max-tokens": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}
+        options = {**self._model_options(), **batch, "log-format": "json"}
+        return ["fairseq-validate", self.data.binary, *commands.flags(options)]
 
-    def decode_command(self, split: str) -> Command:
-        """Return the command that translates a test set, or measures a language model on it."""
-        options = {
-            "user-dir": PACKAGE,
+    def _model_options(self, split: str | None = None) -> dict[str, Any]:
+        """Return the flags with which fairseq's commands load the model, and the split that they decode."""
+        return {
+            "user-dir": commands.USER_DIR.get(),
             "task": self.recipe.task,
             **self.data.language_flags(),
             "path": self.model_path,
@@ -224,6 +235,12 @@ class Experiment:
             "bf16": self.machine.precision == "bf16",
             "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
+        }
+
+    def decode_command(self, split: str) -> Command:
+        """Return the command that translates a test set, or measures a language model on it."""
+        options = {
+            **self._model_options(split),
             "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
             **self.recipe.generate,
         }
@@ -251,7 +268,8 @@ class Experiment:
         """Return the commands of the evaluation."""
         decode = [self.decode_command(split) for split in self.recipe.sets]
         score = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
-        return [self.average_command(), *decode, *score]
+        validate = [self.validation_command()] if self.recipe.average.compare else []
+        return [self.average_command(), *validate, *decode, *score]
 
     @property
     def scores_path(self) -> Path:

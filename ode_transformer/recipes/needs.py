@@ -4,10 +4,9 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from fairseq.models import BaseFairseqModel
 
-from ode_transformer.models import fairseq_parser
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH, build_from_options
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.recipes.experiment import Experiment
 
 # Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu_table6.json, euler-6.
@@ -15,14 +14,12 @@ GPU_SPEED = 17e12
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
 
 
-def model_of(experiment: Experiment) -> Any:
+def model_of(experiment: Experiment) -> BaseFairseqModel:
     """Build the model of an experiment without memory for it; its dictionary has the published or the recipe's size."""
     recipe, vocabulary = experiment.recipe, experiment.recipe.vocabulary
     sizes = [recipe.counts.get("dictionary"), getattr(vocabulary, "merges", None), getattr(vocabulary, "size", None)]
     size = next(filter(None, sizes), DEFAULT_DICTIONARY)
-    args = fairseq_parser.parse("fairseq-train", experiment.train_words())
-    with torch.device("cpu" if recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
-        return build_from_options(args, size, None if vocabulary.joined else size)
+    return experiment.meta_model([size] if vocabulary.joined else [size, size])
 
 
 def operations_of_token(model: Any) -> float:

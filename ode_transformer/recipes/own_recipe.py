@@ -25,7 +25,7 @@ from ode_transformer.corpora.gec_corpus import edited_sentences
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.corpora.text_corpora import text_lines
 from ode_transformer.recipes.options import find_recipe
-from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.recipes.recipe import Flags, read_recipe, size_flags
 from ode_transformer.support.errors import UserError, printable_line
 
 CHARACTERS_PER_TOKEN = 4
@@ -155,9 +155,15 @@ class OwnRecipe:
 
     def architecture(self, plan: TrainingPlan) -> str:
         """Return the user's architecture, or the one that fits the text."""
-        return self.arch or (
-            "ode_transformer_lm_rk2" if self.kind == "text" else f"ode_transformer_rk2_{plan.scale.suffix}"
-        )
+        return self.arch or self._default_architecture(plan)
+
+    def _default_architecture(self, plan: TrainingPlan) -> str:
+        return "ode_transformer_lm_rk2" if self.kind == "text" else f"ode_transformer_rk2_{plan.scale.suffix}"
+
+    def _size(self, size: Flags, plan: TrainingPlan) -> Flags:
+        """Return the flags of the default architecture's size that the architecture has."""
+        arch = self.architecture(plan)
+        return size if arch == self._default_architecture(plan) else size_flags(size, arch)
 
     def text(self, comments: Sequence[str], plan: TrainingPlan) -> str:
         """Return the recipe as YAML."""
@@ -228,9 +234,9 @@ class OwnRecipe:
         search = {"beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if cut else {})
         is_tiny = self._scale(plan) is SCALES[0]
         return {
-            **({"size": read_recipe(find_recipe("quickstart_text")).size} if is_tiny and self.arch is None else {}),
+            **({"size": self._size(read_recipe(find_recipe("quickstart_text")).size, plan)} if is_tiny else {}),
             **({"threads": 1} if is_tiny else {}),
-            "average": {"last": 5},
+            "average": {"last": 5, "compare": True},
             "train": {**cut, "share-all-embeddings": True, **smoothing, **self._training(plan)},
             "generate": {**cut, **search},
         }
@@ -240,12 +246,12 @@ class OwnRecipe:
         narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
         narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
         # In all language models trained here ahead of residual layers (docs/results/language_models.md)
-        size: dict[str, Any] = {"ode-coefficients": "ones"}
-        choices = {"size": size | narrow, "threads": 1} if plan.scale is SCALES[0] else {"size": size}
+        is_tiny, size = plan.scale is SCALES[0], Flags({"ode-coefficients": "ones"})
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
-            **(choices if self.arch is None else {}),
+            "size": self._size(size | narrow if is_tiny else size, plan),
+            **({"threads": 1} if is_tiny else {}),
             "average": {"best": True},
             "train": {**flags, **self._training(plan)},
             "generate": {**sample, "max-tokens": 4000},

@@ -198,6 +198,12 @@ class RecipeData:
             lengths = {"dictionary": max(lengths.values())}
         return counts | {name: length + SPECIAL_SYMBOLS for name, length in lengths.items()}
 
+    def dictionary_sizes(self) -> list[int]:
+        """Return the number of entries of each language's dictionary, as a model has them."""
+        names = [f"dict.{language}.txt" for language in self.languages] if self.parallel else ["dict.txt"]
+        special = SPECIAL_SYMBOLS + (self.recipe.task == "masked_lm")  # which adds <mask>
+        return [special + sum(1 for _ in iterate_lines(self.binary / name)) for name in names]
+
     def report(self) -> str:
         """Return the sizes beside the published ones, as text."""
         published = self.recipe.counts

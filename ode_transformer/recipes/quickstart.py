@@ -88,12 +88,13 @@ class Quickstart:
         task = self.task if self.task != "text" else None
         output = options.output if options.output != OUTPUT else None
         chosen = commands.flags({"task": task, "target": self.target, "output": output, "wheels": options.raw})
+        chosen += commands.user_dir_flags()
         again = shlex.join([program, "quickstart", *chosen])
         minutes = f"{3 * (experiment.time_limit or 0):g}"
         model = commands.flags({"arch": options.arch, "scheme": self.scheme, "minutes": minutes})
         train_flags = ["--", *options.train_flags] if options.train_flags else []
         longer = shlex.join([program, "quickstart", *chosen, *model, *train_flags])
-        translate = shlex.join([program, "translate", "--path", str(experiment.model_path)])
+        translate = shlex.join([program, "translate", "--path", str(experiment.model_path), *commands.user_dir_flags()])
         lines = ["== now"]
         lines += [f"  translate a sentence:  echo {shlex.quote(text)} | {translate}" for text in EXAMPLES[self.task]]
         lines.append(f"  train longer:          {longer}")

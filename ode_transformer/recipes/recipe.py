@@ -29,12 +29,14 @@ class Average(YamlSection):
     :param by: what the checkpoints are saved after: each epoch, or every ``every`` updates
     :param every: updates between two checkpoints
     :param best: take the checkpoint with the lowest validation loss instead
+    :param compare: take the last or the best checkpoint instead if its validation loss is lower than the average's
     """
 
     last: Count | None = None
     by: Literal["epoch", "update"] = "epoch"
     every: Count | None = None
     best: Literal[True] | None = None
+    compare: bool = False
 
     @model_validator(mode="after")
     def _check_alternatives(self) -> Average:
@@ -141,8 +143,8 @@ class Recipe(YamlSection):
     :param average: checkpoints of the decoded model
     :param train: flags of fairseq-train; ``max-tokens`` is the load of one GPU
     :param generate: flags of fairseq-generate, or of fairseq-eval-lm for a language model
-    :param size: flags of fairseq-train that fit the default architecture to the data, where its own size does not;
-        after ``for_arch`` those that it has left out, because that architecture was asked for by its name
+    :param size: flags of fairseq-train that fit any architecture to the data, see ``size_flags``; a variant goes
+        without them
     :param architectures: pattern of names -> values that differ for them; of several matches the last wins
     :param variants: name -> another such table, for ``--variant``: where a paper and its code differ, where other
         architectures are trained as in one paper, or a small size
@@ -208,7 +210,7 @@ class Recipe(YamlSection):
     def layers(self, arch: str | None, variant: str | None = None) -> list[Layer]:
         """Return the sections that apply to an architecture; a later one replaces values of an earlier one.
 
-        :param arch: None for the default in the recipe's size
+        :param arch: None for the default
         :param variant: one of ``variants``
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
@@ -221,8 +223,9 @@ class Recipe(YamlSection):
             ]
 
         layers: list[Layer] = [("the recipe", {"train": self.train, "generate": self.generate})]
-        if arch is None:
-            layers.append(("size", {"train": self.size}))
+        if variant is None:
+            size = self.size if arch in (None, self.arch) else size_flags(self.size, str(arch))
+            layers.append(("size", {"train": size}))
         layers += matching("architectures", self.architectures)
         if variant is not None:
             of_variant = matching(f"variants.{variant}", self.variants.get(variant, {}))
@@ -235,8 +238,7 @@ class Recipe(YamlSection):
     def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
         """Return the recipe with the ``layers`` of an architecture merged into it."""
         flags: dict[str, dict[str, Any]] = {"train": {}, "generate": {}}
-        values: dict[str, Any] = {"arch": arch or self.arch, "architectures": {}, "variants": {}}
-        values["size"] = self.size if arch == self.arch else {}
+        values: dict[str, Any] = {"arch": arch or self.arch, "size": {}, "architectures": {}, "variants": {}}
         layers = self.layers(arch, variant)
         for _, section in layers:
             for name, value in section.items():
@@ -276,6 +278,14 @@ class Recipe(YamlSection):
         """Return a copy that is trained on the data of another recipe and scored like it."""
         names = ("corpus", "vocabulary", "counts", "preparation", "score")
         return self.model_copy(update={name: getattr(recipe, name) for name in names})
+
+
+def size_flags(size: Flags, arch: str) -> Flags:
+    """Return the flags of a recipe's size that an architecture has; the coefficients of its stages are its own."""
+    from ode_transformer.models.model_from_options import model_flags
+
+    names = {name for action in model_flags(arch) for name in action.option_strings} - {"--ode-coefficients"}
+    return {name: value for name, value in size.items() if f"--{name}" in names}
 
 
 def _replace_keys(section: YamlSection, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,12 +12,15 @@ from typing import Any
 import torch
 
 from ode_transformer import __version__
+from ode_transformer.analysis.training_log import read_log
+from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import training
 from ode_transformer.recipes.experiment import Command, Experiment
 from ode_transformer.recipes.published import published_results
+from ode_transformer.recipes.recipe import Average
 from ode_transformer.support import commands
-from ode_transformer.support.files import PACKAGE, lock_directory, read_json, write_text
+from ode_transformer.support.files import lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 
@@ -32,7 +35,8 @@ def train(experiment: Experiment, progress: Callable[[str], None] | None = None)
         none in the end
     """
     data, command = experiment.data.prepared_jobs(), experiment.train_command()
-    description = f"{experiment.batch_description}; {experiment.machine}"
+    model = experiment.model_description(experiment.data.dictionary_sizes())
+    description = f"{model}\n{experiment.batch_description}; {experiment.machine}"
     folder, rank = experiment.folder, experiment.machine.rank
     folder.mkdir(parents=True, exist_ok=True)
     if rank > 0:  # only the first machine writes checkpoints and records
@@ -91,8 +95,6 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
-    if not averaged and (shortfall := experiment.average_shortfall(until)):
-        print(shortfall)
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
@@ -100,9 +102,10 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
         for name, request, result, work in _evaluation_steps(experiment, averaged, until):
             jobs.run(name, request, result, work)
             if name == "average":
-                average = experiment.recipe.average.model_dump() if until is None else None
+                average = experiment.recipe.average.model_dump(exclude_defaults=True) if until is None else None
                 jobs.manifest.record(averaged={"average": average, "request": request})
         scores = _read_scores(experiment)
+    print(commands.last_line(experiment.folder / "average.log"))
     for score in scores.values():
         print(score)
     return scores
@@ -135,20 +138,21 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
 
     :param averaged: request of the last average, if it is to be kept
     """
-    recipe, folder, splits = experiment.recipe, experiment.folder, experiment.data.splits()
+    recipe, splits = experiment.recipe, experiment.data.splits()
     splits = [split for split in recipe.sets if split in splits]
 
     def request_of(command: Command) -> list[str]:
         """Return a command without the words that depend on the machine, the folder of the data or our version."""
         relative = [str(word).replace(str(experiment.data.folder), "") for word in command]
-        return [word for word in relative if word not in ("--cpu", "--fp16", "--bf16", str(PACKAGE), "checkpoint")]
+        left_out = ("--cpu", "--fp16", "--bf16", str(commands.USER_DIR.get()), "checkpoint")
+        return [word for word in relative if word not in left_out]
 
     if averaged:
         yield "average", averaged, experiment.log, lambda: None
     else:
-        average = experiment.average_command(until)
-        request = [request_of(average), _checkpoint_files(experiment)]
-        yield "average", request, experiment.model_path, partial(experiment.run, average, folder / "average.log")
+        compared = ["compared"] if recipe.average.compare and until is None else []
+        request = [[*request_of(experiment.average_command(until)), *compared], _checkpoint_files(experiment)]
+        yield "average", request, experiment.model_path, partial(_write_model, experiment, until)
     for split in splits:
         decode, log = experiment.decode_command(split), experiment.decode_log(split)
         yield f"decode {split}", request_of(decode), log, partial(experiment.run, decode, log)
@@ -157,10 +161,40 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
 
 
+def _write_model(experiment: Experiment, until: int | None) -> None:
+    """Write the recipe's average, or the last or the best checkpoint if the recipe compares them and it is better."""
+    log = experiment.folder / "average.log"
+
+    def print_warning(line: str) -> None:
+        if line.startswith("warning: "):
+            print(line, end="", flush=True)
+
+    experiment.run(experiment.average_command(until), log, print_warning)
+    if not experiment.recipe.average.compare or until is not None:
+        return
+    validation = experiment.folder / "validate.log"
+    experiment.run(experiment.validation_command(), validation)
+    validated = {point.updates: point.loss for point in read_log(experiment.log) if point.split == "valid"}
+    texts = {"average": commands.last_line(log).partition(": ")[2]}
+    report, *_ = validation.read_text(encoding="utf-8").rpartition(" | valid | ")[2].splitlines()
+    losses = {"average": float(json.loads(report)["valid_loss"])}
+    for name in ("last", "best"):
+        path = experiment.checkpoints / f"checkpoint_{name}.pt"
+        updates = saved_updates(load_checkpoint(path)) if path.exists() else None
+        if updates in validated:
+            texts[name], losses[name] = f"{name}, update {updates}", validated.pop(updates)
+    chosen = min(losses, key=lambda name: losses[name])
+    if chosen != "average":
+        experiment.run(experiment.checkpoint_command(chosen), log, append=True)
+    with open(log, "a", encoding="utf-8") as file:
+        others = "; ".join(f"{texts[name]}: {loss:.3f}" for name, loss in losses.items() if name != chosen)
+        file.write(f"{experiment.model_path}: {texts[chosen]} (validation loss {losses[chosen]:.3f}; {others})\n")
+
+
 def _averaged_before(experiment: Experiment) -> list[Any] | None:
     """Return the request of the last average, if checkpoints of it have been deleted since and no others saved."""
     record = Manifest(experiment.folder).entries().get("averaged")
-    if record is None or record["average"] != experiment.recipe.average.model_dump():
+    if record is None or record["average"] is None or Average(**record["average"]) != experiment.recipe.average:
         return None
     (_, averaged), files = record["request"], _checkpoint_files(experiment)
     return record["request"] if len(files) < len(averaged) and all(file in averaged for file in files) else None
@@ -194,7 +228,7 @@ def write_record(experiment: Experiment) -> None:
     recipe, options = experiment.recipe, experiment.options
     record = {
         **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
-        **{"own_size": experiment.own_size, "variant": options.variant, "train_flags": options.train_flags},
+        **{"variant": options.variant, "train_flags": options.train_flags},
         "commands": {
             "train": experiment.train_command(),
             **{f"decode {name}": experiment.decode_command(split) for split, name in recipe.sets.items()},

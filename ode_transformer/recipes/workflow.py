@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ode_transformer import __version__
-from ode_transformer.analysis.training_log import read_log
+from ode_transformer.analysis.training_log import UPDATES, read_log
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models import fairseq_parser
 from ode_transformer.recipes import machine, run_experiment
@@ -95,7 +95,8 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
 def train(experiment: Experiment, options: RunOptions) -> None:
     """Train, or print the command that trains."""
     if options.dry_run:
-        print(f"{experiment.batch_description}; {experiment.machine}")
+        sizes = experiment.data.dictionary_sizes() if experiment.data.is_prepared() else ()
+        print(f"{experiment.model_description(sizes)}\n{experiment.batch_description}; {experiment.machine}")
         if options.sources:
             print(experiment.train_sources())
         commands.print_command(experiment.train_command(), experiment.log)
@@ -111,6 +112,9 @@ def train_with_progress(experiment: Experiment) -> None:
             minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
     with TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update()) as progress:
         run_experiment.train(experiment, progress)
+    updates, warmup = progress.values.get(UPDATES, math.inf), getattr(experiment.train_settings, "warmup_updates", 0)
+    if updates < warmup:
+        print(f"warning: training ended at update {updates:.0f}, within its warm-up of {warmup} updates: train longer")
 
 
 def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
@@ -147,7 +151,8 @@ def train_and_compare(
     if not options.dry_run:
         run = experiments[0].folder
         report = ["ode-transformer", "report", str(run), "--output", str(run / "report.html")]
-        print(f"\nmodel: {experiments[0].model_path}\na page about it: {shlex.join(report)}")
+        page = shlex.join([*report, *commands.user_dir_flags()])
+        print(f"\nmodel: {experiments[0].model_path}\na page about it: {page}")
         if data.recipe.score_titles:
             table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
             write_text(experiments[0].table_path, table + "\n")

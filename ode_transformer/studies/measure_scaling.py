@@ -42,7 +42,7 @@ from ode_transformer.studies.scaling import (
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import PACKAGE, file_stamp, lock_directory, read_json, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -149,7 +149,7 @@ def measure(args: argparse.Namespace, data: TrainingData) -> None:
 def training_flags(args: argparse.Namespace, data: TrainingData, size: ModelSize, seed: int) -> list[str]:
     """Return the flags of one training; where fairseq-train reads a flag twice, the later one counts."""
     flags = {
-        "user-dir": PACKAGE,
+        "user-dir": commands.USER_DIR.get(),
         "arch": args.arch,
         "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
         "cpu": not torch.cuda.is_available(),

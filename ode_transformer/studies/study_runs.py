@@ -142,13 +142,9 @@ class StudyRuns:
 
     def model_size(self, experiment: Experiment) -> tuple[int, int]:
         """Return the numbers of parameters and operations of an experiment's model."""
-        from fairseq.data import Dictionary
+        from ode_transformer.models.model_from_options import count_forward_operations
 
-        from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
-
-        args = fairseq_parser.parse("fairseq-train", experiment.train_words())
-        names = [f"dict.{language}.txt" for language in self.data.languages] if self.data.parallel else ["dict.txt"]
-        model = build_from_options(args, *(len(Dictionary.load(str(self.data.binary / name))) for name in names))
+        model = experiment.build_model(self.data.dictionary_sizes())
         return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
 
     def results(self) -> StudyResults:

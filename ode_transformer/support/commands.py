@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from ctypes.util import find_library
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -15,12 +16,15 @@ from typing import Any, TextIO
 
 from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import PACKAGE
 
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
 # To the allocators: keep freed memory. They would give large blocks, such as the logits of a batch, back to the kernel,
 # which clears them for each next use. TCMalloc finds a freed block faster where the batches have many sizes.
 GNU_C_LIBRARY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 LOG_INTERVAL = 0.2  # seconds between two looks at the log of a command
+# --user-dir of fairseq's commands: this package, or the user's own, which imports this one
+USER_DIR: ContextVar[Path] = ContextVar("user dir", default=PACKAGE)
 
 
 def available_processors() -> int:
@@ -40,12 +44,23 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
+def user_dir_flags() -> list[str]:
+    """Return ``--user-dir`` of our own commands: none unless the user has a package of their own."""
+    return [] if USER_DIR.get() == PACKAGE else ["--user-dir", str(USER_DIR.get())]
+
+
+def with_user_dir(command: Sequence[str | Path]) -> Sequence[str | Path]:
+    """Return a command, one of ours that builds models with the user's ``--user-dir``."""
+    builds_models = command[0] == "ode-transformer" and command[1] in ("analyse", "report")
+    return [*command, *user_dir_flags()] if builds_models else command
+
+
 def print_command(command: Sequence[str | Path], log: Path | None = None, append: bool = False) -> None:
     """Print a command for copying into a shell in which this Python environment is active.
 
     Compact output has the program's name alone, and the whole command is in its log.
     """
-    arrow = ">>" if append else ">"
+    command, arrow = with_user_dir(command), ">>" if append else ">"
     whole = shlex.join(map(str, command)) + (f" {arrow} {shlex.quote(str(log))} 2>&1" if log else "")
     command_log = console.command_log()
     if command_log is None:
@@ -75,7 +90,7 @@ def run(
     """
     print_command(command, log, append)
     folder = Path(sys.executable).parent
-    arguments = [str(folder / str(command[0])), *map(str, command[1:])]
+    arguments = [str(folder / str(command[0])), *map(str, with_user_dir(command)[1:])]
     # torchrun looks for fairseq-train in PATH; the log is UTF-8 whatever the locale.
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PATH")])])
     environment = os.environ | {"PYTHONUTF8": "1", "PATH": path}

@@ -35,7 +35,7 @@ def names(paths: list[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
-def test_last_by_number(tmp_path: Path):
+def test_last_by_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     epochs, updates = (2, 9, 10), ((2, 1000), (2, 1500), (10, 9000))
     others = ("checkpoint_last.pt", "checkpoint_best.pt", "checkpoint11.pt.tmp")
     written = [*(f"checkpoint{epoch}.pt" for epoch in epochs), *(f"checkpoint_{e}_{u}.pt" for e, u in updates)]
@@ -43,8 +43,11 @@ def test_last_by_number(tmp_path: Path):
         (tmp_path / name).touch()
     assert names(last_checkpoints(tmp_path, 2, "epoch", None)) == ["checkpoint9.pt", "checkpoint10.pt"]
     assert names(last_checkpoints(tmp_path, 1, "update", 1499)) == ["checkpoint_2_1000.pt"]
-    with pytest.raises(UserError, match="--last 6: 3 epoch checkpoints; there are 3 of --by epoch, 3 of --by update"):
-        last_checkpoints(tmp_path, 6, "epoch", None)
+    assert len(last_checkpoints(tmp_path, 6)) == 3
+    assert "warning: " in (warning := capsys.readouterr().err)
+    assert "--last 6: 3 epoch checkpoints; there are 3 of --by epoch, 3 of --by update" in warning
+    with pytest.raises(UserError, match="--last 6: 0 epoch checkpoints up to epoch 1; there are 3"):
+        last_checkpoints(tmp_path, 6, until=1)
     with pytest.raises(UserError, match="--best 1: 0 checkpoints of --keep-best-checkpoints"):
         best_checkpoints(tmp_path, 1)
 
@@ -96,6 +99,21 @@ def test_tied_parameters_stay_tied_on_disk(tmp_path: Path):
     assert all(torch.equal(tensor, torch.full((100, 100), 0.5)) for tensor in model.values())
 
 
+def test_the_last_checkpoint_stands_for_none_and_no_checkpoint_of_the_run_is_replaced(tmp_path: Path, capsys):
+    last = write(tmp_path / "checkpoint_last.pt")
+    words = ["checkpoint", "average", str(tmp_path), "--last", "2", "--output"]
+    assert main([*words, str(tmp_path / "average.pt")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'average.pt'}: last, update 7\n"
+    for epoch in (1, 2):
+        write(tmp_path / f"checkpoint{epoch}.pt")
+    before = last.read_bytes()
+    assert main([*words, str(last)]) == 2
+    assert f"--output {last}: a checkpoint's name in the folder of the run" in capsys.readouterr().err
+    assert last.read_bytes() == before
+    assert main([*words, str(tmp_path / "average.pt")]) == 0
+    assert capsys.readouterr().out.endswith(": average of updates 7, 7\n")
+
+
 def encode(value: str) -> torch.Tensor:
     return torch.tensor(list(value.encode()))
 
@@ -112,7 +130,7 @@ def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
     assert state["cfg"]["model"].arch == "transformer_tiny"
     assert state["optimizer_history"] == [{"num_updates": 7}]
     assert "last_optimizer_state" not in state
-    assert state["averaged_from"] == ["0.pt", "1.pt", "2.pt"]
+    assert state["averaged_from"] == [("0.pt", 7), ("1.pt", 7), ("2.pt", 7)]
     model = state["model"]
     assert (model["count"], model["mask"], model["w"]) == (torch.tensor(2), torch.tensor(True), torch.tensor(0.5))
     assert torch.equal(model["e._extra_state"], encode("scheme=rk4"))

@@ -2,11 +2,14 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands_for_tests import PAIRS
+from served_models import translations
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -48,15 +51,54 @@ def test_an_encoder_without_fairseq(tmp_path: Path) -> None:
     assert losses[-1] < 0.1
 
 
+SMALL = [f"--{stack}-{size}-dim=16" for stack in ("encoder", "decoder") for size in ("embed", "ffn-embed")]
+
+
 @pytest.mark.slow
-def test_a_scheme_of_your_own_trains_and_loads(tmp_path: Path) -> None:
-    load = (
-        "from fairseq.checkpoint_utils import load_model_ensemble; import glob;"
-        f"models, _ = load_model_ensemble(glob.glob('{tmp_path}/*/checkpoints/checkpoint_last.pt'));"
-        "print('loaded with', models[0].encoder.choice.scheme)"
+def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        for side, language in enumerate(("en", "de")):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
+
+    def run(words: str, status: int = 0, stdin: str = "") -> str:
+        command = [sys.executable, "-m", "ode_transformer.cli", *words.split()]
+        done = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    own = f"--user-dir {EXAMPLES / 'new_scheme'}"
+    run("new mine --train train.en train.de --valid valid.en valid.de")
+    flags = f"--gpus 0 {own} -- --encoder-ode-scheme heun3 --max-update 2 {' '.join(SMALL)}"
+    assert f"fairseq-train experiments/mine/data-bin {own}" in run(f"reproduce mine.yaml --workers 1 {flags}")
+    assert "BLEU" in run(f"evaluate mine.yaml {flags}")
+    (model,) = tmp_path.glob("experiments/mine/*/model/model.pt")
+    assert "0.250 ± 0.000  0.000 ± 0.000  0.750" in run(
+        f"analyse coefficients {model} --data experiments/mine/data-bin {own}"
     )
-    out = run_example("new_scheme", tmp_path, load)
-    losses = [float(loss) for loss in re.findall(r"train:epoch \d+ \| loss (\S+)", out)]
-    assert losses == sorted(losses, reverse=True)
-    assert losses[-1] < 5
-    assert "loaded with heun3" in out
+    assert run(f"translate --path {model} --max-len-b 3 {own}", stdin="The dog sleeps.\n").count("\n") == 1
+    assert "unknown scheme 'heun3'" in run(f"translate --path {model}", 2, stdin="The dog sleeps.\n")
+    assert "--encoder-ode-scheme heun3, only euler" in run(
+        f"export --to ctranslate2 --path {model} --output ct {own}", 2
+    )
+    assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
+    words = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model), "--port", "0", *own.split()]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = re.search(r":(\d+)/", server.stdout.readline())
+        assert port is not None
+        assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
+        server.send_signal(signal.SIGINT)
+
+
+def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:
+    record = tmp_path / "new_scheme-1.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: new_scheme\nVersion: 1\n")
+    (record / "entry_points.txt").write_text("[ode_transformer.plugins]\nschemes = new_scheme\n")
+    (tmp_path / "new_scheme").symlink_to(EXAMPLES / "new_scheme")
+    code = (
+        "import ode_transformer.models; from ode_transformer.nn import depth_schemes; print('heun3' in depth_schemes())"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{EXAMPLES.parent}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "True\n"

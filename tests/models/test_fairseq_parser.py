@@ -25,3 +25,10 @@ def test_the_old_name_of_a_dropout_sets_it() -> None:
     words = ["data", "--arch", "ode_transformer_rk2_tiny"]
     for flags, dropout in ((["--relu-dropout", "0.3"], 0.3), (["--relu-dropout", "0"], 0.0), ([], 0.1)):
         assert fairseq_parser.parse("fairseq-train", [*words, *flags]).activation_dropout == dropout
+
+
+def test_a_mistyped_architecture_is_named_below_fairseqs_list(capsys: pytest.CaptureFixture[str]) -> None:
+    for arch in ("ode_transformer_rk5_tiny", "ode_transformer_rk4_tiny"):
+        fairseq_parser.suggest_architecture(["fairseq-train", "data", "--arch", arch])
+    message = "--arch ode_transformer_rk5_tiny: no such architecture (did you mean ode_transformer_rk4_tiny?)\n"
+    assert capsys.readouterr().err == message

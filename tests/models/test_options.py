@@ -159,3 +159,11 @@ def test_tasks(arch: str, wanted: str) -> None:
                 continue
             with pytest.raises(OptionError, match=message):
                 ARCH_MODEL_REGISTRY[arch].build_model(Namespace(**vars(args)), task)
+
+
+@pytest.mark.parametrize("flag", ["fp16", "bf16"])
+def test_half_precision_is_refused_on_a_cpu_before_the_training(flag: str) -> None:
+    task, options = TranslationTask.__new__(TranslationTask), Namespace(arch="macaron", cpu=True, **{flag: True})
+    with pytest.raises(OptionError, match=f"--{flag} needs a GPU; on a CPU --cpu --cpu-bf16 multiplies in bfloat16"):
+        check_task(options, task, "translation")
+    check_task(Namespace(**vars(options), ode_options_saved=True), task, "translation")  # of a model that decodes

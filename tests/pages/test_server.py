@@ -16,6 +16,7 @@ from checkpoint_for_tests import MAX_POSITIONS, make_model
 from commands_for_tests import ENVIRONMENT, PAIRS
 from served_models import ask, serve_arguments, serving, translations
 
+from ode_transformer.cli import main
 from ode_transformer.decoding.translate import load_from_arguments, translate
 from ode_transformer.pages.serve_command import load_models
 from ode_transformer.support.errors import UserError
@@ -123,6 +124,11 @@ def test_no_file_is_served(port: int, path: str) -> None:
 def test_other_sites_are_refused(port: int, headers: dict[str, str]) -> None:
     assert ask(port, "/health", headers=headers)[0] == 403
     assert ask(port, "/health", headers={"Origin": f"http://127.0.0.1:{port}"})[0] == 200
+
+
+def test_no_address_is_none_and_not_every_one(untrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(untrained), "--host", "", "--port", "0"]) == 2
+    assert "--host: an address, such as 127.0.0.1" in capsys.readouterr().err
 
 
 def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.criteria import COUNTERPARTS
@@ -105,31 +106,6 @@ def test_references() -> None:
     assert "--references" in run.score_command(run.recipe.score[0], "test")
 
 
-@pytest.mark.parametrize(("existing", "until", "count"), [(12, None, 10), (12, 4, 4), (3, None, 3)])
-def test_fewer_checkpoints_than_asked_for(tmp_path: Path, existing: int, until: int | None, count: int) -> None:
-    run = made("multi30k_en_de", tmp_path)
-    run.checkpoints.mkdir(parents=True)
-    for number in range(1, existing + 1):
-        (run.checkpoints / f"checkpoint{number}.pt").touch()
-    assert value(run.average_command(until), "--last") == str(count)
-    shortfall = f"{run.checkpoints}: {count} of the 10 epoch checkpoints to be averaged"
-    assert run.average_shortfall(until) == (shortfall if count < 10 else "")
-
-
-def test_no_checkpoint_of_an_epoch(tmp_path: Path) -> None:
-    run = made("multi30k_en_de", tmp_path)
-    run.checkpoints.mkdir(parents=True)
-    assert value(run.average_command(), "--last") == "10"  # as before the training, whose first update is still to come
-    (run.checkpoints / "checkpoint_best.pt").touch()
-    with pytest.raises(UserError, match="no checkpoint of an epoch; train first, or for longer"):
-        run.average_command()
-    (run.checkpoints / "checkpoint_last.pt").touch()  # stopped by the clock within the first
-    assert any(str(word).endswith("checkpoint_last.pt") for word in run.average_command())
-    assert run.average_shortfall().endswith(
-        "0 of the 10 epoch checkpoints to be averaged; the model is the last one, no average"
-    )
-
-
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 
@@ -145,12 +121,6 @@ def test_names_of_runs() -> None:
         assert made("iwslt14_de_en", **chosen).folder.name == name
     for same in ({"machine": Machine(8, "fp16")}, {"minutes": 5.0}, {"max_tokens": 1000}):
         assert made("iwslt14_de_en", **same).folder == made("iwslt14_de_en").folder
-    # The recipe's size and the architecture's own have a folder each.
-    runs = [made("quickstart_text", arch=arch) for arch in (None, "ode_transformer_rk2_tiny", "macaron_tiny")]
-    assert [run.folder.name for run in runs] == [
-        *("ode_transformer_rk2_tiny", "ode_transformer_rk2_tiny-own-size", "macaron_tiny"),
-    ]
-    assert len({run.table_path for run in runs}) == 3
     flags = [word for number in range(60) for word in ("--dropout", f"0.{number}")]
     long = {run_name("arch", [*flags, "--seed", str(seed)]) for seed in (1, 2)}
     assert len(long) == 2
@@ -171,6 +141,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Word
             (checkpoints / "checkpoint1.pt").touch()
 
     monkeypatch.setattr(run_experiment.commands, "run", run)
+    monkeypatch.setattr(RecipeData, "dictionary_sizes", lambda data: [40])
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
 
     def start(update: dict[str, Any] | None = None, **more: Any) -> Words:
@@ -229,7 +200,8 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment
 
     def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False, **_: Any) -> None:
         ran.append(str(command[0]))
-        (run.model_path if "average" in command else log).touch()
+        for path in (log, run.model_path) if "average" in command else (log,):
+            path.touch()
         if command[0] == "fairseq-train":
             run.checkpoints.mkdir(parents=True, exist_ok=True)
             for name in ("best", "last"):
@@ -239,6 +211,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment
             progress(json.dumps(score))
 
     monkeypatch.setattr(run_experiment.commands, "run", stand_in)
+    monkeypatch.setattr(RecipeData, "dictionary_sizes", lambda data: [40, 50])
     monkeypatch.setattr(RecipeData, "prepared_jobs", lambda data: Jobs(data.folder, "prepared"))
     run_experiment.train(run)
     ran.clear()
@@ -305,3 +278,46 @@ def test_checkpoints_deleted_before_they_are_averaged_are_missed(trained, capsys
         run_experiment.evaluate(run)
     run_experiment.train(run)
     assert ran == ["fairseq-train"]
+
+
+VALIDATION = '2026-01-01 00:00:00 | INFO | valid | {{"epoch": 1, "valid_loss": "{}", "valid_num_updates": "{}"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("average", "line"),
+    [
+        ("4.9", "average of updates 10, 20 (validation loss 4.900; last, update 30: 6.000; best, update 20: 5.000)"),
+        ("5.1", "best, update 20 (validation loss 5.000; average of updates 10, 20: 5.100; last, update 30: 6.000)"),
+    ],
+)
+def test_the_lowest_validation_loss_decides_between_average_last_and_best(trained, average: str, line: str) -> None:
+    run, ran = trained
+    run = replace(run, recipe=run.recipe.model_copy(update={"average": Average(last=2, compare=True)}))
+    run.log.write_text("".join(VALIDATION.format(loss, at) for loss, at in ((7, 10), (5, 20), (6, 30))))
+    for name, updates in (("checkpoint1", 10), ("checkpoint2", 20), ("checkpoint_best", 20), ("checkpoint_last", 30)):
+        state = {"model": {"w": torch.zeros(1)}, "optimizer_history": [{"num_updates": updates}]}
+        torch.save(state, run.checkpoints / f"{name}.pt")
+
+    def stand_in(command: list[str | Path], log: Path, progress: Any = None, append: bool = False, **_: Any) -> None:
+        ran.append(f"{command[0]} {Path(command[3]).name}")
+        with open(log, "a" if append else "w") as file:
+            file.write(
+                VALIDATION.format(average, 0) if "validate" in ran[-1] else "model.pt: average of updates 10, 20\n"
+            )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_experiment.commands, "run", stand_in)
+        run.model_path.parent.mkdir()
+        run_experiment._write_model(run, until=None)
+    assert (run.folder / "average.log").read_text().splitlines()[-1] == f"{run.model_path}: {line}"
+    assert ("ode-transformer checkpoint_best.pt" in ran) == line.startswith("best")
+
+
+@pytest.mark.parametrize(("updates", "is_short"), [(1999, True), (2000, False)])
+def test_a_training_that_ends_within_its_warm_up_is_named(
+    tmp_path: Path, monkeypatch, capsys, updates: int, is_short: bool
+) -> None:
+    monkeypatch.setattr(run_experiment, "train", lambda run, progress: progress(VALIDATION.format(5, updates)))
+    workflow.train_with_progress(made("multi30k_en_de", tmp_path))
+    warning = f"training ended at update {updates}, within its warm-up of 2000 updates: train longer"
+    assert (warning in capsys.readouterr().out) == is_short

@@ -63,7 +63,11 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     words = write_texts(kind, tmp_path)
     path = tmp_path / "mine.yaml"
     assert main(["new", str(path.with_suffix("")), *words]) == 0
-    assert "next: ode-transformer reproduce" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "next: ode-transformer reproduce" in printed
+    layers = {"text": "ode_transformer_lm_rk2: 2 layers, "}.get(kind, "ode_transformer_rk2_tiny: 1 + 3 layers, ")
+    assert re.search(rf"^{re.escape(layers)}[\d,]+ parameters with at most [\d,]+ pieces", printed, re.M)
+    assert ("--for ctranslate2 chooses another model" in printed) == (kind != "text")
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 60
     assert yaml.safe_load(text)["threads"] == 1
@@ -148,6 +152,25 @@ def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsy
     assert yaml.safe_load(big.read_text(encoding="utf-8"))["train"]["lr"] == 0.002
     assert main(["new", str(path), *words]) == 2
     assert f"{path}: exists already" in capsys.readouterr().err
+
+
+def test_every_architecture_has_the_size_and_ctranslate2_one_that_it_can_run(tmp_path: Path, capsys) -> None:
+    words = write_texts("translation", tmp_path)
+    for number, choice in enumerate((["--for", "ctranslate2"], ["--arch", "macaron_tiny"])):
+        path = tmp_path / f"{number}.yaml"
+        assert main(["new", str(path), *words[:6], *choice]) == 0
+        assert ": 1 + 3 layers, " in capsys.readouterr().out
+    assert yaml.safe_load((tmp_path / "0.yaml").read_text())["arch"] == "ode_transformer_ones_tiny"
+    assert main(["new", str(tmp_path / "text"), *write_texts("text", tmp_path), "--for", "ctranslate2"]) == 2
+    assert "--for ctranslate2: it takes no language model" in capsys.readouterr().err
+
+
+def test_a_file_that_stands_for_several_texts_is_named(tmp_path: Path, capsys) -> None:
+    _, english, german, *_ = write_texts("translation", tmp_path)
+    both = ["--train", english, german, "--valid", english, english]
+    assert main(["new", str(tmp_path / "mine"), *both]) == 0
+    warning = f"warning: {english}: the same file for --train en and --valid en and --valid de\n"
+    assert capsys.readouterr().err.endswith(warning)
 
 
 def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) -> None:

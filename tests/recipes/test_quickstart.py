@@ -33,26 +33,23 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "arch", "flags", "has_own_size"),
+    ("options", "arch", "flags"),
     [
-        ({"scheme": "rk4"}, "ode_transformer_rk4_tiny", (), False),
-        ({"scheme": "kutta3"}, "ode_transformer_euler_tiny", ("--encoder-ode-scheme", "kutta3"), False),
-        ({"arch": "ode_transformer_rk4"}, "ode_transformer_rk4", (), True),
-        ({"arch": "ode_transformer_rk2_tiny"}, "ode_transformer_rk2_tiny", (), True),
+        ({"scheme": "rk4"}, "ode_transformer_rk4_tiny", ()),
+        ({"scheme": "kutta3"}, "ode_transformer_euler_tiny", ("--encoder-ode-scheme", "kutta3")),
+        ({"arch": "ode_transformer_rk4"}, "ode_transformer_rk4", ()),
+        ({"arch": "macaron_tiny"}, "macaron_tiny", ()),
         (
             {"arch": "ode_transformer_rk2_tiny", "scheme": "ralston", "train_flags": ("--seed", "3")},
             "ode_transformer_rk2_tiny",
             ("--encoder-ode-scheme", "ralston", "--seed", "3"),
-            True,
         ),
     ],
 )
-def test_architecture_and_scheme(
-    options: dict[str, Any], arch: str, flags: tuple[str, ...], has_own_size: bool
-) -> None:
+def test_architecture_and_scheme(options: dict[str, Any], arch: str, flags: tuple[str, ...]) -> None:
     experiment = plan(**options)
     assert (experiment.recipe.arch, experiment.options.train_flags) == (arch, flags)
-    assert ("encoder-layers" not in experiment.recipe.train) == has_own_size
+    assert experiment.recipe.train["encoder-layers"] == 1
     assert experiment.folder.name.startswith(arch)
     assert experiment.folder != plan().folder
 

@@ -24,7 +24,7 @@ arch: ode_transformer_rk2_tiny
 tokens_per_update: 1000
 average: {last: 5}
 train: {lr: 0.1, dropout: 0.1, max-tokens: 500}
-size: {encoder-layers: 3}
+size: {encoder-layers: 3, encoder-layer-history: none, ode-coefficients: tableau}
 score:
   - {names: [BLEU], metric: bleu}
 architectures:
@@ -56,21 +56,24 @@ def test_an_architecture_takes_what_matches_it_the_later_over_the_earlier(recipe
     for arch, expected in {
         "ode_transformer_rk4": (1000, {"lr": 0.1, "dropout": 0.1, "max-tokens": 500}),
         "macaron": (2000, {"lr": 0.2, "dropout": 0.1, "max-tokens": 500}),
-        "macaron_big": (2000, {"lr": 0.2, "dropout": 0.3, "max-tokens": 500}),
+        "macaron_wmt_en_de_big": (2000, {"lr": 0.2, "dropout": 0.3, "max-tokens": 500}),
     }.items():
         made = recipe.for_arch(arch)
-        assert (made.arch, made.tokens_per_update, made.train) == (arch, *expected)
+        assert (made.arch, made.tokens_per_update) == (arch, expected[0])
+        assert {name: made.train[name] for name in expected[1]} == expected[1]
 
 
-def test_the_size_is_the_default_architectures_alone(recipe_of) -> None:
+def test_the_size_is_that_of_every_architecture_as_far_as_it_has_the_flags(recipe_of) -> None:
     recipe = recipe_of(GOOD)
-    assert recipe.for_arch(None).train["encoder-layers"] == 3
-    assert "encoder-layers" not in recipe.for_arch(recipe.arch).train
-    assert [bool(recipe.for_arch(arch).size) for arch in (None, recipe.arch, "macaron")] == [False, True, False]
+    flags = {"encoder-layers": 3, "encoder-layer-history": "none", "ode-coefficients": "tableau"}
+    for arch, count in ((None, 3), (recipe.arch, 3), ("macaron", 2), ("transformer_tiny", 1)):
+        made = recipe.for_arch(arch).train  # coefficients are an architecture's own
+        assert {name: made[name] for name in flags if name in made} == dict(list(flags.items())[:count])
+    assert "encoder-layers" not in recipe.for_arch("macaron", "released").train  # a variant has its own
 
 
 def test_a_variant_comes_last(recipe_of) -> None:
-    made = recipe_of(GOOD).for_arch("macaron_big", "released")
+    made = recipe_of(GOOD).for_arch("macaron_wmt_en_de_big", "released")
     assert made.train == {"lr": 0.4, "dropout": 0.3, "max-tokens": 500}
     assert made.average.best
 
@@ -100,6 +103,7 @@ def test_a_recipes_own_source_never_has_the_file_of_an_official_one(recipe_of) -
         ("lr: 0.1,", "lr: [1],", "train.lr"),
         ("last: 5", "last: 5, best: true", "average: say either last: N or best: true"),
         ("metric: bleu", "metric: blue", "score.0: blue: metrics, with their numbers of names, are .*'bleu': 1"),
+        ("a: texts/a.en", "a: {file: .b.verified, urls: ['http://a.b/c'], licence: none}", "sources.a"),
         ("kind: words", "kind: letters", "vocabulary: .*'words', 'subword_nmt', 'sentencepiece'"),
     ],
 )
