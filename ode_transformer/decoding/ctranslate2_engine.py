@@ -5,8 +5,9 @@ lines are read, checked and written as with a checkpoint. Neither PyTorch nor fa
 """
 
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.subword_models import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
 PADDING = "<pad>"  # fairseq never generates it
+ROUNDED_LIMIT = 50  # tokens
 
 
 class ExportedModel:
@@ -69,28 +71,45 @@ class ExportedModel:
         sources: Sequence[Sequence[int]],
         beam: int = BEAM,
         lenpen: float = LENGTH_PENALTY,
-        max_len_b: int = MAX_WORDS,
+        max_len_a: float | None = None,
+        max_len_b: int | None = None,
+        progress: Callable[[int], object] = int,
     ) -> list[list[dict[str, Any]]]:
         """Search the translations of token numbers with the end symbol.
 
+        :param max_len_a: with ``max_len_b`` see :func:`length_limit`
+        :param progress: called with the number of sources that are done
         :returns: for each source the hypotheses, the best one first; ``tokens`` are words, ``score`` is the normalised
             log-probability
         """
-        results = self.translator.translate_batch(
-            [[self.words[number] for number in source[:-1]] for source in sources],
-            beam_size=beam,
-            num_hypotheses=beam,
-            length_penalty=lenpen,
-            max_decoding_length=min(max_len_b, self.max_positions[1] - 1),
-            max_input_length=0,
-            return_scores=True,
-            suppress_sequences=[[PADDING]],
-            **self.batches,
-        )
-        return [
-            [{"tokens": tokens, "score": score} for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
-            for result in results
-        ]
+        a, b = length_limit(max_len_a, max_len_b)
+        # CTranslate2 has one limit for each call: rounded up, so that there are few calls of many sources.
+        with_limit: dict[int, list[int]] = {}
+        for number, source in enumerate(sources):
+            limit = ROUNDED_LIMIT * math.ceil((a * len(source) + b) / ROUNDED_LIMIT) if a else b
+            with_limit.setdefault(min(limit, self.max_positions[1] - 1), []).append(number)
+        results: dict[int, Any] = {}
+        for limit in sorted(with_limit, reverse=True):
+            started = self.translator.translate_batch(
+                [[self.words[number] for number in sources[index][:-1]] for index in with_limit[limit]],
+                beam_size=beam,
+                num_hypotheses=beam,
+                length_penalty=lenpen,
+                max_decoding_length=limit,
+                max_input_length=0,
+                return_scores=True,
+                suppress_sequences=[[PADDING]],
+                asynchronous=True,  # so that no call waits for the one before
+                **self.batches,
+            )
+            results.update(zip(with_limit[limit], started, strict=True))
+        hypotheses: list[list[dict[str, Any]]] = [[]] * len(sources)
+        for number, waiting in results.items():
+            found = waiting.result()
+            pairs = zip(found.hypotheses, found.scores, strict=True)
+            hypotheses[number] = [{"tokens": tokens, "score": score} for tokens, score in pairs]
+            progress(1)
+        return hypotheses
 
     def decode(self, tokens: Sequence[str]) -> str:
         """Return the line of a hypothesis."""

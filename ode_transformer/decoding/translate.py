@@ -17,7 +17,7 @@ from typing import Any
 
 from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
 from ode_transformer.support.commands import available_processors
-from ode_transformer.support.console import print_progress
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
@@ -68,29 +68,36 @@ def translate(
     """Return one translation for each line.
 
     :param processes: processes that share the lines
-    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_b``
+    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_a``, ``max_len_b``
     :raises UserError: :func:`encode` raises it; a process was killed
     """
     sources, warning = encode(hub, lines, name, max_tokens)
     if warning:
         print_progress(f"warning: {warning}")
     translations = [""] * len(lines)
-    best: Iterable[Any] = (hypotheses[0]["tokens"] for hypotheses in search_all(hub, list(sources.values()), **search))
+    best: Iterable[Any]
     if processes > 1:
-        best = hub.search_in_processes(list(sources.values()), processes, **search)
+        progress = ProgressMeter("lines translated", len(sources)).add
+        best = hub.search_in_processes(list(sources.values()), processes, progress, **search)
+    else:
+        results = search_all(hub, list(sources.values()), "lines translated", **search)
+        best = (hypotheses[0]["tokens"] for hypotheses in results)
     for position, tokens in zip(sources, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
 
 
-def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
-    """Yield the hypotheses for each source, the best one first, in the order of the sources.
+def search_all(
+    hub: Any, sources: Sequence[Any], label: str, chunk_size: int | None = None, **search: Any
+) -> Iterator[Any]:
+    """Yield the hypotheses for each source, the best one first, in the order of the sources, and print progress.
 
+    :param label: names the sources in the lines of progress
     :param chunk_size: number of sources that are sorted by length and translated together
     """
-    size = chunk_size or CHUNK_SIZE
+    size, progress = chunk_size or CHUNK_SIZE, ProgressMeter(label, len(sources)).add
     for start in range(0, len(sources), size):
-        yield from hub.generate(sources[start : start + size], **search)
+        yield from hub.generate(sources[start : start + size], progress=progress, **search)
 
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
@@ -176,7 +183,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate ``args.input`` into ``args.output``."""
-    search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
+    search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0

@@ -5,7 +5,7 @@ and start at once; each takes the next batch as soon as it is free, long sentenc
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -17,7 +17,7 @@ from fairseq.utils import apply_to_sample
 from torch import Tensor
 
 from ode_transformer.decoding.beam_search import BeamSearch
-from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
 
@@ -47,29 +47,40 @@ class TranslationHub(GeneratorHubInterface):
         verbose: bool = False,
         *,
         lenpen: float = LENGTH_PENALTY,
-        max_len_b: int = MAX_WORDS,
+        max_len_a: float | None = None,
+        max_len_b: int | None = None,
+        progress: Callable[[int], object] = int,
     ) -> list[list[dict[str, Tensor]]]:
         """Return fairseq's hypotheses for each source, the best one first.
 
         :param tokenized_sentences: token numbers of the sources, with the end symbol
+        :param max_len_a: with ``max_len_b`` see :func:`length_limit`
+        :param progress: called with the number of sources of each batch that is done
         """
+        a, b = length_limit(max_len_a, max_len_b)
         generator = BeamSearch(
             self.models,
             self.task.target_dictionary,
             beam_size=beam,
             len_penalty=lenpen,
-            max_len_b=max_len_b,
+            max_len_a=a,
+            max_len_b=b,
+            own_lengths=True,
             fixed_shapes=self.fixed_shapes,
         )
         hypotheses: dict[int, list[dict[str, Tensor]]] = {}
         for batch in self._build_batches(tokenized_sentences, False):
             results = generator.generate(self.models, on_device(batch, self.device))
             hypotheses.update(zip(batch["id"].tolist(), results, strict=True))
+            progress(len(results))
         return [hypotheses[number] for number in range(len(tokenized_sentences))]
 
-    def search_in_processes(self, sources: Sequence[Tensor], processes: int, **search: Any) -> list[Tensor]:
+    def search_in_processes(
+        self, sources: Sequence[Tensor], processes: int, progress: Callable[[int], object] = int, **search: Any
+    ) -> list[Tensor]:
         """Return the token numbers of the best hypothesis for each source, in the order of the sources.
 
+        :param progress: called with the number of sources of each batch that is done
         :param search: options of :meth:`generate`
         :raises UserError: a process has ended without a result
         """
@@ -85,6 +96,7 @@ class TranslationHub(GeneratorHubInterface):
             for batch, hypotheses in zip(batches, results, strict=True):
                 for number, tokens in zip(batch, hypotheses, strict=True):
                     best[number] = sources[number].new_tensor(tokens)
+                progress(len(batch))
         except BrokenProcessPool as error:
             raise UserError(
                 f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"

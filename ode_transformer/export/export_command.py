@@ -17,6 +17,7 @@ import torch
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import add_language_arguments
+from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
@@ -72,11 +73,15 @@ def run(args: argparse.Namespace) -> int:
     model = TranslationModel(args.path, *trained)
     library_format = importlib.import_module(FORMATS[args.to])
     library_format.check(model)
+    progress = ProgressMeter("steps of the export", 3 if args.quantization else 2)
     with atomic_directory(args.output) as folder:
         library_format.write(model, folder, None)
+        progress.add(1)
         check_scores(model, folder, args.to)
+        progress.add(1)
         if args.quantization:
             library_format.write(model, folder, args.quantization)
+            progress.add(1)
         if subword_model is not None:
             kind, file = subword_model
             shutil.copyfile(file, folder / SUBWORD_MODELS[kind].file_name)  # by which it is recognised there

@@ -80,7 +80,7 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
 
 def load_models(args: argparse.Namespace) -> list[ServedModel]:
     """Load the models of the command line, each as trained and under each of ``--schemes``."""
-    search = {"lenpen": args.lenpen, "max_len_b": args.max_len_b}
+    search = {name: getattr(args, name) for name in ("lenpen", "max_len_a", "max_len_b")}
     models = []
     for name, path in named_systems(args).items():
         for scheme in (None, *args.schemes):

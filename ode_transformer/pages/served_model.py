@@ -51,7 +51,7 @@ class ServedModel:
                 Hypothesis(normalize_spaces(self.hub.decode(h["tokens"])), float(h["score"]), h["tokens"].cpu())
                 for h in hypotheses
             ]
-            for hypotheses in search_all(self.hub, sources, **{**self.search, "beam": beam})
+            for hypotheses in search_all(self.hub, sources, "lines translated", **{**self.search, "beam": beam})
         ]
 
     @torch.no_grad()

@@ -24,12 +24,16 @@ from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, Scoring
 from ode_transformer.support import commands
+from ode_transformer.support.arguments import MAX_LENGTH
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
 Command = list[str | Path]
+
+SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
+FIRST_SENTENCES = 200
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
@@ -211,8 +215,18 @@ class Experiment:
         last = "" if count else "; the model is the last one, no average"
         return f"{self.checkpoints}: {count} of the {average.last} {average.by} checkpoints to be averaged{last}"
 
+    @property
+    def first_sentences(self) -> Path | None:
+        """Folder with the first sentences of each set, all that a short run decodes; None for the whole sets."""
+        is_short = self.options.minutes is not None and self.options.minutes < SHORT_RUN
+        return self.folder / "first" if is_short and self.data.parallel else None
+
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""
+        given = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
+        limit = (
+            {} if given or not self.data.parallel else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
+        )
         options = {
             "user-dir": PACKAGE,
             "task": self.recipe.task,
@@ -225,9 +239,12 @@ class Experiment:
             "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
             "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
+            "log-interval": 1,  # for the progress
+            "dataset-impl": "raw" if self.first_sentences else None,
+            **limit,
             **self.recipe.generate,
         }
-        return [self.recipe.decoder, self.data.binary, *commands.flags(options)]
+        return [self.recipe.decoder, self.first_sentences or self.data.binary, *commands.flags(options)]
 
     def decode_log(self, split: str) -> Path:
         """Return the log of the command that decodes a split."""
@@ -237,15 +254,21 @@ class Experiment:
         """Return the command that scores the decoded text of a split."""
         log = {"generate-log" if self.data.parallel else "eval-lm-log": self.decode_log(split)}
         score = ["ode-transformer", "score", *commands.flags({"metric": scoring.metric, **log, **scoring.options})]
-        corpus, target = self.data.corpus, self.data.languages[-1]
+        references = [(self.first_sentences or self.data.corpus) / name for name in self.references(scoring, split)]
         if scoring.against == "m2":
-            return [*score, "--gold", corpus / f"{split}.m2", "--json"]
+            return [*score, "--gold", *references, "--json"]
+        return [*score, *(["--references"] if references else []), *references, "--json"]
+
+    def references(self, scoring: Scoring, split: str) -> list[str]:
+        """Return the names of the files of the corpus that a split is scored against; none: the log has them."""
+        if scoring.against == "m2":
+            return [f"{split}.m2"]
         if split == "valid" and self.data.parallel:
-            return [*score, "--json"]  # some pairs are left out; the log has the references
-        first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
+            return []  # some pairs are left out
+        target = self.data.languages[-1]
         numbers = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
-        further = [corpus / f"{scoring.against}{number}.{split}.{target}" for number in numbers]
-        return [*score, "--references", first, *further, "--json"]
+        further = [f"{scoring.against}{number}.{split}.{target}" for number in numbers]
+        return [f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}", *further]
 
     def evaluation_commands(self) -> list[Command]:
         """Return the commands of the evaluation."""

@@ -225,7 +225,7 @@ class OwnRecipe:
     def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
         cut = {"truncate-source": True, "max-source-positions": 500} if self.kind == "summaries" else {}
         smoothing = {"criterion": "fused_label_smoothed_cross_entropy", "label-smoothing": 0.1}
-        search = {"beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if cut else {})
+        search = {"beam": 5, "max-tokens": 4000} | ({"max-len-b": 200, "no-repeat-ngram-size": 3} if cut else {})
         is_tiny = self._scale(plan) is SCALES[0]
         return {
             **({"size": read_recipe(find_recipe("quickstart_text")).size} if is_tiny and self.arch is None else {}),

@@ -156,7 +156,7 @@ def show_translations(experiment: Experiment) -> None:
         print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
     translations = read_generate_log(experiment.decode_log("test"))
     print("== three translations of the test set (source, reference, output)")
-    for number in range(0, len(sources), max(1, len(sources) // 3))[:3]:
+    for number in range(0, len(translations), max(1, len(translations) // 3))[:3]:
         print(f"  {sources[number]}\n    {references[number]}\n    {translations[number].hypothesis}")
 
 

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from ode_transformer.analysis.training_log import TRAIN, UPDATES, parse_report
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.support import commands
+from ode_transformer.support.console import time_left
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.jobs import Manifest
@@ -205,7 +206,7 @@ class TrainingProgress:
 
     def __str__(self) -> str:
         values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
-        texts = [f"{self.remaining:.1f} minutes left" if math.isfinite(self.remaining) else ""]
+        texts = [time_left(self.remaining) if math.isfinite(self.remaining) else ""]
         for name, text in (
             ("num_updates", "update {:,.0f}" + of_all),
             ("wps", "{:,.0f} tokens/s"),
