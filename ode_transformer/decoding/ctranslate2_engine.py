@@ -4,7 +4,6 @@
 lines are read, checked and written as with a checkpoint. Neither PyTorch nor fairseq is loaded.
 """
 
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import available_processors
+from ode_transformer.support.files import check_digests, read_json
 from ode_transformer.support.subword_models import SubwordEncoder
 
 SOURCE_VOCABULARY, SHARED_VOCABULARY = "source_vocabulary.json", "shared_vocabulary.json"
@@ -29,6 +29,7 @@ class ExportedModel:
 
     :param folder: folder of ``ode-transformer export``
     :param bpe: divides lines into pieces; None for lines that are divided already
+    :raises UserError: a file of the folder is not the one that was exported
     """
 
     shares_lines = False  # among processes: it has threads
@@ -43,9 +44,10 @@ class ExportedModel:
     ) -> None:
         import ctranslate2  # of the extra export, without which this room must be importable
 
-        self.config = _read_json(folder / "config.json")
+        check_digests(folder)
+        self.config = read_json(folder / "config.json")
         shared = (folder / SHARED_VOCABULARY).exists()
-        self.words = _read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
+        self.words = read_json(folder / (SHARED_VOCABULARY if shared else SOURCE_VOCABULARY))
         self.max_positions = self.config["max_source_positions"], self.config["max_target_positions"]
         self.numbers = {word: number for number, word in enumerate(self.words)}
         self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
@@ -115,11 +117,6 @@ class ExportedModel:
         """Return the line of a hypothesis."""
         pieces = " ".join(token for token in tokens if token != self.config["bos_token"])
         return self.bpe.decode(pieces) if self.bpe else pieces
-
-
-def _read_json(path: Path) -> Any:
-    with open(path, "rb") as file:
-        return json.load(file)
 
 
 def _threads() -> int:

@@ -19,7 +19,7 @@ from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import add_language_arguments
 from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.files import atomic_directory, write_digests
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 FORMATS = {
@@ -85,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
         if subword_model is not None:
             kind, file = subword_model
             shutil.copyfile(file, folder / SUBWORD_MODELS[kind].file_name)  # by which it is recognised there
+        if args.to == "ctranslate2":
+            write_digests(folder)  # for translate
     size = sum(file.stat().st_size for file in args.output.rglob("*"))
     print(f"{args.output}: {args.to}, {size / 2**20:,.1f} MiB")
     return 0

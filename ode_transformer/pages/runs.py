@@ -29,6 +29,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import read_json
 
 STUDY_FILE = "study.json"
+FIRST = "first"  # folder of the sentences that a short run decodes, see ``Experiment.first_sentences``
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
 _CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
 # Flags that tell no system from another.
@@ -70,7 +71,10 @@ class ReportedRun:
 
     @property
     def corpus(self) -> Path:
-        """Folder of the text that the run's data were made from."""
+        """Folder of the references: the text that the run's data were made from, or the first lines of it."""
+        decoded = [words[1] for name, words in self.experiment.get("commands", {}).items() if name != "train"]
+        if decoded and Path(decoded[0]).name == FIRST:
+            return self.folder / FIRST
         return self.folder.resolve().parent / "corpus"
 
     @property

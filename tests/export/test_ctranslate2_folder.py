@@ -1,6 +1,8 @@
 """A folder of CTranslate2 translates as the checkpoint does, and what CTranslate2 cannot express is refused."""
 
 import io
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -162,6 +164,23 @@ def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, comman
     error = export(command, dlcl, status=2)[1]
     assert f"{dlcl}: CTranslate2 cannot express --ode-coefficients gate, only ones; --encoder-layer-history" in error
     assert sorted(tmp_path.iterdir()) == files
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "shared_vocabulary.json": lambda path: path.write_text(path.read_text().replace("The", "Thf")),
+    "sentencepiece.bpe.model": lambda path: path.unlink(),
+    "config.json": lambda path: (path.unlink(), os.mkfifo(path)),
+    "SHA256SUMS": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_changed_folder_is_refused(name: str, folder: Path, tmp_path: Path, command: Command) -> None:
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    HARM[name](changed / name)
+    error = command("translate", "--path", changed, text="A dog.\n", status=2)[1]
+    assert name in error
+    assert error.count("\n") == 1
 
 
 def test_an_exported_model_is_loaded_without_pytorch(folder: Path) -> None:
