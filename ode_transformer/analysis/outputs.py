@@ -29,7 +29,7 @@ from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
 from ode_transformer.support.arguments import add_search_arguments, add_systems, check_within, rising_numbers
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
@@ -201,7 +201,7 @@ def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> Non
             table.draw(folder / f"{table.name}.png", title)
     text = "\n".join(table.markdown() for table in tables)
     write_text(folder / "tables.md", text)
-    print(text, end="")
+    print_text(text, end="")
 
 
 def run(args: argparse.Namespace) -> int:

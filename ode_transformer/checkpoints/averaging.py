@@ -15,6 +15,7 @@ import torch
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
 from ode_transformer.support.arguments import positive_int
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
 
@@ -154,5 +155,5 @@ def run(args: argparse.Namespace) -> int:
     paths = select_checkpoints(args)
     check_outputs_are_no_inputs([args.output], paths)
     save_checkpoint(average_checkpoints(paths), args.output)
-    print(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")
+    print_text(f"{args.output}: mean of {len(paths)} checkpoints: {', '.join(path.name for path in paths)}")
     return 0

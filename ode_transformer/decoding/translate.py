@@ -17,7 +17,7 @@ from typing import Any
 
 from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
 from ode_transformer.support.commands import available_processors
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
@@ -233,7 +233,7 @@ def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
     prompt = f"{config.source_lang}> "
     print_progress(f"{config.source_lang} to {config.target_lang}, one sentence per line; Ctrl-D ends")
     while True:
-        print(prompt, end="", file=sys.stderr, flush=True)
+        print_text(prompt, end="", file=sys.stderr)
         if not (typed := sys.stdin.buffer.readline()):
             print_progress("")
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
 
@@ -41,9 +41,18 @@ def print_heading(line: str) -> None:
     print(f"== {line}" if command_log() else f"\n== {line}", flush=True)
 
 
+def print_text(text: object, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print what a file holds or is called: control characters, which would change the terminal, are replaced.
+
+    :param file: standard output by default
+    """
+    safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in str(text))
+    print(safe, end=end, file=file, flush=True)
+
+
 def print_progress(line: str) -> None:
-    """Print a line of progress to standard error; control characters, as a file's name may have, are replaced."""
-    print("".join(sign if sign.isprintable() else "�" for sign in line), file=sys.stderr, flush=True)
+    """Print a line of progress to standard error."""
+    print_text(line.replace("\n", "�"), file=sys.stderr)
 
 
 Item = TypeVar("Item")
