@@ -33,6 +33,7 @@ class ExportedModel:
     """
 
     shares_lines = False  # among processes: it has threads
+    continues = False
 
     def __init__(
         self,
@@ -60,8 +61,7 @@ class ExportedModel:
         if max_tokens is not None:
             self.batches = {"max_batch_size": max_tokens, "batch_type": "tokens"}
         self.src_dict = SimpleNamespace(unk=lambda: self._unknown)
-        languages = {name: self.config.get(name) or name for name in ("source_lang", "target_lang")}
-        self.task = SimpleNamespace(cfg=SimpleNamespace(**languages))
+        self.languages = tuple(self.config.get(name) or name for name in ("source_lang", "target_lang"))
 
     def encode(self, line: str) -> NDArray[np.int64]:
         """Return the token numbers of a line with the end symbol."""

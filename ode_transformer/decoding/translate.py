@@ -1,4 +1,4 @@
-"""``ode-transformer translate``: translate a text line by line, keeping the order.
+"""``ode-transformer translate``: translate a text line by line, keeping the order; language models continue each line.
 
 The input is text that is not divided into subwords; ``--bpe`` divides it and joins the translation again. Only a line
 feed ends a line, and a last line without one counts. Other control characters, among them tabs and further line ends
@@ -15,7 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
+from ode_transformer.support.arguments import (
+    add_beam_arguments,
+    add_language_arguments,
+    flag_name,
+    non_negative_int,
+    positive_float,
+    positive_int,
+)
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.errors import UserError
@@ -41,7 +48,7 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
     :returns: also a warning if at least half of the tokens are unknown, else ""
     :raises UserError: a line has more tokens than the model or ``max_tokens`` allows
     """
-    model_limit = hub.max_positions[0]
+    model_limit = hub.max_positions if hub.continues else hub.max_positions[0]
     sources = {}
     read = unknown = 0
     for position, line in enumerate(lines):
@@ -102,8 +109,11 @@ def search_all(
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
     """Load a model with the options of :func:`add_model_arguments`, and its subword encoder."""
+    import torch
+
     from ode_transformer.decoding.trained_model import load_hub
 
+    torch.manual_seed(args.seed)
     hub = load_hub(
         path,
         args.data or path.parent,
@@ -114,6 +124,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         cpu=args.cpu,
         scheme=scheme,
         fixed_shapes=args.cuda_graphs,
+        language_model=True,
     )
     for flag, device in (("fp16", "cuda"), ("cuda_graphs", "cuda"), ("int8", "cpu")):
         if getattr(args, flag) and hub.device.type != device:
@@ -174,6 +185,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
     add_beam_arguments(parser)
+    parser.add_argument("--sampling", action="store_true", help="draw words, instead of searching the best")
+    parser.add_argument("--sampling-topk", type=positive_int, default=-1, metavar="K", help="among the K most probable")
+    parser.add_argument("--temperature", type=positive_float, default=1.0, help="of the probabilities (default: 1)")
+    parser.add_argument("--seed", type=non_negative_int, default=1, help="of what is drawn (default: 1)")
     parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
     add_language_arguments(parser)
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
@@ -183,7 +198,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate ``args.input`` into ``args.output``."""
-    search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+    search = {"beam": args.beam, **search_options(args)}
+    if args.sampling:
+        search["beam"] = 1  # a drawn text, not the most probable of several
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0
@@ -196,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
     # One for each processor is fastest, if all have enough batches.
     useful = min(available_processors(), len(lines) // (BATCHES_PER_PROCESS * args.batch_size))
-    processes = args.processes or (max(1, useful) if hub.shares_lines else 1)
+    processes = args.processes or (max(1, useful) if hub.shares_lines and not args.sampling else 1)
     translations = translate(hub, lines, name, args.max_tokens, processes, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
@@ -209,6 +226,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a search, without its beam, among those of :func:`add_model_arguments`."""
+    names = ["lenpen", "max_len_a", "max_len_b"]
+    if args.sampling:
+        names += ["sampling", "sampling_topk", "temperature"]
+    return {name: getattr(args, name) for name in names}
+
+
 def load_engine(args: argparse.Namespace) -> Any:
     """Load the model of ``ode-transformer translate`` for the library of ``--engine``.
 
@@ -218,7 +243,7 @@ def load_engine(args: argparse.Namespace) -> Any:
         return load_from_arguments(args, args.path)
     from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 
-    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs", "sampling"):
         if getattr(args, option):
             name = "DATA" if option == "data" else flag_name(option)
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
@@ -229,9 +254,10 @@ def load_engine(args: argparse.Namespace) -> Any:
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
     """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it."""
-    config = hub.task.cfg
-    prompt = f"{config.source_lang}> "
-    print_progress(f"{config.source_lang} to {config.target_lang}, one sentence per line; Ctrl-D ends")
+    source, target = hub.languages
+    prompt = f"{source}> "
+    what = "a text to continue" if hub.continues else f"{source} to {target}, one sentence"
+    print_progress(f"{what} per line; Ctrl-D ends")
     while True:
         print_text(prompt, end="", file=sys.stderr)
         if not (typed := sys.stdin.buffer.readline()):

@@ -62,6 +62,7 @@ class TranslationServer:
             connect="'self'",
             models=list(self.models),
             languages=self.languages,
+            continues=models[0].hub.continues,
             beam=beam,
             limits=limits,
             version=ode_transformer.__version__,
