@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.curves import LoggedRun
-from ode_transformer.analysis.training_log import Point, log_path, read_log
+from ode_transformer.analysis.training_log import Point, Sample, log_path, read_log, read_samples
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
@@ -46,6 +46,7 @@ class ReportedRun:
     :param experiment: content of ``experiment.json``
     :param origin: content of ``trained.json``
     :param points: of its log; empty without a log
+    :param samples: translations in its log
     """
 
     folder: Path
@@ -55,6 +56,7 @@ class ReportedRun:
     origin: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
     points: Sequence[Point] = ()
+    samples: Sequence[Sample] = ()
     data_folder: Path | None = None
 
     @property
@@ -112,7 +114,8 @@ class ReportedRun:
         """Return the run for plots; its points have their operations if those of a sentence are known."""
         each = None if sentence_operations is None else self.operations_per_update(sentence_operations)
         points = [replace(p, operations=None if each is None else each * p.updates) for p in self.points]
-        return LoggedRun(self.name, self.folder, points)
+        warmup = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
+        return LoggedRun(self.name, self.folder, points, int(warmup[1]) if warmup else None)
 
 
 def read_runs(
@@ -152,12 +155,14 @@ def read_folder(folder: Path) -> ReportedRun:
     if not (log_path(folder).is_file() or scores or run.checkpoint):
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
     points: Sequence[Point] = ()
+    samples: Sequence[Sample] = ()
     if log_path(folder).is_file():
         try:
-            points = read_log(folder)
+            points, samples = read_log(folder), read_samples(folder)
         except UserError as error:
             print_progress(f"no curves: {error}")
-    return replace(run, points=points, scores={title: Score(**entry) for title, entry in scores.items()})
+    known_scores = {title: Score(**entry) for title, entry in scores.items()}
+    return replace(run, points=points, samples=samples, scores=known_scores)
 
 
 def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from ode_transformer.decoding.translation_hub import on_device
 class Hypothesis:
     """A translation of a line.
 
-    :param score: mean log-probability of a token, base 2, after the length penalty
+    :param score: mean of the natural logarithms of the tokens' probabilities, after the length penalty
     :param tokens: numbers, with the end symbol
     """
 

@@ -22,7 +22,7 @@ from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import Recipe, Scoring
+from ode_transformer.recipes.recipe import Recipe, Scoring, architectures
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import MAX_LENGTH
 from ode_transformer.support.errors import UserError
@@ -37,7 +37,15 @@ FIRST_SENTENCES = 200
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
-    *("log-depth-interval", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"),
+    *(
+        "log-depth-interval",
+        "log-samples",
+        "user-dir",
+        "stop-time-hours",
+        "save-dir",
+        "tensorboard-logdir",
+        "max-tokens-valid",
+    ),
     *("no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
 }
 
@@ -124,7 +132,9 @@ class Experiment:
         """
         recipe, minutes = self.recipe, self.time_limit
         task = {"user-dir": PACKAGE, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
-        log = {"log-format": "json", "log-interval": 100}
+        log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
+        if recipe.task == "translation" and architectures(recipe.task)[recipe.arch]:  # fairseq's own have no such flag
+            log["log-samples"] = 2
         return [
             ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
             ("average", recipe.average.train_flags()),
