@@ -78,14 +78,13 @@ def token_accuracy(system: Translator) -> TokenAccuracy:
     count = len(system.numbers)
     batches = map(system.split.sample, system.split.batches(count, MAX_TOKENS))
     columns: list[TokenAccuracy] = []
-    meter, sentences = ProgressMeter("sentences forced", count), 0
+    meter = ProgressMeter("sentences forced", count)
     for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
         real = forced.real.numpy()
         positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)
         right, loss = forced.predicted.eq(forced.target).numpy(), forced.loss.double().numpy()
         columns.append(TokenAccuracy(*(values[real] for values in (positions, forced.target.numpy(), right, loss))))
-        sentences += len(forced.numbers)
-        meter.update(sentences)
+        meter.add(len(forced.numbers))
     return TokenAccuracy(*map(np.concatenate, zip(*columns, strict=True)))
 
 
