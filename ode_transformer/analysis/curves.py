@@ -2,6 +2,7 @@
 
     --what loss, perplexity            of training and validation (ODE Transformer 2022, Figure 5: perplexity by epochs)
     --what gradient-norm               norm of the gradient by all parameters (Figure 6: by updates)
+    --what learning-rate               with the end of the warm-up in a report
     --what tokens-per-second           target tokens of training per second
     --what depth/encoder/*/weight_1    of layers, where the training had --log-depth-interval
 
@@ -55,6 +56,7 @@ WHAT = {
     "loss": Quantity("loss (bits)", lambda point: point.loss),
     "perplexity": Quantity("perplexity", lambda point: point.perplexity, log=True),
     "gradient-norm": Quantity("gradient norm", lambda point: point.gnorm),
+    "learning-rate": Quantity("learning rate", lambda point: point.learning_rate),
     "tokens-per-second": Quantity("target tokens per second", lambda point: point.tokens_per_second),
 }
 BY = {
@@ -71,11 +73,13 @@ class LoggedRun:
     """A training run with the points of its log.
 
     :param name: name in plots; seeds of one system have one name
+    :param warmup: updates of the warm-up; None if they are not known
     """
 
     name: str
     path: Path
     points: list[Point]
+    warmup: int | None = None
 
     def points_of(self, split: str, by: str) -> list[Point]:
         """Return the points to draw: for training by epochs, the means over epochs if any epoch ended."""
@@ -135,7 +139,7 @@ def draw_panel(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str,
     axes.set_xlabel(BY[by].label)
     axes.grid(alpha=0.3)
     if BY[by].whole_ticks:
-        axes.locator_params(axis="x", integer=True)
+        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
 
 
 def _prefix(groups: Sequence[Sequence[LoggedRun]], seeds: Sequence[LoggedRun]) -> str:

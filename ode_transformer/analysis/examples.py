@@ -22,6 +22,7 @@ from ode_transformer.support.arguments import (
     positive_int,
     rising_numbers,
 )
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
 from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
@@ -176,5 +177,5 @@ def run(args: argparse.Namespace) -> int:
     text = examples_text(outputs, lines, args.metric)
     if args.output is not None:
         write_text(args.output, text)
-    print(text, end="")
+    print_text(text, end="")
     return 0

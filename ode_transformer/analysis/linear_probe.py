@@ -32,7 +32,7 @@ from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.translation_scores import TOKENIZERS
 from ode_transformer.nn.observers import STACKS, LayerId, observable_stacks
 from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, content_digest, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
@@ -85,11 +85,9 @@ class Probe:
         sums: dict[LayerId, LinearSums] = {}
         if unsolved:
             print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of train")
-            meter = ProgressMeter("batches", len(self.batches))
-            for number in range(len(self.batches)):
+            for number in track(range(len(self.batches)), "batches"):
                 for layer, of_batch in batch_sums(self.model, self.sample(number)["net_input"], unsolved).items():
                     sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
-                meter.update(number + 1)
 
         def solve(layer: LayerId) -> None:
             fit = sums[layer].fit()

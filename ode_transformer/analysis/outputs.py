@@ -29,7 +29,7 @@ from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
 from ode_transformer.support.arguments import add_search_arguments, add_systems, check_within, rising_numbers
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
@@ -78,14 +78,13 @@ def token_accuracy(system: Translator) -> TokenAccuracy:
     count = len(system.numbers)
     batches = map(system.split.sample, system.split.batches(count, MAX_TOKENS))
     columns: list[TokenAccuracy] = []
-    meter, sentences = ProgressMeter("sentences forced", count), 0
+    meter = ProgressMeter("sentences forced", count)
     for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
         real = forced.real.numpy()
         positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)
         right, loss = forced.predicted.eq(forced.target).numpy(), forced.loss.double().numpy()
         columns.append(TokenAccuracy(*(values[real] for values in (positions, forced.target.numpy(), right, loss))))
-        sentences += len(forced.numbers)
-        meter.update(sentences)
+        meter.add(len(forced.numbers))
     return TokenAccuracy(*map(np.concatenate, zip(*columns, strict=True)))
 
 
@@ -201,7 +200,7 @@ def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> Non
             table.draw(folder / f"{table.name}.png", title)
     text = "\n".join(table.markdown() for table in tables)
     write_text(folder / "tables.md", text)
-    print(text, end="")
+    print_text(text, end="")
 
 
 def run(args: argparse.Namespace) -> int:

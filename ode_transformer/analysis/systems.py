@@ -49,7 +49,7 @@ class Translator:
         self.split = Split(self.model, self.task, args.data, args.split, path)
         self.numbers = self.split.first_numbers(args.sentences)
         self.chunk_size = 4 * args.batch_size
-        self.search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_b")}
+        self.search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
         languages = self.task.cfg.source_lang, self.task.cfg.target_lang
         self.model_digest = content_digest([path, *(args.data / f"dict.{language}.txt" for language in languages)])
         self.split_digest = content_digest(sorted(args.data.glob(f"{args.split}.*-*.*")))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ode_transformer.support.depth_log_names import PREFIX
+from ode_transformer.support.depth_log_names import PREFIX, SAMPLES
 from ode_transformer.support.errors import UserError
 
 _TRAINING_STARTS = re.compile(r"training on \d+ devices")  # logged once by each process, before its first update
@@ -52,6 +52,7 @@ class Point:
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
     :param epochs: passes over the data so far, with their fraction; None if unknown
     :param gnorm: norm of the gradient by all parameters; None in a validation
+    :param learning_rate: likewise
     :param tokens_per_second: target tokens of training per second, likewise
     :param tokens_per_update: target tokens of an update, likewise
     :param operations: of the training so far; no log has them, see ``ode_transformer.pages.runs``
@@ -66,6 +67,7 @@ class Point:
     nll_loss: float | None
     epochs: float | None = None
     gnorm: float | None = None
+    learning_rate: float | None = None
     tokens_per_second: float | None = None
     tokens_per_update: float | None = None
     operations: float | None = None
@@ -132,6 +134,35 @@ def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+class Sample(NamedTuple):
+    """A sentence that a training translated at a validation (``--log-samples``)."""
+
+    updates: int
+    source: str
+    reference: str
+    output: str
+
+
+def parse_samples(line: str) -> list[Sample]:
+    """Return the sample translations in a line of a log."""
+    if f'"{SAMPLES}"' not in line:
+        return []
+    try:
+        logged = json.loads(line[line.index("{") :])
+        return [Sample(logged["updates"], **texts) for texts in logged[SAMPLES]]
+    except (KeyError, TypeError, ValueError):  # another process wrote into the same line
+        return []
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """Return the sample translations of a run, those of the last validation at each update."""
+    samples: dict[tuple[int, str], Sample] = {}
+    with open(log_path(path), encoding="utf-8", errors="replace") as log:
+        for line in log:
+            samples |= {(sample.updates, sample.source): sample for sample in parse_samples(line)}
+    return [samples[key] for key in sorted(samples)]
+
+
 def points_of(reports: Iterable[Report]) -> list[Point]:
     """Return the points of reports, which come in the order in which they were written."""
     points: dict[tuple[str, int], Point] = {}
@@ -193,6 +224,7 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
         loss=float(numbers["loss"]),
         nll_loss=optional("nll_loss"),
         gnorm=optional("gnorm"),
+        learning_rate=optional("lr"),
         tokens_per_second=optional("wps") if split.startswith(TRAIN) else None,
         tokens_per_update=optional("wpb") if split.startswith(TRAIN) else None,
         # A report has null where no update since the last one was followed by layer.

@@ -15,7 +15,7 @@ import torch
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options, saved_updates
 from ode_transformer.support.arguments import positive_int
-from ode_transformer.support.console import print_progress
+from ode_transformer.support.console import print_progress, print_text
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
 
@@ -177,5 +177,5 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--output {args.output}: a checkpoint's name in the folder of the run; choose another")
     state = average_checkpoints(paths)
     save_checkpoint(state, args.output)
-    print(f"{args.output}: {describe_average(state['averaged_from'])}")
+    print_text(f"{args.output}: {describe_average(state['averaged_from'])}")
     return 0

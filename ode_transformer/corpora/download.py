@@ -244,7 +244,7 @@ def _attempt(url: str, part: Path, size: int) -> None:
         with open(part, "ab" if answer.status == 206 else "wb") as file:
             length = answer.headers.get("Content-Length")
             total = file.tell() + int(length) if length else None
-            meter = ProgressMeter(url.rpartition("/")[2], total)
+            meter = ProgressMeter(url.rpartition("/")[2], total, file.tell())
             while block := answer.read1(READ_BYTES):
                 file.write(block)
                 meter.update(file.tell(), " bytes")

@@ -173,4 +173,5 @@ def encode_text(
 def _map_lines(
     function: Callable[[list[str]], list[Result]], text: Path, workers: int, what_is_done: str
 ) -> Iterator[Result]:
-    return map_chunks(function, iterate_lines(text), workers, f"lines of {text.name} {what_is_done}")
+    label, total = f"lines of {text.name} {what_is_done}", sum(1 for _ in iterate_lines(text))
+    return map_chunks(function, iterate_lines(text), workers, label, total=total)

@@ -51,16 +51,17 @@ class Hypotheses:
         have ended, too; else none, unless it had fewer than k continuations that go on, [B, k]
     :ivar sentences: numbers of the sentences that are left, among those of the batch
     :ivar lengths: of their sources, [B]
+    :ivar limits: their greatest numbers of words, without the end, [B]
     """
 
-    def __init__(self, lengths: Tensor, beam: int, limit: int, first_token: int, padding: int) -> None:
+    def __init__(self, lengths: Tensor, beam: int, limits: Tensor, limit: int, first_token: int, padding: int) -> None:
         """Begin every hypothesis with one word.
 
         :param lengths: of the sources, [B]
         :param beam: k
-        :param limit: greatest number of words, without the end
+        :param limit: the greatest of ``limits``
         """
-        self.lengths, self.beam, self.sentences = lengths, beam, list(range(len(lengths)))
+        self.lengths, self.limits, self.beam, self.sentences = lengths, limits, beam, list(range(len(lengths)))
         rows, device = len(lengths) * beam, lengths.device
         self.tokens = torch.full((rows, limit + 2), padding, device=device)
         self.tokens[:, 0] = first_token
@@ -117,7 +118,7 @@ class Hypotheses:
         """
         stays = torch.ones(len(self.sentences), dtype=torch.bool, device=self.vacant.device)
         stays[sentences] = False
-        self.vacant, self.lengths = self.vacant[stays], self.lengths[stays]
+        self.vacant, self.lengths, self.limits = self.vacant[stays], self.lengths[stays], self.limits[stays]
         removed = set(sentences)
         self.sentences = [sentence for number, sentence in enumerate(self.sentences) if number not in removed]
         return stays
@@ -154,13 +155,15 @@ class BeamSearch(SequenceGenerator):
     n-grams and suppressed words.
     """
 
-    def __init__(self, *arguments: Any, fixed_shapes: bool = False, **options: Any) -> None:
+    def __init__(self, *arguments: Any, fixed_shapes: bool = False, own_lengths: bool = False, **options: Any) -> None:
         """Build fairseq's generator.
 
         :param fixed_shapes: of the steps, see ``choose_steps``
+        :param own_lengths: ``max_len_a`` multiplies the length of each sentence, not that of the longest of its batch,
+            so that no translation depends on other sentences
         """
         super().__init__(*arguments, **options)
-        self.fixed_shapes = fixed_shapes
+        self.fixed_shapes, self.own_lengths = fixed_shapes, own_lengths
 
     @torch.no_grad()
     def _generate(
@@ -187,18 +190,21 @@ class BeamSearch(SequenceGenerator):
         lengths = net_input.get("src_lengths")
         if lengths is None:
             lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
-        limit = self._length_limit(source, lengths)
+        limits = self._length_limits(source, lengths)
+        shortest_limit, limit = torch.stack(limits.aminmax()).tolist()
+        assert self.min_len <= shortest_limit, f"at least {self.min_len} words and at most {shortest_limit}"
         rows = torch.arange(len(source), device=source.device).repeat_interleave(k)
         with torch.inference_mode():
             encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
         steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
-        hypotheses = Hypotheses(lengths, k, limit, first_token, self.pad)
+        hypotheses = Hypotheses(lengths, k, limits, limit, first_token, self.pad)
         finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(source))]
         waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
         for step in range(limit + 1):
+            at_limit = hypotheses.limits.le(step).repeat_interleave(k) if step >= shortest_limit else None
             with torch.inference_mode():
                 log_probs, weights = steps.scores(hypotheses.tokens, step)
-                self._forbid(log_probs, step, limit)
+                self._forbid(log_probs, step, at_limit)
             hypotheses.keep_attention(weights, step)
             found = hypotheses.continuations(log_probs, step)
             ends, some_end, some_nan = self._ends(found, hypotheses)
@@ -271,22 +277,23 @@ class BeamSearch(SequenceGenerator):
         )
         return newly_ended
 
-    def _length_limit(self, source: Tensor, source_lengths: Tensor) -> int:
-        """Return the greatest number of words of a hypothesis, without the end."""
+    def _length_limits(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """Return the greatest number of words of a hypothesis, without the end, for each sentence, [B]."""
         if self.match_source_len:
-            limit = int(source_lengths.max())
-        else:
-            limit = min(int(self.max_len_a * source.size(1) + self.max_len_b), self.max_len - 1)
-        assert self.min_len <= limit, f"hypotheses have at least {self.min_len} words and at most {limit}"
-        return limit
+            return lengths.max().expand(len(lengths))
+        counted = lengths if self.own_lengths else torch.full_like(lengths, source.size(1))
+        return (self.max_len_a * counted + self.max_len_b).long().clamp(max=self.max_len - 1)
 
-    def _forbid(self, log_probs: Tensor, step: int, limit: int) -> None:
-        """Give words that cannot follow the score -inf, in place, and the unknown word its penalty."""
+    def _forbid(self, log_probs: Tensor, step: int, at_limit: Tensor | None) -> None:
+        """Give words that cannot follow the score -inf, in place, and the unknown word its penalty.
+
+        :param at_limit: rows of hypotheses that have to end, [R]; None for none
+        """
         log_probs[:, self.pad] = -math.inf
         if self.unk_penalty:
             log_probs[:, self.unk] -= self.unk_penalty
-        if step >= limit:
-            log_probs[:, : self.eos] = -math.inf
-            log_probs[:, self.eos + 1 :] = -math.inf
+        if at_limit is not None:
+            for others in (log_probs[:, : self.eos], log_probs[:, self.eos + 1 :]):
+                others.masked_fill_(at_limit[:, None], -math.inf)
         elif step < self.min_len:
             log_probs[:, self.eos] = -math.inf

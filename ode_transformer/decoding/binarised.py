@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ode_transformer.decoding.translate import normalize_spaces, search_all
-from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import kind_of_symbols
 
@@ -119,10 +118,8 @@ def translate_split(
     """
     sources = [row["source"] for row in split.rows(numbers)]
     by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding
-    meter = ProgressMeter("sentences decoded", len(sources))
     lines = [""] * len(sources)
-    translations = search_all(hub, [sources[index] for index in by_length], chunk_size, **search)
-    for count, (index, hypotheses) in enumerate(zip(by_length, translations, strict=True), start=1):
+    translations = search_all(hub, [sources[index] for index in by_length], "sentences decoded", chunk_size, **search)
+    for index, hypotheses in zip(by_length, translations, strict=True):
         lines[index] = target_line(hub.task, hypotheses[0]["tokens"], remove_bpe)
-        meter.update(count)
     return lines

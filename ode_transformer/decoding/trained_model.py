@@ -80,12 +80,13 @@ def load_hub(
     cpu: bool = False,
     scheme: str | None = None,
     fixed_shapes: bool = False,
+    language_model: bool = False,
 ) -> Any:
-    """Load a translation model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
+    """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
 
     :raises UserError: :func:`load_trained_model` raises it
     """
-    model, options, task = load_trained_model(path, data, source, target, scheme=scheme)
+    model, options, task = load_trained_model(path, data, source, target, language_model, scheme)
     import torch
 
     from ode_transformer.decoding.translation_hub import TranslationHub

@@ -1,4 +1,4 @@
-"""``ode-transformer translate``: translate a text line by line, keeping the order.
+"""``ode-transformer translate``: translate a text line by line, keeping the order; language models continue each line.
 
 The input is text that is not divided into subwords; ``--bpe`` divides it and joins the translation again. Only a line
 feed ends a line, and a last line without one counts. Other control characters, among them tabs and further line ends
@@ -15,9 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.support.arguments import add_beam_arguments, add_language_arguments, flag_name, positive_int
+from ode_transformer.support.arguments import (
+    add_beam_arguments,
+    add_language_arguments,
+    flag_name,
+    non_negative_int,
+    positive_float,
+    positive_int,
+)
 from ode_transformer.support.commands import available_processors
-from ode_transformer.support.console import print_progress
+from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
@@ -41,7 +48,7 @@ def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = N
     :returns: also a warning if at least half of the tokens are unknown, else ""
     :raises UserError: a line has more tokens than the model or ``max_tokens`` allows
     """
-    model_limit = hub.max_positions[0]
+    model_limit = hub.max_positions if hub.continues else hub.max_positions[0]
     sources = {}
     read = unknown = 0
     for position, line in enumerate(lines):
@@ -68,35 +75,45 @@ def translate(
     """Return one translation for each line.
 
     :param processes: processes that share the lines
-    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_b``
+    :param search: options of the search: ``beam``, ``lenpen``, ``max_len_a``, ``max_len_b``
     :raises UserError: :func:`encode` raises it; a process was killed
     """
     sources, warning = encode(hub, lines, name, max_tokens)
     if warning:
         print_progress(f"warning: {warning}")
     translations = [""] * len(lines)
-    best: Iterable[Any] = (hypotheses[0]["tokens"] for hypotheses in search_all(hub, list(sources.values()), **search))
+    best: Iterable[Any]
     if processes > 1:
-        best = hub.search_in_processes(list(sources.values()), processes, **search)
+        progress = ProgressMeter("lines translated", len(sources)).add
+        best = hub.search_in_processes(list(sources.values()), processes, progress, **search)
+    else:
+        results = search_all(hub, list(sources.values()), "lines translated", **search)
+        best = (hypotheses[0]["tokens"] for hypotheses in results)
     for position, tokens in zip(sources, best, strict=True):
         translations[position] = normalize_spaces(hub.decode(tokens))
     return translations
 
 
-def search_all(hub: Any, sources: Sequence[Any], chunk_size: int | None = None, **search: Any) -> Iterator[Any]:
-    """Yield the hypotheses for each source, the best one first, in the order of the sources.
+def search_all(
+    hub: Any, sources: Sequence[Any], label: str, chunk_size: int | None = None, **search: Any
+) -> Iterator[Any]:
+    """Yield the hypotheses for each source, the best one first, in the order of the sources, and print progress.
 
+    :param label: names the sources in the lines of progress
     :param chunk_size: number of sources that are sorted by length and translated together
     """
-    size = chunk_size or CHUNK_SIZE
+    size, progress = chunk_size or CHUNK_SIZE, ProgressMeter(label, len(sources)).add
     for start in range(0, len(sources), size):
-        yield from hub.generate(sources[start : start + size], **search)
+        yield from hub.generate(sources[start : start + size], progress=progress, **search)
 
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
     """Load a model with the options of :func:`add_model_arguments`, and its subword encoder."""
+    import torch
+
     from ode_transformer.decoding.trained_model import load_hub
 
+    torch.manual_seed(args.seed)
     hub = load_hub(
         path,
         args.data or path.parent,
@@ -107,6 +124,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         cpu=args.cpu,
         scheme=scheme,
         fixed_shapes=args.cuda_graphs,
+        language_model=True,
     )
     for flag, device in (("fp16", "cuda"), ("cuda_graphs", "cuda"), ("int8", "cpu")):
         if getattr(args, flag) and hub.device.type != device:
@@ -167,6 +185,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
     add_beam_arguments(parser)
+    parser.add_argument("--sampling", action="store_true", help="draw words, instead of searching the best")
+    parser.add_argument("--sampling-topk", type=positive_int, default=-1, metavar="K", help="among the K most probable")
+    parser.add_argument("--temperature", type=positive_float, default=1.0, help="of the probabilities (default: 1)")
+    parser.add_argument("--seed", type=non_negative_int, default=1, help="of what is drawn (default: 1)")
     parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
     add_language_arguments(parser)
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
@@ -176,7 +198,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate ``args.input`` into ``args.output``."""
-    search = {"beam": args.beam, "lenpen": args.lenpen, "max_len_b": args.max_len_b}
+    search = {"beam": args.beam, **search_options(args)}
+    if args.sampling:
+        search["beam"] = 1  # a drawn text, not the most probable of several
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0
@@ -189,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
     # One for each processor is fastest, if all have enough batches.
     useful = min(available_processors(), len(lines) // (BATCHES_PER_PROCESS * args.batch_size))
-    processes = args.processes or (max(1, useful) if hub.shares_lines else 1)
+    processes = args.processes or (max(1, useful) if hub.shares_lines and not args.sampling else 1)
     translations = translate(hub, lines, name, args.max_tokens, processes, **search)
     # Bytes, because the locale's encoding may lack some of the characters.
     output = "".join(f"{translation}\n" for translation in translations).encode()
@@ -202,6 +226,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a search, without its beam, among those of :func:`add_model_arguments`."""
+    names = ["lenpen", "max_len_a", "max_len_b"]
+    if args.sampling:
+        names += ["sampling", "sampling_topk", "temperature"]
+    return {name: getattr(args, name) for name in names}
+
+
 def load_engine(args: argparse.Namespace) -> Any:
     """Load the model of ``ode-transformer translate`` for the library of ``--engine``.
 
@@ -211,7 +243,7 @@ def load_engine(args: argparse.Namespace) -> Any:
         return load_from_arguments(args, args.path)
     from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 
-    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs"):
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs", "sampling"):
         if getattr(args, option):
             name = "DATA" if option == "data" else flag_name(option)
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
@@ -222,11 +254,12 @@ def load_engine(args: argparse.Namespace) -> Any:
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
     """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it."""
-    config = hub.task.cfg
-    prompt = f"{config.source_lang}> "
-    print_progress(f"{config.source_lang} to {config.target_lang}, one sentence per line; Ctrl-D ends")
+    source, target = hub.languages
+    prompt = f"{source}> "
+    what = "a text to continue" if hub.continues else f"{source} to {target}, one sentence"
+    print_progress(f"{what} per line; Ctrl-D ends")
     while True:
-        print(prompt, end="", file=sys.stderr, flush=True)
+        print_text(prompt, end="", file=sys.stderr)
         if not (typed := sys.stdin.buffer.readline()):
             print_progress("")
             return

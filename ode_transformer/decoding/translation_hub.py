@@ -1,23 +1,29 @@
-"""Translation models that search as this package does, in one process or, on a CPU, in several.
+"""Translation models and language models that search as this package does, in one process or, on a CPU, in several.
+
+A language model continues a text: a hypothesis is the text with its continuation.
 
 A step of decoding is too small for several threads of one process. The processes are forks, which share the parameters
 and start at once; each takes the next batch as soon as it is free, long sentences first.
 """
 
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
 
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.search import Sampling
 from fairseq.utils import apply_to_sample
 from torch import Tensor
 
 from ode_transformer.decoding.beam_search import BeamSearch
-from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
+from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
 
@@ -40,6 +46,17 @@ class TranslationHub(GeneratorHubInterface):
         """True if several processes can search: on a CPU."""
         return self.device.type == "cpu"
 
+    @property
+    def continues(self) -> bool:
+        """True for a language model."""
+        return not hasattr(self.models[0], "encoder")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Names of source and target."""
+        cfg = self.task.cfg
+        return ("text", "text") if self.continues else (cfg.source_lang, cfg.target_lang)
+
     def generate(
         self,
         tokenized_sentences: Sequence[Tensor],
@@ -47,29 +64,62 @@ class TranslationHub(GeneratorHubInterface):
         verbose: bool = False,
         *,
         lenpen: float = LENGTH_PENALTY,
-        max_len_b: int = MAX_WORDS,
+        max_len_a: float | None = None,
+        max_len_b: int | None = None,
+        sampling: bool = False,
+        sampling_topk: int = -1,
+        temperature: float = 1.0,
+        progress: Callable[[int], object] = int,
     ) -> list[list[dict[str, Tensor]]]:
         """Return fairseq's hypotheses for each source, the best one first.
 
         :param tokenized_sentences: token numbers of the sources, with the end symbol
+        :param max_len_a: with ``max_len_b`` see :func:`length_limit`; of a continuation without its beginning
+        :param sampling: draw words instead of searching the best; with ``sampling_topk`` among the most probable ones
+        :param progress: called with the number of sources of each batch that is done
         """
+        a, b = length_limit(max_len_a, max_len_b)
+        words = self.task.target_dictionary
         generator = BeamSearch(
             self.models,
-            self.task.target_dictionary,
+            words,
             beam_size=beam,
             len_penalty=lenpen,
-            max_len_b=max_len_b,
+            search_strategy=Sampling(words, sampling_topk) if sampling else None,
+            temperature=temperature,
+            max_len_a=a + self.continues,
+            max_len_b=b - self.continues,  # the end symbol at the beginning
+            own_lengths=True,
             fixed_shapes=self.fixed_shapes,
         )
         hypotheses: dict[int, list[dict[str, Tensor]]] = {}
-        for batch in self._build_batches(tokenized_sentences, False):
-            results = generator.generate(self.models, on_device(batch, self.device))
+        texts = (
+            self._texts_to_continue if self.continues else partial(self._build_batches, skip_invalid_size_inputs=False)
+        )
+        for batch in texts(tokenized_sentences):
+            results = self.task.inference_step(generator, self.models, on_device(batch, self.device))
             hypotheses.update(zip(batch["id"].tolist(), results, strict=True))
+            progress(len(results))
         return [hypotheses[number] for number in range(len(tokenized_sentences))]
 
-    def search_in_processes(self, sources: Sequence[Tensor], processes: int, **search: Any) -> list[Tensor]:
+    def _texts_to_continue(self, texts: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
+        """Yield batches for a language model, each of texts of one length: fairseq limits all by the longest."""
+        by_length = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        for length, group in groupby(by_length, key=lambda number: len(texts[number])):
+            numbers, limits = list(group), self.cfg.dataset
+            size = min(limits.batch_size, max(1, (limits.max_tokens or sys.maxsize) // length))
+            for start in range(0, len(numbers), size):
+                chosen = numbers[start : start + size]
+                tokens = torch.stack([texts[number] for number in chosen]).roll(1, dims=1)  # the end symbol begins it
+                net_input = {"src_tokens": tokens, "src_lengths": torch.full((len(chosen),), length)}
+                yield {"id": torch.tensor(chosen), "net_input": net_input}
+
+    def search_in_processes(
+        self, sources: Sequence[Tensor], processes: int, progress: Callable[[int], object] = int, **search: Any
+    ) -> list[Tensor]:
         """Return the token numbers of the best hypothesis for each source, in the order of the sources.
 
+        :param progress: called with the number of sources of each batch that is done
         :param search: options of :meth:`generate`
         :raises UserError: a process has ended without a result
         """
@@ -85,6 +135,7 @@ class TranslationHub(GeneratorHubInterface):
             for batch, hypotheses in zip(batches, results, strict=True):
                 for number, tokens in zip(batch, hypotheses, strict=True):
                     best[number] = sources[number].new_tensor(tokens)
+                progress(len(batch))
         except BrokenProcessPool as error:
             raise UserError(
                 f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"

@@ -10,12 +10,14 @@ leave absolute positions on, but count from the start of the sentence. So encode
 decoder layers the first, above a narrow layer of zeros that has none and adds nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ctranslate2 import Translator
 from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
 from fairseq.modules import SinusoidalPositionalEmbedding
 from numpy.typing import NDArray
@@ -23,9 +25,11 @@ from torch import Tensor, nn
 
 from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.depth_stack import DEPTH_OPTIONS
 from ode_transformer.nn import STACKS, DepthChoice, SubLayer
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.numerics import ButcherTableau
+from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
 ACTIVATIONS = {
@@ -35,6 +39,10 @@ ACTIVATIONS = {
     "gelu_fast": common_spec.Activation.GELUTanh,
     "tanh": common_spec.Activation.Tanh,
 }
+# Options that are expressed whatever they are: they change the weights alone, or which of them a layer has. The LSTM's
+# belong to a scheme that is refused.
+ANY_OF_STACK = {"stage_parameters", "middle_layers", "layerdrop", "lstm"}
+ANY_OF_ATTENTION = {"max_relative_positions", "relative_values"}
 ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
 
 
@@ -69,29 +77,33 @@ def refusal(model: Any, options: Any) -> str | None:
 
 
 def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
-    """Return the flag of a stack that CTranslate2 cannot express and what it could express instead, if there is one."""
-    several, tableau = choice.stages > 1, choice.rule
+    """Return the flags of a stack that CTranslate2 cannot express and what it could express instead, if there are any.
+
+    Every option is compared, so that one that this module does not know is refused unless it has its default.
+    """
+    several, tableau, attention = choice.stages > 1, choice.rule, choice.attention
+    sums_all = isinstance(tableau, ButcherTableau) and (not several or all_ones(tableau.a))
     one_each = choice.coefficients == "ones" or (
         choice.coefficients == "tableau" and isinstance(tableau, ButcherTableau) and all_ones([tableau.b])
     )
-    problems = {
-        f"--{stack}-layer-history {choice.history}, only none": choice.history != "none",
-        f"--layer-splitting {choice.splitting}, only lie-trotter": choice.splitting != "lie-trotter",
-        f"--{stack}-ode-scheme {choice.scheme}, only euler, repeat, repeat4, and rk2 with --ode-coefficients ones": (
-            not isinstance(tableau, ButcherTableau) or several and not all_ones(tableau.a)
-        ),
-        f"--ode-coefficients {choice.coefficients} of the scheme {choice.scheme}, only ones": (
-            several and not one_each
-        ),
-        f"--ode-steps {choice.steps}, only 1": choice.steps != 1,
-        f"--ode-step-size {choice.step_size}, only 1": choice.step_size != 1,
-        f"--ode-function {choice.function} with several stages, only increment": several
-        and choice.function != "increment",
-        f"--ode-function-scope {choice.scope} with several stages, only san+ffn": several and choice.scope != "san+ffn",
-        f"--value-residual {choice.value_residual}, only none": choice.value_residual != "none",
-        "--post-norm, only layers with the normalisation before": not choice.normalize_before,
-    }
-    return next((flag for flag, refused in problems.items() if refused), None)
+    any_value = ANY_OF_STACK if several else {*ANY_OF_STACK, "function", "scope"}
+    expressed = replace(
+        DepthChoice(),
+        scheme=choice.scheme if sums_all else "euler",
+        coefficients=choice.coefficients if one_each or not several else "ones",
+        attention=replace(type(attention)(), **{name: getattr(attention, name) for name in ANY_OF_ATTENTION}),
+        **{name: getattr(choice, name) for name in any_value},
+    )
+    flags = {field: option for option, field in DEPTH_OPTIONS.items()}
+    flags |= {"scheme": f"{stack}_ode_scheme", "history": f"{stack}_layer_history"}
+    wholes = {"scheme": "euler, repeat, repeat4, and rk2 with --ode-coefficients ones"}
+    problems = [
+        f"{flag_name(flags.get(name, name))} {found}, only {wholes.get(name, wanted)}"
+        for part, others in ((choice, expressed), (attention, expressed.attention))
+        for name, found in vars(part).items()
+        if name != "attention" and found != (wanted := getattr(others, name))
+    ]
+    return "; ".join(problems) or None
 
 
 def all_ones(rows: Any) -> bool:
@@ -105,6 +117,18 @@ def write(model: TranslationModel, folder: Path, quantization: str | None) -> No
     specification.validate()
     specification.optimize(quantization=quantization)
     specification.save(str(folder))
+
+
+def scores(
+    model: TranslationModel, folder: Path, sources: Sequence[Tensor], targets: Sequence[Tensor]
+) -> list[list[float]]:
+    """Return log p of the words of each target, as the folder computes them."""
+    source, target = model.task.source_dictionary, model.task.target_dictionary
+    results = Translator(str(folder), device="cpu").score_batch(
+        [[source[number] for number in tokens[:-1]] for tokens in sources],
+        [[target[number] for number in tokens[:-1]] for tokens in targets],
+    )
+    return [result.log_probs for result in results]
 
 
 @dataclass(frozen=True)

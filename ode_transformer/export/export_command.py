@@ -1,7 +1,8 @@
 """``ode-transformer export``: write a trained translation model as the folder of another library.
 
-A format is a module with ``check(model)``, which refuses what the library cannot express, and
-``write(model, folder, quantization)``, and one line in ``FORMATS``. The folder appears complete or not at all.
+A format is a module with ``check(model)``, which refuses what the library cannot express, ``write(model, folder,
+quantization)`` and ``scores(model, folder, sources, targets)``, and one line in ``FORMATS``. The folder appears
+complete or not at all, and only if it scores some sentences as the model does.
 """
 
 import argparse
@@ -11,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.support.arguments import add_language_arguments
+from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.files import atomic_directory, write_digests
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 FORMATS = {
@@ -22,6 +27,8 @@ FORMATS = {
     "huggingface": "ode_transformer.export.huggingface_folder",
 }
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
+BATCH_LENGTHS = (4, 10, 30)  # tokens of the sentences on which a folder is compared with its model
+MAX_DIFFERENCE = 0.02  # of log p, mean of a sentence's words: far more than rounding, unless a model is untrained
 
 
 @dataclass(frozen=True)
@@ -66,11 +73,46 @@ def run(args: argparse.Namespace) -> int:
     model = TranslationModel(args.path, *trained)
     library_format = importlib.import_module(FORMATS[args.to])
     library_format.check(model)
+    progress = ProgressMeter("steps of the export", 3 if args.quantization else 2)
     with atomic_directory(args.output) as folder:
-        library_format.write(model, folder, args.quantization)
+        library_format.write(model, folder, None)
+        progress.add(1)
+        check_scores(model, folder, args.to)
+        progress.add(1)
+        if args.quantization:
+            library_format.write(model, folder, args.quantization)
+            progress.add(1)
         if subword_model is not None:
             kind, file = subword_model
             shutil.copyfile(file, folder / SUBWORD_MODELS[kind].file_name)  # by which it is recognised there
+        if args.to == "ctranslate2":
+            write_digests(folder)  # for translate
     size = sum(file.stat().st_size for file in args.output.rglob("*"))
     print(f"{args.output}: {args.to}, {size / 2**20:,.1f} MiB")
     return 0
+
+
+@torch.no_grad()
+def check_scores(model: TranslationModel, folder: Path, to: str) -> None:
+    """Compare a folder, in float32, with its model on a batch of random words.
+
+    :raises UserError: the folder gives other probabilities
+    """
+    task, generator = model.task, torch.Generator().manual_seed(1)
+    lengths = [min(length, *model.model.max_positions()) - 1 for length in BATCH_LENGTHS]
+
+    def sentence(words: Any, length: int) -> torch.Tensor:
+        numbers = torch.randint(words.nspecial, len(words), (length,), generator=generator)
+        return torch.cat([numbers, torch.tensor([words.eos()])])
+
+    sources = [sentence(task.source_dictionary, length) for length in lengths]
+    targets = [sentence(task.target_dictionary, length) for length in reversed(lengths)]
+    found_scores = importlib.import_module(FORMATS[to]).scores(model, folder, sources, targets)
+    for source, target, found in zip(sources, targets, found_scores, strict=True):
+        inputs = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
+        log_probs = log_probabilities(model.model, inputs | {"prev_output_tokens": target.roll(1)[None]})[0]  # [T, V]
+        difference = (log_probs.gather(1, target[:, None])[:, 0] - torch.tensor(found)).abs().mean().item()
+        if not difference <= MAX_DIFFERENCE:  # NaN is refused, too
+            raise UserError(
+                f"{model.path}: --to {to} would write another model: log-probabilities differ by {difference:.3g}"
+            )

@@ -4,12 +4,15 @@ The module imports this package, which has the model's equations; a program that
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
+from transformers.utils.logging import disable_progress_bar
 
 from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.export.huggingface_model import (
@@ -78,6 +81,17 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     }
     write_json(folder / "tokenizer_config.json", settings)
     (folder / f"{MODULE}.py").write_text(CODE, encoding="utf-8")
+
+
+def scores(
+    model: TranslationModel, folder: Path, sources: Sequence[Tensor], targets: Sequence[Tensor]
+) -> list[list[float]]:
+    """Return log p of the words of each target, as the folder computes them."""
+    disable_progress_bar()  # of transformers
+    exported = ODETransformerForSeq2SeqLM.from_pretrained(folder).eval()
+    source, target = (pad_sequence(list(side), batch_first=True, padding_value=PAD) for side in (sources, targets))
+    log_probs = exported(source, labels=target).logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
+    return [row[: len(tokens)].tolist() for row, tokens in zip(log_probs, targets, strict=True)]
 
 
 def model_options(options: Any) -> dict[str, Any]:

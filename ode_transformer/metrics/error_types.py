@@ -25,7 +25,7 @@ from ode_transformer.metrics.m2_file import (
 )
 from ode_transformer.metrics.max_match import BETA, Counts, prf_scores
 from ode_transformer.metrics.metric import Lines, Score, Settings, check_line_counts
-from ode_transformer.support.console import ProgressMeter, print_progress
+from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 
 MODEL = "en_core_web_sm"
@@ -121,10 +121,9 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str,
     for lines in hypotheses.values():
         check_line_counts(lines, gold)
     annotator, versions = load_errant()
-    meter = ProgressMeter("sentences with typed edits", len(gold))
     references: list[list[list[TypedEdit]]] = []
     edits: dict[str, list[list[TypedEdit]]] = {name: [] for name in hypotheses}
-    for number, sentence in enumerate(gold):
+    for number, sentence in enumerate(track(gold, "sentences with typed edits")):
         source = annotator.parse(" ".join(sentence.tokens))
         references.append([])
         for corrector in sorted(sentence.edits) or [0]:
@@ -135,7 +134,6 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str,
             references[-1].append(find_edits(annotator, source, correct_tokens(sentence, corrector)))
         for name, lines in hypotheses.items():
             edits[name].append(find_edits(annotator, source, lines[number].split()))
-        meter.update(number + 1)
     signature = f"{versions}|annotators:{max_annotators(gold)}"
     return {
         name: TypeCounts(count_types(of_system, references), signature, len(gold)) for name, of_system in edits.items()

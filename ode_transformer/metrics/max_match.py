@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ode_transformer.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
 from ode_transformer.metrics.m2_file import AnnotatedSentence, Edit, max_annotators, read_m2
 from ode_transformer.metrics.metric import Lines, Score, Settings, check_line_counts
+from ode_transformer.support.console import print_text, track
 
 BETA = 0.5
 
@@ -82,7 +83,7 @@ def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> l
     """
     check_line_counts(hypotheses, gold)
     sentences, counts = [], Counts()
-    for line, sentence in zip(hypotheses, gold, strict=True):
+    for line, sentence in zip(track(hypotheses, "sentences scored"), gold, strict=True):
         lattice = EditLattice(sentence.tokens, line.split())
         candidates = [
             MatchedSentence(
@@ -112,7 +113,7 @@ def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     sentences = max_match(hypotheses, gold)
     if settings.verbose:
         for number, sentence in enumerate(sentences, start=1):
-            print(f"{number}\n{sentence}\n")
+            print_text(f"{number}\n{sentence}\n")
     signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{max_annotators(gold)}|case:mixed"
     return prf_scores(sum_counts(sentences), signature, len(gold))
 

@@ -10,6 +10,7 @@ of the letters a to z and digits after lower-casing; all other characters, also 
 from importlib.metadata import version
 
 from ode_transformer.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.support.console import track
 
 # Functions that divide a document's line into lines of one sentence each
 SENTENCES = {
@@ -26,7 +27,8 @@ def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
 
     references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
     scorer = RougeScorer(list(KINDS.values()), use_stemmer=True)
-    documents = [scorer.score(split(r), split(h)) for h, r in zip(hypotheses, references, strict=True)]
+    pairs = zip(track(hypotheses, "documents scored"), references, strict=True)
+    documents = [scorer.score(split(r), split(h)) for h, r in pairs]
     signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"
 
     def mean(kind: str, value: str) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
 
@@ -255,7 +256,7 @@ def run(args: argparse.Namespace) -> int:
     converted = convert_checkpoint(load_checkpoint(args.released))
     save_checkpoint(converted, args.output)
     options = converted["args"]
-    print(
+    print_text(
         f"{args.output}: {options.encoder_ode_scheme} with coefficients {options.ode_coefficients}, function "
         f"{options.ode_function}, layer history {options.encoder_layer_history} and {options.decoder_layer_history}, "
         f"{sum(tensor.numel() for tensor in converted['model'].values()):,} numbers"

@@ -57,6 +57,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "compile": False,
     "cpu_bf16": False,
     "log_depth_interval": 0,
+    "log_samples": 0,
     "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
 }
 
@@ -165,6 +166,16 @@ def add_log_argument(parser: argparse.ArgumentParser) -> None:
         type=non_negative_int,
         metavar="N",
         help="log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never",
+    )
+
+
+def add_samples_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of sample translations, for models with an encoder and a decoder."""
+    parser.add_argument(
+        "--log-samples",
+        type=non_negative_int,
+        metavar="N",
+        help="log the translations of N sentences at every validation; 0, the default, for none",
     )
 
 

@@ -19,8 +19,15 @@ from ode_transformer.models.architectures import (
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
+from ode_transformer.models.depth_options import (
+    add_depth_arguments,
+    add_log_argument,
+    add_samples_argument,
+    check_model_options,
+    check_task,
+)
 from ode_transformer.models.encoder import ODETransformerEncoder
+from ode_transformer.models.sample_log import log_samples
 from ode_transformer.nn import LSTM, STACKS
 
 
@@ -38,6 +45,7 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
         super().add_args(parser)
         add_depth_arguments(parser, cls.stacks)
         add_log_argument(parser)
+        add_samples_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
@@ -51,6 +59,7 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
         model: ODETransformerModel = super().build_model(args, task)
         args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
+        log_samples(model, args.log_samples)
         return model
 
     @classmethod

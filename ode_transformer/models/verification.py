@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_architecture
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 
 
@@ -30,5 +31,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a line for each checkpoint, and end at the first that is refused."""
     for path in args.checkpoints:
-        print(verify_checkpoint(path), flush=True)
+        print_text(verify_checkpoint(path))
     return 0

@@ -34,6 +34,7 @@ from ode_transformer.pages.requests import (
 )
 from ode_transformer.pages.served_model import Hypothesis, ServedModel
 from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.files import file_name
 from ode_transformer.support.lines import decode_lines
 
 RETRY = {"Retry-After": "5"}
@@ -62,6 +63,7 @@ class TranslationServer:
             connect="'self'",
             models=list(self.models),
             languages=self.languages,
+            continues=models[0].hub.continues,
             beam=beam,
             limits=limits,
             version=ode_transformer.__version__,
@@ -126,7 +128,8 @@ class TranslationServer:
         self._check_line_count(len(lines))
         translations, _ = await self._translations(chosen, lines, self.beam)
         text = "".join(f"{hypotheses[0].text if hypotheses else ''}\n" for hypotheses in translations)
-        return PlainTextResponse(text, headers={"Content-Disposition": 'attachment; filename="translation.txt"'})
+        disposition = f'attachment; filename="translation.{file_name(self.languages["target"])}"'
+        return PlainTextResponse(text, headers={"Content-Disposition": disposition})
 
     async def inspect(self, request: TextRequest) -> Inspections:
         """Return each model's attention and stage weights for one line."""

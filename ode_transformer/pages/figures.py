@@ -18,7 +18,7 @@ from ode_transformer.analysis.depth.gradient_norms import draw_by_layer
 from ode_transformer.analysis.depth.truncation_error import draw_errors
 from ode_transformer.analysis.systems import stacks_among
 from ode_transformer.pages.measurements import SCHEMES, Measurements
-from ode_transformer.pages.svg import draw_svg
+from ode_transformer.pages.svg import INK, draw_svg
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 
@@ -29,6 +29,7 @@ QUANTITIES = {
     "loss": "Loss",
     "perplexity": "Perplexity",
     "gradient-norm": "Norm of the gradient",
+    "learning-rate": "Learning rate",
     "tokens-per-second": "Target tokens per second",
 }
 AXES = ("updates", "minutes", "operations")
@@ -51,13 +52,20 @@ def training_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> dict[str, li
     for by in AXES if groups else ():
         for quantity, title in QUANTITIES.items():
             try:
-                svg = draw_svg(
-                    partial(draw_panel, groups=groups, quantity=quantity, by=by), f"{title} by {by}, {names}"
-                )
+                draw = partial(draw_curves, groups=groups, quantity=quantity, by=by)
+                svg = draw_svg(draw, f"{title} by {by}, {names}")
             except UserError:  # a run's log lacks the quantity
                 continue
             figures.setdefault(by, []).append(Drawing(title, svg))
     return figures
+
+
+def draw_curves(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str, by: str) -> None:
+    """Draw a panel; that of the learning rate by updates with the end of each warm-up, reached or not."""
+    draw_panel(axes, groups, quantity, by)
+    if (quantity, by) == ("learning-rate", "updates"):
+        for warmup in dict.fromkeys(group[0].warmup for group in groups if group[0].warmup):
+            axes.axvline(warmup, color=INK, linestyle=":", label=f"end of the warm-up, {warmup:,}")
 
 
 def logged_depth_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> list[Drawing]:

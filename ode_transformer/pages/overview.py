@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
+from typing import Any
 
+from ode_transformer.analysis.training_log import TRAIN, Point
 from ode_transformer.metrics.metric import Settings
 from ode_transformer.metrics.registry import METRICS
 from ode_transformer.metrics.score_command import parse_recorded, read_systems
@@ -14,7 +16,11 @@ from ode_transformer.pages.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
 
 RECORDED_FACTS = {"recipe": "recipe", "architecture": "arch", "variant": "variant"}
-COSTS = ("Parameters", "Operations per sentence", "Updates", "Minutes", "Operations of training")
+COSTS = (
+    *("Best validation loss", "Parameters", "Operations per sentence"),
+    *("Updates", "Minutes", "Operations of training"),
+)
+VALIDATIONS = 12  # of a run, at most, in the table
 
 
 def score_titles(runs: Sequence[ReportedRun]) -> list[str]:
@@ -41,8 +47,43 @@ def overview_rows(
             total = operations_text(each * (runs[0].updates or 0)) if each else ""
         updates = _spread([run.updates for run in runs], "{:,.0f}")
         minutes = _spread([run.minutes for run in runs], "{:,.1f}")
-        rows.append([name, seeds, *scores, parameters, operations, updates, minutes, total])
+        rows.append([name, seeds, *scores, best_validation(runs), parameters, operations, updates, minutes, total])
     return rows
+
+
+def validations(run: ReportedRun) -> list[Point]:
+    """Return the reports of a run on its validation set."""
+    return [point for point in run.points if point.split == "valid"]
+
+
+def best_validation(runs: Sequence[ReportedRun]) -> str:
+    """Return the lowest validation loss of a run with its update, or the range of several runs."""
+    best = [min(validations(run), key=lambda point: point.loss) for run in runs if validations(run)]
+    text = _spread([point.loss for point in best], "{:.2f}")
+    return f"{text} at {best[0].updates:,}" if len(best) == 1 else text
+
+
+def validation_tables(systems: Mapping[str, Sequence[ReportedRun]]) -> list[dict[str, Any]]:
+    """Return the validations of the first run of each system: its sample sentences, and a row for each validation.
+
+    A row has the update, the learning rate, the loss, and the translations of the sentences.
+    """
+    tables = []
+    for name, (run, *_) in systems.items():
+        points = validations(run)
+        shown = points[:: -max(1, -(-len(points) // VALIDATIONS))][::-1]  # the last one among them
+        sentences = list(dict.fromkeys((sample.source, sample.reference) for sample in run.samples))
+        outputs = {(sample.updates, sample.source): sample.output for sample in run.samples}
+        rates = {p.updates: p.learning_rate for p in run.points if p.split == TRAIN and p.learning_rate is not None}
+        rows = []
+        for point in shown:
+            before = [updates for updates in rates if updates <= point.updates]
+            rate = f"{rates[max(before)]:.3g}" if before else ""
+            texts = [outputs.get((point.updates, source), "") for source, _ in sentences]
+            rows.append([f"{point.updates:,}", rate, f"{point.loss:.2f}", *texts])
+        if rows:
+            tables.append({"name": name, "sentences": sentences, "rows": rows})
+    return tables
 
 
 def published_rows(runs: Sequence[ReportedRun]) -> list[list[str]]:
@@ -129,6 +170,11 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
     return outputs
 
 
+def shell_lines(words: Sequence[str]) -> str:
+    """Return a command with a line for each flag, as a shell reads it."""
+    return "".join(f" \\\n    {shlex.quote(w)}" if w.startswith("--") else f" {shlex.quote(w)}" for w in words).strip()
+
+
 def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     """Return the title of a run, facts about its software and machine by name, and its commands by what they do."""
     experiment = run.experiment
@@ -140,5 +186,5 @@ def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     for entry in experiment.get("scores", ()):
         commands[f"score {', '.join(entry['titles'])}"] = entry["command"]
     title = run.name if run.seed is None else f"{run.name}, seed {run.seed}"
-    texts = {name: shlex.join(map(str, words)) for name, words in commands.items() if words}
+    texts = {name: shell_lines([str(word) for word in words]) for name, words in commands.items() if words}
     return title, {name: str(value) for name, value in facts.items() if value}, texts

@@ -20,7 +20,14 @@ from ode_transformer.metrics.max_match import max_match
 from ode_transformer.metrics.significance import SAMPLES
 from ode_transformer.pages import figures, sentences
 from ode_transformer.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
-from ode_transformer.pages.overview import COSTS, overview_rows, published_rows, run_origin, score_titles
+from ode_transformer.pages.overview import (
+    COSTS,
+    overview_rows,
+    published_rows,
+    run_origin,
+    score_titles,
+    validation_tables,
+)
 from ode_transformer.pages.page import render_page
 from ode_transformer.pages.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.arguments import add_systems, positive_int, rising_numbers
@@ -88,6 +95,7 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         samples=SAMPLES,
         notes=notes,
         training=figures.training_figures(logged),
+        validations=validation_tables(systems),
         depth=depth_sections(systems, logged, measured),
         split_note=f"the first {args.sentences} sentences of {split}",
         error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",

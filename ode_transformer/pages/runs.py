@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.analysis.curves import LoggedRun
-from ode_transformer.analysis.training_log import Point, log_path, read_log
+from ode_transformer.analysis.training_log import Point, Sample, log_path, read_log, read_samples
 from ode_transformer.metrics.metric import Score
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
@@ -29,6 +29,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import read_json
 
 STUDY_FILE = "study.json"
+FIRST = "first"  # folder of the sentences that a short run decodes, see ``Experiment.first_sentences``
 _CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
 _CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
 # Flags that tell no system from another.
@@ -45,6 +46,7 @@ class ReportedRun:
     :param experiment: content of ``experiment.json``
     :param origin: content of ``trained.json``
     :param points: of its log; empty without a log
+    :param samples: translations in its log
     """
 
     folder: Path
@@ -54,6 +56,7 @@ class ReportedRun:
     origin: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
     points: Sequence[Point] = ()
+    samples: Sequence[Sample] = ()
     data_folder: Path | None = None
 
     @property
@@ -70,7 +73,10 @@ class ReportedRun:
 
     @property
     def corpus(self) -> Path:
-        """Folder of the text that the run's data were made from."""
+        """Folder of the references: the text that the run's data were made from, or the first lines of it."""
+        decoded = [words[1] for name, words in self.experiment.get("commands", {}).items() if name != "train"]
+        if decoded and Path(decoded[0]).name == FIRST:
+            return self.folder / FIRST
         return self.folder.resolve().parent / "corpus"
 
     @property
@@ -108,7 +114,8 @@ class ReportedRun:
         """Return the run for plots; its points have their operations if those of a sentence are known."""
         each = None if sentence_operations is None else self.operations_per_update(sentence_operations)
         points = [replace(p, operations=None if each is None else each * p.updates) for p in self.points]
-        return LoggedRun(self.name, self.folder, points)
+        warmup = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
+        return LoggedRun(self.name, self.folder, points, int(warmup[1]) if warmup else None)
 
 
 def read_runs(
@@ -148,12 +155,14 @@ def read_folder(folder: Path) -> ReportedRun:
     if not (log_path(folder).is_file() or scores or run.checkpoint):
         raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
     points: Sequence[Point] = ()
+    samples: Sequence[Sample] = ()
     if log_path(folder).is_file():
         try:
-            points = read_log(folder)
+            points, samples = read_log(folder), read_samples(folder)
         except UserError as error:
             print_progress(f"no curves: {error}")
-    return replace(run, points=points, scores={title: Score(**entry) for title, entry in scores.items()})
+    known_scores = {title: Score(**entry) for title, entry in scores.items()}
+    return replace(run, points=points, samples=samples, scores=known_scores)
 
 
 def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:

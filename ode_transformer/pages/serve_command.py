@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ode_transformer.analysis.systems import named_systems
-from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments
+from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments, search_options
 from ode_transformer.pages.application import TranslationServer
 from ode_transformer.pages.batches import BatchQueue
 from ode_transformer.pages.requests import Limits
@@ -82,7 +82,7 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
 
 def load_models(args: argparse.Namespace) -> list[ServedModel]:
     """Load the models of the command line, each as trained and under each of ``--schemes``."""
-    search = {"lenpen": args.lenpen, "max_len_b": args.max_len_b}
+    search = search_options(args)
     models = []
     for name, path in named_systems(args).items():
         for scheme in (None, *args.schemes):

@@ -18,7 +18,7 @@ from ode_transformer.decoding.translation_hub import on_device
 class Hypothesis:
     """A translation of a line.
 
-    :param score: mean log-probability of a token, base 2, after the length penalty
+    :param score: mean of the natural logarithms of the tokens' probabilities, after the length penalty
     :param tokens: numbers, with the end symbol
     """
 
@@ -35,7 +35,7 @@ class ServedModel:
 
     def __init__(self, name: str, hub: Any, max_tokens: int | None = None, **search: Any) -> None:
         self.name, self.hub, self.max_tokens, self.search = name, hub, max_tokens, search
-        self.source_lang, self.target_lang = hub.task.cfg.source_lang, hub.task.cfg.target_lang
+        self.source_lang, self.target_lang = hub.languages
 
     def encode(self, lines: Sequence[str]) -> tuple[dict[int, Tensor], str]:
         """Return the tokens of the lines that have any, by index, and a warning or "".
@@ -51,7 +51,7 @@ class ServedModel:
                 Hypothesis(normalize_spaces(self.hub.decode(h["tokens"])), float(h["score"]), h["tokens"].cpu())
                 for h in hypotheses
             ]
-            for hypotheses in search_all(self.hub, sources, **{**self.search, "beam": beam})
+            for hypotheses in search_all(self.hub, sources, "lines translated", **{**self.search, "beam": beam})
         ]
 
     @torch.no_grad()
@@ -62,12 +62,12 @@ class ServedModel:
         target, end = best.tokens.long(), task.target_dictionary.eos()
         previous = torch.cat([target.new_tensor([end]), target[:-1]])
         dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
+        if self.hub.continues:  # its source is what it has read
+            source = previous
         tokens = axis_tokens({"source": source, "target": target}, dictionaries)
-        inputs = {
-            "src_tokens": source[None],
-            "src_lengths": torch.tensor([len(source)]),
-            "prev_output_tokens": previous[None],
-        }
+        inputs = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
+        if not self.hub.continues:
+            inputs["prev_output_tokens"] = previous[None]
         sample = on_device({"net_input": inputs}, self.hub.device)
         readable = {side: readable_tokens(row) for side, row in tokens.items()}
         return {

@@ -27,16 +27,28 @@ from ode_transformer.recipes import machine, training
 from ode_transformer.recipes.machine import Batch, Machine
 from ode_transformer.recipes.options import RunOptions
 from ode_transformer.recipes.preparation import RecipeData
-from ode_transformer.recipes.recipe import Recipe, Scoring
+from ode_transformer.recipes.recipe import Recipe, Scoring, architectures
 from ode_transformer.support import commands
+from ode_transformer.support.arguments import MAX_LENGTH
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
 Command = list[str | Path]
 
+SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
+FIRST_SENTENCES = 200
+
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
-    *("log-depth-interval", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir", "max-tokens-valid"),
+    *(
+        "log-depth-interval",
+        "log-samples",
+        "user-dir",
+        "stop-time-hours",
+        "save-dir",
+        "tensorboard-logdir",
+        "max-tokens-valid",
+    ),
     *("no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
 }
 
@@ -120,7 +132,9 @@ class Experiment:
         """
         recipe, minutes, user_dir = self.recipe, self.time_limit, commands.USER_DIR.get()
         task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
-        log = {"log-format": "json", "log-interval": 100}
+        log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
+        if recipe.task == "translation" and architectures(recipe.task)[recipe.arch]:  # fairseq's own have no such flag
+            log["log-samples"] = 2
         return [
             ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
             ("average", recipe.average.train_flags()),
@@ -222,6 +236,12 @@ class Experiment:
         options = {**self._model_options(), **batch, "log-format": "json"}
         return ["fairseq-validate", self.data.binary, *commands.flags(options)]
 
+    @property
+    def first_sentences(self) -> Path | None:
+        """Folder with the first sentences of each set, all that a short run decodes; None for the whole sets."""
+        is_short = self.options.minutes is not None and self.options.minutes < SHORT_RUN
+        return self.folder / "first" if is_short and self.data.parallel else None
+
     def _model_options(self, split: str | None = None) -> dict[str, Any]:
         """Return the flags with which fairseq's commands load the model, and the split that they decode."""
         return {
@@ -239,12 +259,19 @@ class Experiment:
 
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""
+        given = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
+        limit = (
+            {} if given or not self.data.parallel else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
+        )
         options = {
             **self._model_options(split),
             "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
+            "log-interval": 1,  # for the progress
+            "dataset-impl": "raw" if self.first_sentences else None,
+            **limit,
             **self.recipe.generate,
         }
-        return [self.recipe.decoder, self.data.binary, *commands.flags(options)]
+        return [self.recipe.decoder, self.first_sentences or self.data.binary, *commands.flags(options)]
 
     def decode_log(self, split: str) -> Path:
         """Return the log of the command that decodes a split."""
@@ -254,15 +281,21 @@ class Experiment:
         """Return the command that scores the decoded text of a split."""
         log = {"generate-log" if self.data.parallel else "eval-lm-log": self.decode_log(split)}
         score = ["ode-transformer", "score", *commands.flags({"metric": scoring.metric, **log, **scoring.options})]
-        corpus, target = self.data.corpus, self.data.languages[-1]
+        references = [(self.first_sentences or self.data.corpus) / name for name in self.references(scoring, split)]
         if scoring.against == "m2":
-            return [*score, "--gold", corpus / f"{split}.m2", "--json"]
+            return [*score, "--gold", *references, "--json"]
+        return [*score, *(["--references"] if references else []), *references, "--json"]
+
+    def references(self, scoring: Scoring, split: str) -> list[str]:
+        """Return the names of the files of the corpus that a split is scored against; none: the log has them."""
+        if scoring.against == "m2":
+            return [f"{split}.m2"]
         if split == "valid" and self.data.parallel:
-            return [*score, "--json"]  # some pairs are left out; the log has the references
-        first = corpus / (f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}")
+            return []  # some pairs are left out
+        target = self.data.languages[-1]
         numbers = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
-        further = [corpus / f"{scoring.against}{number}.{split}.{target}" for number in numbers]
-        return [*score, "--references", first, *further, "--json"]
+        further = [f"{scoring.against}{number}.{split}.{target}" for number in numbers]
+        return [f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}", *further]
 
     def evaluation_commands(self) -> list[Command]:
         """Return the commands of the evaluation."""

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from ode_transformer.checkpoints.reading import is_of_this_package
 from ode_transformer.corpora.gec_corpus import edited_sentences
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.corpora.text_corpora import text_lines
@@ -226,12 +227,14 @@ class OwnRecipe:
             "max-tokens": min(plan.tokens_per_update, 4096),
             "max-update": plan.updates,
             "patience": 10,
+            # fairseq's own models have no such flag.
+            **({"log-depth-interval": 100} if self.arch is None or is_of_this_package(self.arch) else {}),
         }
 
     def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
         cut = {"truncate-source": True, "max-source-positions": 500} if self.kind == "summaries" else {}
         smoothing = {"criterion": "fused_label_smoothed_cross_entropy", "label-smoothing": 0.1}
-        search = {"beam": 5, "max-tokens": 4000} | ({"no-repeat-ngram-size": 3} if cut else {})
+        search = {"beam": 5, "max-tokens": 4000} | ({"max-len-b": 200, "no-repeat-ngram-size": 3} if cut else {})
         is_tiny = self._scale(plan) is SCALES[0]
         return {
             **({"size": self._size(read_recipe(find_recipe("quickstart_text")).size, plan)} if is_tiny else {}),

@@ -1,6 +1,7 @@
 """Preparation of a recipe's data, from raw files to fairseq's binary files: corpus, pieces, binarise."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from ode_transformer.corpora.download import file_identity
 from ode_transformer.corpora.vocabulary import encode_text
 from ode_transformer.recipes.recipe import Recipe
 from ode_transformer.support import commands
+from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import atomic_directory, find_within, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
@@ -163,7 +165,15 @@ class RecipeData:
 
     def _binarise(self, workers: int) -> None:
         shutil.rmtree(self.binary, ignore_errors=True)
-        commands.run(self.preprocess_command(self.splits(), workers), self.folder / "preprocess.log")
+        splits = self.splits()
+        counts = read_json(self.folder / "counts.json")
+        meter = ProgressMeter("lines binarised", len(self.languages) * sum(counts[split] for split in splits))
+
+        def read(line: str) -> None:
+            if match := re.search(r": (\d+) sents, ", line):
+                meter.add(int(match[1]))
+
+        commands.run(self.preprocess_command(splits, workers), self.folder / "preprocess.log", read)
 
     def preprocess_command(self, splits: Sequence[str], workers: int) -> list[str | Path]:
         """Return the command that binarises some splits."""

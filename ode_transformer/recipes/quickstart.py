@@ -20,7 +20,7 @@ from ode_transformer.recipes.options import RunOptions, find_recipe
 from ode_transformer.recipes.preparation import RecipeData
 from ode_transformer.recipes.recipe import Recipe, architectures, read_recipe
 from ode_transformer.support import commands
-from ode_transformer.support.console import compact_output
+from ode_transformer.support.console import compact_output, print_text
 from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
@@ -157,8 +157,8 @@ def show_translations(experiment: Experiment) -> None:
         print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
     translations = read_generate_log(experiment.decode_log("test"))
     print("== three translations of the test set (source, reference, output)")
-    for number in range(0, len(sources), max(1, len(sources) // 3))[:3]:
-        print(f"  {sources[number]}\n    {references[number]}\n    {translations[number].hypothesis}")
+    for number in range(0, len(translations), max(1, len(translations) // 3))[:3]:
+        print_text(f"  {sources[number]}\n    {references[number]}\n    {translations[number].hypothesis}")
 
 
 def analyse(experiment: Experiment) -> None:

@@ -1,6 +1,7 @@
 """Training and evaluation of an experiment: resumed where they stopped, and not repeated."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -16,11 +17,12 @@ from ode_transformer.analysis.training_log import read_log
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.metrics.metric import Score
 from ode_transformer.recipes import training
-from ode_transformer.recipes.experiment import Command, Experiment
+from ode_transformer.recipes.experiment import FIRST_SENTENCES, SHORT_RUN, Command, Experiment
 from ode_transformer.recipes.published import published_results
 from ode_transformer.recipes.recipe import Average
 from ode_transformer.support import commands
-from ode_transformer.support.files import lock_directory, read_json, write_text
+from ode_transformer.support.console import ProgressMeter, repeat_progress
+from ode_transformer.support.files import atomic_directory, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 
@@ -95,6 +97,11 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():
             print(f"{name}: left out, the data have no {split} split")
+    if experiment.first_sentences:
+        print(
+            f"short run (--minutes {experiment.options.minutes:g}, less than {SHORT_RUN:g}): at most the first "
+            f"{FIRST_SENTENCES} sentences of each set are scored; ode-transformer evaluate scores all"
+        )
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
@@ -153,9 +160,11 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
         compared = ["compared"] if recipe.average.compare and until is None else []
         request = [[*request_of(experiment.average_command(until)), *compared], _checkpoint_files(experiment)]
         yield "average", request, experiment.model_path, partial(_write_model, experiment, until)
+    if first := experiment.first_sentences:
+        yield "first sentences", FIRST_SENTENCES, first, partial(_write_first_sentences, experiment, splits, first)
     for split in splits:
         decode, log = experiment.decode_command(split), experiment.decode_log(split)
-        yield f"decode {split}", request_of(decode), log, partial(experiment.run, decode, log)
+        yield f"decode {split}", request_of(decode), log, partial(experiment.run, decode, log, decoding_progress())
     score = {split: [request_of(experiment.score_command(entry, split)) for entry in recipe.score] for split in splits}
     request = [__version__, score, recipe.sets]
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
@@ -191,6 +200,34 @@ def _write_model(experiment: Experiment, until: int | None) -> None:
         file.write(f"{experiment.model_path}: {texts[chosen]} (validation loss {losses[chosen]:.3f}; {others})\n")
 
 
+def decoding_progress() -> Callable[[str], None]:
+    """Return a function that reads fairseq-generate's log line by line and prints the progress."""
+    meter = ProgressMeter("batches decoded")
+
+    def read(line: str) -> None:
+        if match := re.search(r":\s+(\d+) / (\d+) wps=", line):
+            meter.total = int(match[2])
+            meter.update(int(match[1]))
+
+    return read
+
+
+def _write_first_sentences(experiment: Experiment, splits: Sequence[str], output: Path) -> None:
+    """Write the first sentences of some splits as text that fairseq reads, with dictionaries, and their references."""
+    data, sides = experiment.data, "-".join(experiment.data.languages)
+    with atomic_directory(output) as folder:
+        for file in data.binary.glob("dict*.txt"):
+            shutil.copy(file, folder)
+        for split in splits:
+            texts = {folder / f"{split}.{sides}.{side}": data.text / f"{split}.{side}" for side in data.languages}
+            names = {name for scoring in experiment.recipe.score for name in experiment.references(scoring, split)}
+            texts |= {folder / name: data.corpus / name for name in names}
+            for copy, text in texts.items():
+                end = "\n\n" if text.suffix == ".m2" else "\n"
+                sentences = text.read_text(encoding="utf-8").removesuffix(end).split(end)[:FIRST_SENTENCES]
+                copy.write_text("".join(f"{sentence}{end}" for sentence in sentences), encoding="utf-8")
+
+
 def _averaged_before(experiment: Experiment) -> list[Any] | None:
     """Return the request of the last average, if checkpoints of it have been deleted since and no others saved."""
     record = Manifest(experiment.folder).entries().get("averaged")
@@ -215,7 +252,12 @@ def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
     for split, (number, scoring) in product(splits, enumerate(recipe.score)):
         lines: list[str] = []
         log = experiment.folder / f"score-{split}.log"
-        commands.run(experiment.score_command(scoring, split), log, lines.append, append=number > 0)
+
+        def read(line: str, lines: list[str] = lines) -> None:
+            lines.append(line)
+            repeat_progress(line)
+
+        commands.run(experiment.score_command(scoring, split), log, read, append=number > 0)
         measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]
         for name, score in zip(scoring.names, measured, strict=True):
             title = recipe.score_title(name, split)

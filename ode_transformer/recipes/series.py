@@ -1,11 +1,11 @@
 """A series of trainings: a failure does not stop the others, and processes share the work."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import LockedError, UserError
 from ode_transformer.support.files import is_locked
 
@@ -47,7 +47,7 @@ def run_all(trainings: Iterable[Training]) -> list[str]:
                 locked.append(training)
             except (UserError, OSError) as error:  # also a full disk
                 failures.append(f"{training.name}: {error}")
-                print(failures[-1], file=sys.stderr, flush=True)
+                print_progress(failures[-1])
         if len(locked) == len(remaining):
             time.sleep(POLL_SECONDS)
         remaining = locked

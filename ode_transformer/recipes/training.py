@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ode_transformer.analysis.training_log import TRAIN, UPDATES, parse_report
+from ode_transformer.analysis.training_log import TRAIN, UPDATES, Sample, parse_report, parse_samples
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.support import commands
+from ode_transformer.support.console import print_text, time_left
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.jobs import Manifest
@@ -166,16 +167,23 @@ class TrainingProgress:
         self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
         self.last_update = last_update
         self.values: dict[str, float] = {}
+        self.sample: Sample | None = None  # of the validation that is about to end
         self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
         self.last_line = -math.inf
 
     def __call__(self, line: str) -> None:
         """Show what a line of fairseq-train's log reports, if it reports a loss."""
+        for sample in parse_samples(line)[:1]:
+            self.sample = sample
         report = loss_report(line)
         if report is None:
             return
         self.values |= report
-        if self.output.isatty():
+        if "valid_loss" in report and self.sample is not None:
+            sample, self.sample = self.sample, None
+            self.output.write("\r\033[K" if self.output.isatty() else "")
+            print_text(f"  {self}\n    {sample.source}\n    → {sample.output}", file=self.output)
+        elif self.output.isatty():
             self.output.write(f"\r\033[K  {self}")
         elif "wall" in report and time.monotonic() - self.last_line >= self.interval:
             self.last_line = time.monotonic()
@@ -205,10 +213,11 @@ class TrainingProgress:
 
     def __str__(self) -> str:
         values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
-        texts = [f"{self.remaining:.1f} minutes left" if math.isfinite(self.remaining) else ""]
+        texts = [time_left(self.remaining) if math.isfinite(self.remaining) else ""]
         for name, text in (
             ("num_updates", "update {:,.0f}" + of_all),
             ("wps", "{:,.0f} tokens/s"),
+            ("lr", "learning rate {:.2g}"),
             ("loss", "loss {:.2f}"),
             ("valid_loss", "validation loss {:.2f}"),
         ):

@@ -25,6 +25,7 @@ from ode_transformer.recipes.recipe import Average, PublishedResult, Recipe, che
 from ode_transformer.recipes.series import Training, run_all
 from ode_transformer.recipes.training import TrainingProgress, has_checkpoints
 from ode_transformer.support import commands
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs
@@ -241,6 +242,6 @@ def write_report(folder: Path, inputs: Sequence[Path], threads: int | None = Non
     try:
         jobs.run("report", [__version__, content_digest(inputs)], page, measure)
     except UserError as error:  # the page is an addition: all results are there without it
-        print(f"report: left out ({error})")
+        print_text(f"report: left out ({error})")
     else:
         print(f"report, for a browser: {page}")

@@ -76,7 +76,7 @@ def _search_flags(experiment: Experiment) -> list[str]:
     return commands.flags(
         {
             "remove-bpe": experiment.recipe.vocabulary.remove_bpe,
-            **{name: generate[name] for name in ("beam", "lenpen", "max-len-b") if name in generate},
+            **{name: generate[name] for name in ("beam", "lenpen", "max-len-a", "max-len-b") if name in generate},
             "cpu": experiment.machine.gpus == 0,
         }
     )

@@ -2,7 +2,6 @@
 
 import fnmatch
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
@@ -21,6 +20,7 @@ from ode_transformer.studies.results import STUDY_FILE, StudyResults, StudyTable
 from ode_transformer.studies.study import Row, Study, Tuning, read_study
 from ode_transformer.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
@@ -104,7 +104,7 @@ def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder:
             Jobs(folder, report=lambda line: None).run(name, request, result, partial(commands.run, command, log))
         except UserError as error:
             failures.append(f"{name}: {error}")
-            print(failures[-1], file=sys.stderr, flush=True)
+            print_progress(failures[-1])
     return failures
 
 

@@ -8,7 +8,11 @@ from pathlib import Path
 from ode_transformer.support.errors import UserError, shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
-BEAM, LENGTH_PENALTY, MAX_WORDS = 5, 1.0, 200  # of a search, unless the user chooses
+BEAM, LENGTH_PENALTY = 5, 1.0  # of a search, unless the user chooses
+# a and b: an output has at most a · n + b tokens for a source of n. Normal ones are far shorter; those of an untrained
+# model, which finds no end, are as long.
+MAX_LENGTH = (2.0, 50)
+MAX_WORDS = 200  # b alone, as fairseq's
 BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
 
 
@@ -136,12 +140,22 @@ def add_beam_arguments(parser: argparse.ArgumentParser) -> None:
         help="length penalty; above 1 favours long outputs (default: %(default)g)",
     )
     parser.add_argument(
-        "--max-len-b", type=positive_int, default=MAX_WORDS, help="tokens of an output, at most (default: %(default)s)"
+        "--max-len-a",
+        type=finite_float,
+        metavar="A",
+        help="an output has at most A · n + B tokens for a source of n (default: {:g} and {}; only one of them "
+        "given: 0 and {})".format(*MAX_LENGTH, MAX_WORDS),
     )
+    parser.add_argument("--max-len-b", type=positive_int, metavar="B", help="see --max-len-a")
     parser.add_argument(
         "--batch-size", type=positive_int, default=32, help="sentences of a batch (default: %(default)s)"
     )
     parser.add_argument("--cpu", action="store_true", help="use no GPU")
+
+
+def length_limit(a: float | None, b: int | None) -> tuple[float, int]:
+    """Return ``--max-len-a`` and ``--max-len-b`` of a search: both defaults, or fairseq's beside the one given."""
+    return MAX_LENGTH if a is None and b is None else (a or 0.0, MAX_WORDS if b is None else b)
 
 
 def add_language_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,11 @@ Progress goes to standard error, because standard output is for results.
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TextIO, TypeVar
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
 
@@ -40,25 +41,68 @@ def print_heading(line: str) -> None:
     print(f"== {line}" if command_log() else f"\n== {line}", flush=True)
 
 
+def print_text(text: object, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print what a file holds or is called: control characters, which would change the terminal, are replaced.
+
+    :param file: standard output by default
+    """
+    safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in str(text))
+    print(safe, end=end, file=file, flush=True)
+
+
 def print_progress(line: str) -> None:
-    """Print a line of progress to standard error; control characters, as a file's name may have, are replaced."""
-    print("".join(sign if sign.isprintable() else "�" for sign in line), file=sys.stderr, flush=True)
+    """Print a line of progress to standard error."""
+    print_text(line.replace("\n", "�"), file=sys.stderr)
+
+
+Item = TypeVar("Item")
+
+
+def track(items: Sequence[Item], label: str) -> Iterator[Item]:
+    """Yield items and print the progress of the loop over them, see :class:`ProgressMeter`."""
+    meter = ProgressMeter(label, len(items))
+    for item in items:
+        yield item
+        meter.add(1)
+
+
+def repeat_progress(line: str) -> None:
+    """Print a line of a command's log again if it is one of progress: those begin with two spaces."""
+    if line.startswith("  "):
+        print_progress(line.rstrip("\n"))
+
+
+def time_left(minutes: float) -> str:
+    """Return an estimate as the end of a line of progress."""
+    return f"{minutes:.1f} minutes left"
 
 
 class ProgressMeter:
-    """Progress of a long loop: prints a line every few seconds.
+    """Progress of a long loop: prints a line every few seconds, with an estimate of the rest.
 
     :param label: names the items in the line, such as "sentences decoded"
     :param total: number of items; None if it is unknown
+    :param count: of items that were finished before
     """
 
-    def __init__(self, label: str, total: int | None = None) -> None:
-        self.label, self.total = label, total
-        self.last_report = time.monotonic()
+    def __init__(self, label: str, total: int | None = None, count: int = 0) -> None:
+        self.label, self.total, self.count = label, total, count
+        self.before, self.reported = count, False
+        self.start = self.last_report = time.monotonic()
+
+    def add(self, count: int) -> None:
+        """Count further items as finished."""
+        self.update(self.count + count)
 
     def update(self, count: int, note: str = "") -> None:
-        """Print the number of finished items if the last line is old enough, or if all are finished."""
-        if count == self.total or time.monotonic() - self.last_report > REPORT_INTERVAL:
-            self.last_report = time.monotonic()
-            total = "" if self.total is None else f" of {self.total:,}"
-            print_progress(f"  {self.label}: {count:,}{total}{note}")
+        """Print the number of finished items if the last line is old enough, and once more when all are finished."""
+        self.count, now = count, time.monotonic()
+        if now - self.last_report <= REPORT_INTERVAL and not (count == self.total and self.reported):
+            return
+        self.last_report, self.reported = now, True
+        total = rest = ""
+        if self.total is not None:
+            total = f" of {self.total:,}"
+            if self.before < count < self.total:
+                rest = f", {time_left((now - self.start) / 60 * (self.total - count) / (count - self.before))}"
+        print_progress(f"  {self.label}: {count:,}{total}{note}{rest}")

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from ode_transformer.support.errors import LockedError, UserError
 
+DIGESTS = "SHA256SUMS"
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
 
 
@@ -92,13 +93,38 @@ def file_stamp(path: Path) -> list[object]:
     return [status.st_size, status.st_mtime_ns]
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 digest of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def content_digest(paths: Iterable[Path]) -> str:
     """Return a digest of the names and contents of files."""
     digest = hashlib.sha256()
     for path in paths:
-        with open(path, "rb") as file:
-            digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        digest.update(f"{path.name} {file_digest(path)}\n".encode())
     return digest.hexdigest()
+
+
+def write_digests(folder: Path) -> None:
+    """Write the digests of a folder's files into a further one, as sha256sum does."""
+    lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    (folder / DIGESTS).write_text("".join(lines), encoding="utf-8")
+
+
+def check_digests(folder: Path) -> None:
+    """Compare a folder's files with their digests.
+
+    :raises UserError: a file is missing or another one
+    """
+    if not (folder / DIGESTS).is_file():
+        raise UserError(f"{folder}: has no {DIGESTS}, so it is no complete folder of this version's export")
+    for line in (folder / DIGESTS).read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if not path.is_file() or file_digest(path) != digest:
+            raise UserError(f"{path}: not the file that was exported, as {DIGESTS} says; export the model again")
 
 
 def write_files(directory: Path, files: dict[str, str], last: str) -> None:

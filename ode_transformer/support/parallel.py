@@ -20,22 +20,23 @@ def map_chunks(
     workers: int,
     label: str,
     chunk_size: int = 2000,
+    total: int | None = None,
 ) -> Iterator[Result]:
     """Yield the results of ``function`` for consecutive chunks of ``items`` and print progress.
 
     :param function: defined in a module, because it is sent to other processes
     :param workers: number of processes; 1 works in this process
     :param label: names the items in the lines of progress
+    :param total: their number, if it is known
     """
-    remaining, meter, count = iter(items), ProgressMeter(label), 0
+    remaining, meter = iter(items), ProgressMeter(label, total)
     chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
     with Parallel(n_jobs=workers) as pool:
         # A limited number of chunks at a time: the text may be larger than memory.
         while wave := list(islice(chunks, CHUNKS_PER_WORKER * workers)):
             for size, results in pool(delayed(_apply_and_count)(function, chunk) for chunk in wave):
                 yield from results
-                count += size
-                meter.update(count)
+                meter.add(size)
 
 
 def _apply_and_count(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:

@@ -84,6 +84,15 @@ def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
     assert most_different(outputs, "per", 2) == [4, 1]
 
 
+def test_a_text_cannot_change_the_terminal(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    files["rk4"].write_text("\x1b[2J\x9b2J \u202eworse\n" * 3)
+    words = ["analyse", "examples", f"rk4={files['rk4']}", "--references", files["references"], "--lines", "2"]
+    assert main(list(map(str, words))) == 0
+    out = capsys.readouterr().out
+    assert "�\\[2J�2J �worse" in out
+    assert all(line.isprintable() for line in out.splitlines())
+
+
 def test_a_sentence_out_of_range(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyse", "examples", f"a={files['log']}", "--lines", "4"]) == 2
     assert "--lines 4: the sentences are 1 to 3" in capsys.readouterr().err

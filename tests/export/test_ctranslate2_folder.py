@@ -1,12 +1,16 @@
 """A folder of CTranslate2 translates as the checkpoint does, and what CTranslate2 cannot express is refused."""
 
 import io
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from checkpoint_for_tests import make_model, rewrite
 from commands_for_tests import PAIRS, SMALL
@@ -15,8 +19,11 @@ from fairseq import options
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
-from ode_transformer.export.ctranslate2_folder import refusal
+from ode_transformer.export import ctranslate2_folder, huggingface_folder
+from ode_transformer.export.ctranslate2_folder import refusal, stack_refusal
+from ode_transformer.export.huggingface_folder import model_options
 from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.nn import AttentionChoice, DepthChoice
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
 EULER = ("--arch", "ode_transformer_euler_tiny")
@@ -87,6 +94,10 @@ def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path:
     assert lines == expected
     assert lines.split("\n")[-5:-3] == ["", ""]  # lines without text stay empty
     assert len(set(lines.split("\n"))) > 40
+    hub = ExportedModel(tmp_path / "folder", None)
+    sources = [hub.encode("▁The ▁dog " * count) for count in (1, 20, 2)]
+    found = hub.generate(sources, beam=1, max_len_a=2, max_len_b=1)
+    assert [len(hypotheses[0]["tokens"]) for hypotheses in found] == [50, 63, 50]
 
 
 def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, command: Command) -> None:
@@ -102,12 +113,11 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (RK2, "--encoder-layer-history dlcl, only none"),
-        ((*RK2, *NO_HISTORY), "--ode-coefficients gate of the scheme rk2, only ones"),
+        (RK2, "--ode-coefficients gate, only ones; --encoder-layer-history dlcl, only none"),
         ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
         (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
         ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
-        ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output with several stages, only increment"),
+        ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output, only increment"),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
     ],
 )
@@ -117,14 +127,60 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
     assert f"{refusal(build_from_options(args, 30), args)}".startswith(problem)
 
 
+@dataclass(frozen=True)
+class OtherAttention(AttentionChoice):
+    """An attention with a further option, as CONTRIBUTING adds one."""
+
+    temperature: float = 1.0
+
+
+def test_an_option_that_the_export_does_not_know_is_refused() -> None:
+    assert stack_refusal(DepthChoice(attention=OtherAttention(8)), "encoder") is None
+    problem = stack_refusal(DepthChoice(attention=OtherAttention(8, temperature=2.0)), "encoder")
+    assert problem == "--temperature 2.0, only 1.0"
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_a_folder_with_other_probabilities_is_not_left(
+    to: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_smooth_model(tmp_path, *ONES)
+    monkeypatch.setattr(ctranslate2_folder, "set_layer_norm", set_plain_layer_norm)
+    monkeypatch.setattr(huggingface_folder, "model_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
+    error = export(command, model, "--to", to, status=2)[1]
+    assert f"--to {to} would write another model: log-probabilities differ by " in error
+    assert not (tmp_path / "folder").exists()
+
+
+def set_plain_layer_norm(specification: Any, module: Any) -> None:
+    specification.gamma, specification.beta = (np.full(len(module.weight), number, np.float32) for number in (1, 0))
+
+
 def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, command: Command) -> None:
     model = folder.parent / "model.pt"
     assert f"{folder}: exists already; remove it" in export(command, model, "--output", folder, status=2)[1]
     dlcl = make_model(tmp_path)
     files = sorted(tmp_path.iterdir())
     error = export(command, dlcl, status=2)[1]
-    assert f"{dlcl}: CTranslate2 cannot express --encoder-layer-history dlcl, only none" in error
+    assert f"{dlcl}: CTranslate2 cannot express --ode-coefficients gate, only ones; --encoder-layer-history" in error
     assert sorted(tmp_path.iterdir()) == files
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "shared_vocabulary.json": lambda path: path.write_text(path.read_text().replace("The", "Thf")),
+    "sentencepiece.bpe.model": lambda path: path.unlink(),
+    "config.json": lambda path: (path.unlink(), os.mkfifo(path)),
+    "SHA256SUMS": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_changed_folder_is_refused(name: str, folder: Path, tmp_path: Path, command: Command) -> None:
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    HARM[name](changed / name)
+    error = command("translate", "--path", changed, text="A dog.\n", status=2)[1]
+    assert name in error
+    assert error.count("\n") == 1
 
 
 def test_an_exported_model_is_loaded_without_pytorch(folder: Path) -> None:

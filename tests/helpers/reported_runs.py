@@ -20,11 +20,14 @@ def log_lines(updates: int, offset: float) -> str:
     for at in range(10, updates + 1, 10):
         loss = 8 - at / 40 + offset
         numbers = {"epoch": 1, "update": at / 100, "loss": loss, "nll_loss": loss, "num_updates": at, "wall": at * 3}
-        numbers |= {"gnorm": 1 + offset, "wps": 900 + at, "wpb": 400}
+        numbers |= {"gnorm": 1 + offset, "wps": 900 + at, "wpb": 400, "lr": at / 1e4}
         numbers |= {f"depth/encoder/{layer}/weight_{stage}": 0.5 for layer in (1, 2) for stage in (1, 2)}
         numbers |= {f"depth/{stack}/1/gradient_norm": 0.1 * at for stack in ("encoder", "decoder")}
         lines.append(f"2026-01-01 | INFO | train_inner | {json.dumps(numbers)}\n")
         if at % 20 == 0:
+            sample = {"source": "A dog sleeps.", "reference": "Ein Hund schläft.", "output": f"{HOSTILE} {at}"}
+            logged = json.dumps({"updates": at, "samples": [sample]})
+            lines.append(f"2026-01-01 | INFO | ode_transformer.models.sample_log | {logged}\n")
             numbers = {"epoch": 1, "valid_loss": loss, "valid_nll_loss": loss, "valid_num_updates": at}
             lines.append(f"2026-01-01 | INFO | valid | {json.dumps(numbers)}\n")
     return "".join(lines)
@@ -53,7 +56,7 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
     (folder / "generate.test.log").write_text(log)
     entry = {"metric": "BLEU", "value": bleu, "signature": "tok:13a", "detail": "", "sentences": SENTENCES}
     (folder / "scores.json").write_text(json.dumps({"BLEU": entry}))
-    origin = {"commit": "abc1234", "device": HOSTILE, "command": "fairseq-train x"}
+    origin = {"commit": "abc1234", "device": HOSTILE, "command": f"fairseq-train x --warmup-updates 30 --seed {seed}"}
     (folder / "trained.json").write_text(json.dumps(origin))
     command = [
         "ode-transformer",

@@ -33,6 +33,8 @@ def test_a_report_of_two_systems(tmp_path: Path) -> None:
         check_hostile_text(page)
         check_legibility(page)
         check_sections(page)
+        check_validations(page)
+        check_command(page)
         check_choices(page)
         assert page.pdf().startswith(b"%PDF")
         assert page.complaints == []
@@ -43,7 +45,7 @@ def check_hostile_text(page: Page) -> None:
     """Hostile text shows itself."""
     assert page.evaluate("document.title").startswith("Pairs <script>")
     text = page.evaluate("document.querySelector('main').textContent")
-    assert text.count(HOSTILE) >= 4  # machine, an output
+    assert text.count(HOSTILE) >= 7  # machine, an output, three samples
     assert "RK2 <script>" in text
     assert page.evaluate("document.querySelectorAll('script').length") == 2  # the map's data, the page's own
     assert page.evaluate("document.querySelectorAll('img').length") == 0
@@ -80,6 +82,27 @@ def check_sections(page: Page) -> None:
     weights = page.evaluate("document.querySelector('#depth .tiles td.number').textContent")
     assert re.fullmatch(r"0\.\d{3} ± 0\.\d{3}", weights)
     assert page.evaluate("document.querySelectorAll('#sentences ins, #sentences del').length") == 3
+
+
+def check_validations(page: Page) -> None:
+    """Each validation has its learning rate, its loss and the translation of a sample."""
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#training details:first-of-type tbody tr')]"
+        ".map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert rows == [[str(at), f"{at / 1e4:g}", f"{8 - at / 40 + 0.2:.2f}", f"{HOSTILE} {at}"] for at in (20, 40, 60)]
+    figure = f"{FIGURES}.find(s => s.getAttribute('aria-label').startsWith('Learning rate by updates'))"
+    assert "end of the warm-up, 30" in page.evaluate(f"{figure}.textContent")
+    best = page.evaluate("[...document.querySelectorAll('#systems tbody tr')].map(r => r.cells[3].textContent)")
+    assert best == ["6.70–6.90", "6.50 at 60", ""]
+
+
+def check_command(page: Page) -> None:
+    """A command has a line for each flag, and a button copies it."""
+    page.browser.send("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+    page.evaluate("document.querySelector('#origin button.copy').click()")
+    copied = page.evaluate("new Promise(r => setTimeout(r, 200)).then(() => navigator.clipboard.readText())")
+    assert copied == "fairseq-train x \\\n    --warmup-updates 30 \\\n    --seed 1"
 
 
 def check_choices(page: Page) -> None:

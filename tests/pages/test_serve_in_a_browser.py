@@ -63,12 +63,17 @@ def check_translations(page: Page, port: int) -> None:
     assert page.evaluate("document.querySelectorAll('#results article:first-child li').length") == 4  # 2-best of two
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("document.getElementById('score-note').checkVisibility()")
+    page.browser.send("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
+    page.evaluate("document.querySelector('#results button.copy').click()")
+    copied = page.evaluate("new Promise(r => setTimeout(r, 200)).then(() => navigator.clipboard.readText())")
+    assert copied == expected
 
 
 def check_inside(page: Page) -> None:
     """A look inside, by the keyboard, shows attention and stage weights."""
     write(page, SOURCE, 1)
-    page.evaluate("document.querySelector('#results button').focus()")
+    page.evaluate("document.querySelector('#results article > button').focus()")
     page.press("Enter", 13)
     wait(page, "document.activeElement.id === 'inside-title'")
     assert contents(page, "#inside-systems h4")[:2] == ["Attention", "Stage weights at each word"]
@@ -92,7 +97,7 @@ def check_file(page: Page, port: int, folder: Path) -> None:
     (expected,) = translations(port, [SOURCE])
     page.browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     page.evaluate("document.querySelector('#file-status a').click()")
-    file, deadline = folder / "translation-of-text.en", time.monotonic() + TIMEOUT
+    file, deadline = folder / "text.de", time.monotonic() + TIMEOUT
     while not file.exists() or not file.stat().st_size:
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -106,6 +106,35 @@ def test_references() -> None:
     assert "--references" in run.score_command(run.recipe.score[0], "test")
 
 
+def test_a_short_run_decodes_and_scores_the_first_sentences(tmp_path: Path) -> None:
+    run = made("multi30k_en_de", tmp_path, minutes=2.0)
+    assert made("multi30k_en_de", tmp_path, minutes=5.0).first_sentences is None
+    for folder, name in ((run.data.pieces, "test.en"), (run.data.pieces, "test.de"), (run.data.corpus, "test.de")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("".join(f"{name} {number}\n" for number in range(300)))
+    (run.data.binary / "dict.en.txt").parent.mkdir()
+    (run.data.binary / "dict.en.txt").touch()
+    assert run.first_sentences is not None
+    run_experiment._write_first_sentences(run, ["test"], run.first_sentences)
+    files = {path.name: path.read_text().splitlines() for path in run.first_sentences.iterdir()}
+    assert files.pop("dict.en.txt") == []
+    assert {name: (len(lines), lines[-1]) for name, lines in files.items()} == {
+        "test.en-de.en": (200, "test.en 199"),
+        "test.en-de.de": (200, "test.de 199"),
+        "test.de": (200, "test.de 199"),
+    }
+    decode, score = run.decode_command("test"), run.score_command(run.recipe.score[0], "test")
+    assert (decode[1], value(decode, "--dataset-impl")) == (run.first_sentences, "raw")
+    assert value(score, "--references") == str(run.first_sentences / "test.de")
+
+
+def test_outputs_are_limited_by_the_source_unless_the_recipe_says_otherwise() -> None:
+    decode = made("multi30k_en_de").decode_command("test")
+    assert (value(decode, "--max-len-a"), value(decode, "--max-len-b")) == ("2.0", "50")
+    decode = made("cnn_dm").decode_command("test")
+    assert ("--max-len-a" in decode, value(decode, "--max-len-b")) == (False, "140")
+
+
 # -- runs ---------------------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,7 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 60
     assert yaml.safe_load(text)["threads"] == 1
+    assert yaml.safe_load(text)["train"]["log-depth-interval"] == 100
     assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
 
     stacks = ("decoder",) if kind == "text" else ("encoder", "decoder")

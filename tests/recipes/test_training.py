@@ -115,6 +115,19 @@ def test_the_time_that_is_left_is_at_most_that_to_the_last_update(capsys: pytest
         assert capsys.readouterr().out == f"  {expected} minutes left  update 100 of 1,000  loss 8.25\n"
 
 
+def test_a_validation_shows_a_sample_translation(capsys: pytest.CaptureFixture[str]) -> None:
+    sample = {"source": "a dog", "reference": "ein Hund", "output": "ein \x1bHund"}
+    logged = json.dumps({"updates": 100, "samples": [sample, sample]}, ensure_ascii=False)
+    progress = TrainingProgress()
+    for line in (inner(lr="0.003"), f"2026 | INFO | sample_log | {logged}", valid(100)):
+        progress(line)
+    assert capsys.readouterr().out.split("\n")[1:-1] == [
+        "  update 100  learning rate 0.003  loss 8.25  validation loss 7.50",
+        "    a dog",
+        "    → ein �Hund",
+    ]
+
+
 class Screen(io.StringIO):
     """Output that says it is a terminal."""
 

@@ -98,10 +98,9 @@ def draw_by_layer(axes: Axes, runs: Mapping[str, Sequence[float]]) -> None:
         marker, style = MARKERS[number % len(MARKERS)], LINE_STYLES[number % len(LINE_STYLES)]
         label = plain_label(name)
         axes.plot(range(1, len(norms) + 1), norms, marker=marker, markersize=4, linestyle=style, label=label)
-    axes.set_yscale("log")
-    axes.set_xlabel("layer")
+    axes.set(yscale="log", xlabel="layer", xlim=(0.5, max(map(len, runs.values())) + 0.5))
     axes.grid(alpha=0.3)
-    axes.locator_params(axis="x", integer=True)
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)
 
 
 def plot(runs: Mapping[str, Norms], path: Path) -> None:

@@ -86,7 +86,7 @@ def draw_errors(
         axes.plot(numbers, errors, "x", color=f"C{colour}", markersize=9, label=label)
     depth = max(sum(block.stack == stack for block in blocks) for blocks in runs.values())
     axes.set(yscale="log", xlabel="block", xlim=(0.5, depth + 0.5))
-    axes.locator_params(axis="x", integer=True)
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)
     axes.grid(alpha=0.3)
 
 

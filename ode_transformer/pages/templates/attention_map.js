@@ -7,6 +7,16 @@ const make = (name, text, parent) => {
   return element;
 };
 
+// Let a button copy a text, where the browser allows it.
+function copyButton(button, text) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+}
+
 // A frame that scrolls, with a table whose cells are shades of their values: rows × columns.
 function shadedTable(label, rows, columns, value, most, numbers) {
   const frame = make("div");

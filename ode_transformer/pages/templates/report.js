@@ -1,3 +1,5 @@
+document.querySelectorAll("button.copy").forEach((button) => copyButton(button, () => button.parentElement.nextElementSibling.textContent));
+
 // The attention map of the chosen sentence and system.
 (() => {
   const data = document.getElementById("attention-data");

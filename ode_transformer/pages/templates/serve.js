@@ -61,6 +61,7 @@
 
   function showResults(values, systems) {
     results.replaceChildren();
+    byId("score-note").hidden = false;
     values.lines.forEach((line, index) => {
       if (!line.trim()) return;
       const article = make("article", undefined, results);
@@ -69,11 +70,16 @@
       const list = make("dl", undefined, article);
       systems.forEach((system) => {
         make("dt", system.model, list);
-        const place = make("ol", undefined, make("dd", undefined, list));
+        const entry = make("dd", undefined, list), place = make("ol", undefined, entry);
         system.n_best[index].forEach((hypothesis) => {
           const item = make("li", hypothesis.text || "(empty)", place);
           make("span", ` ${hypothesis.score.toFixed(2)}`, item).className = "note";
         });
+        const copy = make("button", "Copy", entry);
+        copy.type = "button";
+        copy.className = "copy";
+        copy.title = "Copy the first";
+        copyButton(copy, () => system.n_best[index][0].text);
       });
       const button = make("button", "Look inside", article);
       button.type = "button";
@@ -147,7 +153,9 @@
       const answer = await send(`translate-file?model=${encodeURIComponent(model)}`, file, "text/plain");
       const link = make("a");
       link.href = URL.createObjectURL(new Blob([await answer.text()], { type: "text/plain" }));
-      link.download = `translation-of-${file.name}`;
+      const { source, target } = byId("file-form").dataset;
+      const end = `.${source}`, stem = file.name.endsWith(end) ? file.name.slice(0, -end.length) : file.name;
+      link.download = `${stem}.${target}`; // text.en becomes text.de
       link.textContent = link.download;
       note.replaceChildren("Done: ", link);
       link.focus();
