@@ -35,21 +35,14 @@ from ode_transformer.support.tables import markdown_table
 
 Command = list[str | Path]
 
+GPU_WORKERS = 1  # processes that prepare batches while a GPU computes
 SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
 FIRST_SENTENCES = 200
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
-    *(
-        "log-depth-interval",
-        "log-samples",
-        "user-dir",
-        "stop-time-hours",
-        "save-dir",
-        "tensorboard-logdir",
-        "max-tokens-valid",
-    ),
-    *("no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
+    *("log-depth-interval", "log-samples", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir"),
+    *("max-tokens-valid", "no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
 }
 
 
@@ -142,6 +135,7 @@ class Experiment:
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
             ("machine", self.machine.flags()),
+            ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
             ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
             ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
@@ -172,7 +166,7 @@ class Experiment:
 
     def digest(self, data: Jobs) -> str:
         """Return the digest that identifies the training: its data and flags, but not machine, time and place."""
-        flags = self.train_options()
+        flags = self.train_options() | training.RESUMABLE_FLAGS  # the machine's workers are no part of the training
         for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)
         for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other

@@ -62,8 +62,15 @@ def test_each_flag_has_the_value_of_its_last_source() -> None:
     assert (options["lr"], options["seed"], options["stop-time-hours"]) == (0.0015, 7, 0.5)
     table = {line.split("|")[1].strip(): line.split("|")[3].strip() for line in run.train_sources().splitlines()}
     sources = [table[flag] for flag in ("--lr", "--seed", "--max-tokens", "--num-workers", "--clip-norm 2")]
-    expected = ["architectures.macaron*", "--seed", "tokens_per_update", "every run", "the study, or words after --"]
+    expected = ["architectures.macaron*", "--seed", "tokens_per_update", "GPU", "the study, or words after --"]
     assert sources == expected
+
+
+def test_a_gpu_does_not_wait_for_its_batches_and_the_training_stays_the_same(tmp_path: Path) -> None:
+    on_gpu, on_cpu = made("multi30k_en_de"), made("multi30k_en_de", machine=Machine(0))
+    workers = [value(run.train_command(), "--num-workers") for run in (on_gpu, on_cpu)]
+    assert workers == ["1", "0"]
+    assert on_gpu.digest(Jobs(tmp_path, "prepared")) == on_cpu.digest(Jobs(tmp_path, "prepared"))
 
 
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])

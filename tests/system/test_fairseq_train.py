@@ -54,7 +54,7 @@ FUSED = ("--optimizer", "fused_adam", "--criterion", "fused_label_smoothed_cross
 @pytest.mark.parametrize(
     ("arch", "options"),
     [
-        (RK2, ("--decoder-ode-scheme", "rk2", "--dropout", 0.2, "--word-dropout-prob", 0.1)),
+        (RK2, ("--decoder-ode-scheme", "rk2", "--dropout", 0.2, "--word-dropout-prob", 0.1, "--num-workers", 1)),
         ("reformer_fast_tiny", (*DROPOUT, "--max-joint-cells", 1000, "--checkpoint-activations", *FUSED)),
     ],
 )
