@@ -89,7 +89,7 @@ def count_states(name: str) -> int:
     depth_state = scheme.start(torch.zeros(1, 4, dtype=torch.float64))
     for _ in range(DEPTH):
         depth_state = scheme.step([Block(torch.zeros_like)], depth_state)
-    return len({id(tensor) for tensor in _tensors(depth_state)})
+    return len({id(tensor) for tensor in _tensors(depth_state) if tensor.shape == depth_state.y.shape})
 
 
 def _tensors(depth_state: DepthState) -> Iterator[Tensor]:

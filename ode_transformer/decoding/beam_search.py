@@ -282,7 +282,7 @@ class BeamSearch(SequenceGenerator):
         if self.match_source_len:
             return lengths.max().expand(len(lengths))
         counted = lengths if self.own_lengths else torch.full_like(lengths, source.size(1))
-        return (self.max_len_a * counted + self.max_len_b).long().clamp(max=self.max_len - 1)
+        return (self.max_len_a * counted.double() + self.max_len_b).long().clamp(max=self.max_len - 1)
 
     def _forbid(self, log_probs: Tensor, step: int, at_limit: Tensor | None) -> None:
         """Give words that cannot follow the score -inf, in place, and the unknown word its penalty.

@@ -185,7 +185,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
     )
     add_beam_arguments(parser)
-    parser.add_argument("--sampling", action="store_true", help="draw words, instead of searching the best")
+    parser.add_argument("--sampling", action="store_true", help="draw words of one hypothesis, without a search")
     parser.add_argument("--sampling-topk", type=positive_int, default=-1, metavar="K", help="among the K most probable")
     parser.add_argument("--temperature", type=positive_float, default=1.0, help="of the probabilities (default: 1)")
     parser.add_argument("--seed", type=non_negative_int, default=1, help="of what is drawn (default: 1)")
@@ -201,6 +201,8 @@ def run(args: argparse.Namespace) -> int:
     search = {"beam": args.beam, **search_options(args)}
     if args.sampling:
         search["beam"] = 1  # a drawn text, not the most probable of several
+    elif args.sampling_topk > 0 or args.temperature != 1:
+        raise UserError("--sampling-topk and --temperature go with --sampling")
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0

@@ -111,6 +111,8 @@ class TranslationHub(GeneratorHubInterface):
             for start in range(0, len(numbers), size):
                 chosen = numbers[start : start + size]
                 tokens = torch.stack([texts[number] for number in chosen]).roll(1, dims=1)  # the end symbol begins it
+                if getattr(self.cfg.task, "add_bos_token", False):
+                    tokens[:, 0] = self.task.source_dictionary.bos()
                 net_input = {"src_tokens": tokens, "src_lengths": torch.full((len(chosen),), length)}
                 yield {"id": torch.tensor(chosen), "net_input": net_input}
 

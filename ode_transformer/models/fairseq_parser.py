@@ -50,6 +50,7 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
 
 def suggest_architecture(words: Sequence[str]) -> None:
     """Print the name that a mistyped ``--arch`` resembles, below fairseq's list of 250 names."""
+    words = [part for word in words for part in word.split("=", 1)]
     named = dict(zip(words, words[1:], strict=False))
     arch = named.get("--arch", named.get("-a", ""))
     if arch not in ARCH_MODEL_REGISTRY and (similar := did_you_mean(arch, ARCH_MODEL_REGISTRY)):

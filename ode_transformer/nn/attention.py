@@ -6,9 +6,11 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.attention_scores import (
@@ -25,6 +27,7 @@ from ode_transformer.nn.linear import Linear, linear_map
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues
 
 _FEW_QUERIES = 8
+_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class MultiheadAttention(nn.Module):
@@ -81,7 +84,7 @@ class MultiheadAttention(nn.Module):
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
-        :param joined_parameters: of a step that evaluates the attention several times
+        :param joined_parameters: joined weights that the evaluations of one step share; None for one evaluation
         :returns: [B, T, C]
         """
         dropout = self.dropout.active
@@ -127,9 +130,9 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            joined = self._project_jointly(x).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
-            cache.write(joined[:, :, 1:].transpose(1, 2))
-            query = joined[:, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
+            projected = self._project_jointly(x).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
+            cache.write(projected[:, :, 1:].transpose(1, 2))
+            query = projected[:, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
             if self.relative_keys is not None:
                 assert mask.relative_index is not None
                 bias = _sum(self.relative_keys.of_heads(query, mask.relative_index), bias)  # [B · H, 1, S]
@@ -158,13 +161,8 @@ class MultiheadAttention(nn.Module):
             query, key, value = (x.flatten(0, -4) for x in (query, key, value))  # [ΠB, H, T or S, C/H]
             if bias is not None and bias.dim() > 3:
                 bias = bias.expand(*shape[:-3], *bias.shape[-3:]).flatten(0, -4)  # [ΠB, H, T, S]
-        # cuDNN's kernel can return NaN as the gradient on Hopper GPUs with a mask (pytorch/pytorch, issue 196678).
-        cudnn = torch.backends.cuda.cudnn_sdp_enabled()
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        try:
+        with _without_cudnn():
             out = scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=self.scale)
-        finally:
-            torch.backends.cuda.enable_cudnn_sdp(cudnn)
         return out.view(shape) if len(shape) > 4 else out  # [B, H, T, C/H]
 
     def _project(
@@ -200,6 +198,25 @@ class MultiheadAttention(nn.Module):
             return result
         projections = self.q_proj, self.k_proj, self.v_proj
         return linear_map(x, joined([p.weight for p in projections]), joined([p.bias for p in projections]))
+
+
+class _CuDNNSwitch:
+    """Context without cuDNN's attention: a flag, which takes less time than ``sdpa_kernel``."""
+
+    def __enter__(self) -> None:
+        self.before = torch.backends.cuda.cudnn_sdp_enabled()
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+    def __exit__(self, *error: object) -> None:
+        torch.backends.cuda.enable_cudnn_sdp(self.before)
+
+
+def _without_cudnn() -> AbstractContextManager[None]:
+    """Choose PyTorch's own kernels.
+
+    cuDNN's can return NaN as the gradient on Hopper GPUs with a mask (pytorch/pytorch, issue 196678).
+    """
+    return sdpa_kernel(_KERNELS) if torch.compiler.is_compiling() else _CuDNNSwitch()
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:

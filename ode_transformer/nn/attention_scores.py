@@ -20,7 +20,7 @@ _ALIGNMENT = 8  # numbers to which PyTorch's attention on a GPU would copy the r
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """Variant of self-attention. A new variant is a field here, used in this module, and its flag.
+    """Variant of self-attention. A new variant is a field here and its flag.
 
     :param max_relative_positions: clip distance k of the relative positions, 0 for none
     :param relative_values: relative positions on the values too, which needs explicit attention weights

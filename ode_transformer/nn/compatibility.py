@@ -65,6 +65,8 @@ def _option_refusal(choice: DepthChoice) -> str | None:
             return f"scheme '{choice.scheme}' has no step that could be normalised"
         if choice.function != "increment" or choice.steps != 1 or choice.step_size != 1:
             return "a normalised step is one step of what a layer adds, and its length is that of the normalisation"
+        if choice.coefficients == "scalar" and choice.stages == 1:
+            return "the normalisation of a step undoes a scalar weight: choose coefficients 'vector' or 'tableau'"
     if not choice.middle_layers:
         return None
     if choice.stages == 1:

@@ -72,12 +72,12 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        dx, dweight, dbias = ctx.needs_input_grad
+        needs_dx, needs_dweight, needs_dbias = ctx.needs_input_grad
         rows = gradients[0].reshape(-1, gradients[0].size(-1))  # [R, dim]
         return (
-            linear_map(rows, weight.t()).view(x.shape) if dx else None,
-            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if dweight else None,
-            rows.sum(0) if dbias else None,
+            linear_map(rows, weight.t()).view(x.shape) if needs_dx else None,
+            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if needs_dweight else None,
+            rows.sum(0) if needs_dbias else None,
         )
 
 

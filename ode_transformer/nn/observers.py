@@ -77,7 +77,7 @@ class LayerObserver:
         """A Runge–Kutta scheme has stepped a block from ``y`` to ``next_y``; ``field`` is the block's F."""
 
     def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        """A step of two or more stages has weighed them by γ_1 … γ_s: numbers, or tensors [B, T, 1] or [].
+        """A step has weighed its stages by γ_1 … γ_s: numbers, or tensors [B, T, 1] or [].
 
         Weights with a number for each channel are reported by their means.
         """

@@ -39,7 +39,7 @@ class ScalarCoefficients(nn.Module):
 
     For one stage it is the length of the step, y + γ F(y) (ReZero, Bachlechner et al. 2020, which starts at 0).
 
-    :param channels: numbers for each stage: 1, or one for each channel
+    :param channels: shape of the weight of a stage
     """
 
     def __init__(self, tableau: ButcherTableau, dim: int, channels: tuple[int, ...] = ()) -> None:

@@ -154,7 +154,7 @@ class StepObserver(Protocol):
     """Sees the steps of a scheme with stages; ``block`` counts the stepped blocks from 0."""
 
     def report_stage_weights(self, block: int, weights: Sequence[Weight]) -> None:
-        """Two or more stages have been weighed by γ_1 … γ_s, once for each of the steps over the block."""
+        """Two or more stages, or one with a learned weight, have been weighed by γ_1 … γ_s in a step over the block."""
 
     def report_step(self, block: int, field: VectorField, y: Tensor, next_y: Tensor) -> None:
         """The block with this vector field has been stepped from ``y`` to ``next_y``."""
@@ -175,7 +175,7 @@ class WeighingScheme(BlockwiseScheme):
         """Return γ_1 … γ_s for the increments of block number ``block``, and report them to the observer."""
         coefficients = self.coefficients[block if len(self.coefficients) > 1 else 0]
         weights: Sequence[Weight] = coefficients(increments)
-        if self.observer is not None and len(weights) > 1:
+        if self.observer is not None and (len(weights) > 1 or isinstance(weights[0], Tensor)):
             self.observer.report_stage_weights(block, weights)
         return weights
 

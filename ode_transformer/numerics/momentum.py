@@ -55,7 +55,7 @@ class Momentum(RecurrenceScheme):
         return replace(depth_state, y=add_weighted(y, (1.0,), (v,)), depth=block + 1, memory=(v,))
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
-        """Return μ, β and γ of a block, those that have an effect."""
+        """Return γ, β and μ of a block, those that have an effect."""
         gamma = softplus(self.raw_gamma[block])
-        earlier = [raw[block].sigmoid() for raw in (self.raw_mu, self.raw_beta) if raw is not None]
-        return (*earlier, gamma) if block else (gamma,)
+        earlier = [raw[block].sigmoid() for raw in (self.raw_beta, self.raw_mu) if raw is not None]
+        return (gamma, *earlier) if block else (gamma,)

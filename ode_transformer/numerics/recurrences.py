@@ -157,7 +157,7 @@ class Recurrence:
     :param name: value of the scheme flags
     :param order: as for a tableau, with the weights at the start of training
     :param build: builds the scheme from a number of blocks and a width; as keywords, a predictor–corrector scheme takes
-        the coefficients of its stages and the number of iterations
+        the coefficients of its stages, the number of iterations and ``normalize_stages``, momentum ``normalize_step``
     :param stages: number of evaluations of the vector field in one block
     :param remembers: the scheme reads earlier states than y_t
     :param trained: the equation has learned weights

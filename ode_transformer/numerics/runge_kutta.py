@@ -30,7 +30,7 @@ def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tens
         return y
     first = terms[0][0]
     if len(terms) == 1 and not isinstance(first, Tensor):
-        return torch.add(y, terms[0][1], alpha=first * step_size)  # which rounds once
+        return torch.add(y, terms[0][1], alpha=first * step_size).to(y.dtype)  # which rounds once
     numbers = [(w * step_size, f) for w, f in terms if not isinstance(w, Tensor)]
     tensors = [(w, f) for w, f in terms if isinstance(w, Tensor)]
     total: Tensor = _WeightedSum.apply(
@@ -45,11 +45,19 @@ class _WeightedSum(torch.autograd.Function):
     Equal numbers share a gradient, and those of half precision are not converted one by one.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, y: Tensor, numbers: Sequence[float], step_size: float, *terms: Tensor) -> Tensor:
-        pairs = terms[len(numbers) :]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        y, ctx.numbers, ctx.step_size, *terms = inputs
+        pairs = terms[len(ctx.numbers) :]
         ctx.save_for_backward(*pairs)
-        ctx.shape, ctx.numbers, ctx.step_size = y.shape, numbers, step_size
+        ctx.save_for_forward(*pairs)
+        ctx.shape = y.shape
+
+    @staticmethod
+    def forward(y: Tensor, numbers: Sequence[float], step_size: float, *terms: Tensor) -> Tensor:
+        pairs = terms[len(numbers) :]
         total = y.to(torch.promote_types(y.dtype, torch.float32))
         for number, increment in zip(numbers, terms, strict=False):
             total = torch.add(total, increment, alpha=number)
@@ -69,6 +77,15 @@ class _WeightedSum(torch.autograd.Function):
                 gradients += [(summed * increment).sum_to_size(weight.shape), summed * weight]
         dy = gradient.sum_to_size(ctx.shape) if ctx.needs_input_grad[0] else None
         return dy, None, None, *gradients
+
+    @staticmethod
+    def jvp(ctx: Any, dy: Tensor, *tangents: Any) -> Tensor:
+        pairs, terms = ctx.saved_tensors, tangents[2:]
+        count = len(ctx.numbers)
+        by_weight, by_increment = list(pairs), list(pairs)
+        by_weight[::2], by_increment[1::2] = terms[count::2], terms[count + 1 :: 2]
+        total = _WeightedSum.forward(dy, ctx.numbers, ctx.step_size, *terms[:count], *by_weight)
+        return total + _WeightedSum.forward(torch.zeros_like(dy), [], ctx.step_size, *by_increment)
 
 
 def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor], step_size: float = 1.0) -> Tensor:

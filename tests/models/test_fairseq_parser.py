@@ -28,7 +28,7 @@ def test_the_old_name_of_a_dropout_sets_it() -> None:
 
 
 def test_a_mistyped_architecture_is_named_below_fairseqs_list(capsys: pytest.CaptureFixture[str]) -> None:
-    for arch in ("ode_transformer_rk5_tiny", "ode_transformer_rk4_tiny"):
-        fairseq_parser.suggest_architecture(["fairseq-train", "data", "--arch", arch])
+    for words in (["--arch", "ode_transformer_rk5_tiny"], ["--arch=ode_transformer_rk5_tiny"], ["--arch", "macaron"]):
+        fairseq_parser.suggest_architecture(["fairseq-train", "data", *words])
     message = "--arch ode_transformer_rk5_tiny: no such architecture (did you mean ode_transformer_rk4_tiny?)\n"
-    assert capsys.readouterr().err == message
+    assert capsys.readouterr().err == 2 * message

@@ -197,3 +197,8 @@ def test_on_a_gpu_every_kernel_but_cudnns_is_chosen(monkeypatch: pytest.MonkeyPa
     attention(torch.empty(3, 64, 8, device="meta"), attention_mask(64, 64, torch.device("meta"), causal=True))
     assert chosen == [(False, True, True, True)]
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_the_compiler_sees_one_graph() -> None:
+    attention, mask = MultiheadAttention(8, 2), attention_mask(4, 4, torch.device("cpu"), causal=True)
+    assert torch._dynamo.explain(attention)(torch.randn(2, 4, 8), mask).graph_break_count == 0

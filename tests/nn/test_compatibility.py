@@ -24,6 +24,7 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice("rk2", gate_sum="stages"), "have no gate whose weights could sum to 'stages'"),
         (DepthChoice(normalize_before=False), "use pre-norm (normalize-before) or the function 'layer-output'"),
         (DepthChoice(layerdrop=0.1), "LayerDrop"),
+        (DepthChoice("euler", "scalar", normalize_step=True), "choose coefficients 'vector' or 'tableau'"),
         (DepthChoice("rk2", steps=2, function="layer-output"), "one step of size 1"),
         (DepthChoice("repeat", function="layer-output"), "would add y to it once more"),
         (DepthChoice(attention=AttentionChoice(relative_values=True)), "need a clip distance"),

@@ -54,6 +54,24 @@ def test_gradcheck(tableau) -> None:
     assert torch.autograd.gradcheck(lambda y: runge_kutta_step(f, y, tableau), (y,))
 
 
+@pytest.mark.parametrize("tableau", [get_tableau("euler"), get_tableau("rk4")], ids=lambda t: t.name)
+def test_a_step_can_be_differentiated_in_every_way(tableau) -> None:
+    y = torch.randn(3, dtype=torch.float64)
+    weights = torch.rand(tableau.stages, dtype=torch.float64)
+
+    def step(y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        between = runge_kutta_step(f, y, tableau, step_size=0.5)
+        return runge_kutta_step(f, between, tableau, lambda _: weights.unbind(), step_size=0.5)
+
+    at = (y, weights)
+    assert torch.autograd.gradgradcheck(step, tuple(x.clone().requires_grad_() for x in at))
+    expected = torch.autograd.functional.jacobian(step, at)
+    for jacobian in (torch.func.jacrev(step, (0, 1))(*at), torch.func.jacfwd(step, (0, 1))(*at)):
+        torch.testing.assert_close(jacobian, expected)
+    ys = torch.randn(4, 3, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vmap(step, (0, None))(ys, weights), step(ys, weights))
+
+
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=5), st.floats(0.1, 1))
 def test_add_weighted_is_the_sum(weights: list[float], step_size: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -71,6 +89,6 @@ def test_sums_of_half_precision_round_once(dtype) -> None:
     weights = get_tableau("rk4").b
     exact = y.double() + sum(w * t.double() for w, t in zip(weights, terms, strict=True))
     got = add_weighted(y, weights, terms)
-    assert got.dtype == dtype
+    assert got.dtype == dtype == add_weighted(y, (0.5,), (terms[0].float(),)).dtype
     half_ulp = torch.finfo(dtype).eps / 2 * exact.abs().clamp_min(torch.finfo(dtype).tiny)
     assert ((got.double() - exact).abs() <= 1.01 * half_ulp + 1e-6).all()

@@ -1,7 +1,8 @@
 """``ode-transformer analyse coefficients``: the weights of a trained model's stages, averaged over positions.
 
 Schemes that combine earlier layers have weights that depend on no position: k of ``multistep``, W of
-``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them.
+``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them, and γ, β and μ
+of the schemes with momentum.
 """
 
 import argparse
@@ -74,7 +75,7 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
 def table(rows: list[StageWeights]) -> str:
     """Return one line for each block, or one line if nothing is weighed."""
     if not rows:
-        return "every layer has one stage, there is nothing to weigh"
+        return "every layer has one stage without a learned weight: there is nothing to show"
     lines = []
     for row in rows:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))

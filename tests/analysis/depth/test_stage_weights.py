@@ -54,7 +54,10 @@ def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:
     rows = collect(small_model(encoder_ode_scheme="rk4"))
     assert rows[0].mean == pytest.approx((1 / 6, 2 / 6, 2 / 6, 1 / 6), abs=1e-6)
     assert "encoder layer 1:  0.167 ± 0.000  0.333 ± 0.000" in table(rows)
-    assert "nothing to weigh" in table(collect(small_model()))
+    assert "nothing to show" in table(collect(small_model()))
+    model = small_model(ode_coefficients="vector", encoder_layer_history="none")
+    learned = model.encoder.scheme.coefficients[0].weight.mean().item()
+    assert collect(model)[0].mean == pytest.approx((learned,), abs=1e-6)
 
 
 def test_the_weights_of_recurrences_are_their_parameters() -> None:
@@ -68,7 +71,7 @@ def test_the_weights_of_recurrences_are_their_parameters() -> None:
     assert rows["encoder layer 2 self_attn"].deviation == (0.0,)
     weight = model.decoder.scheme.weight
     assert rows["decoder layer 2 self_attn"].mean == pytest.approx(weight[3, :4].tolist(), abs=1e-6)
-    assert "nothing to weigh" in table(collect(small_model(encoder_ode_scheme="polynet", **plain)))
+    assert "nothing to show" in table(collect(small_model(encoder_ode_scheme="polynet", **plain)))
 
 
 def test_a_prediction_has_weights_of_stages_and_of_earlier_layers() -> None:
