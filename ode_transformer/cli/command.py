@@ -167,6 +167,8 @@ def use_package(folder: Path | None) -> None:
     if folder is not None:
         from fairseq import utils
 
+        if not folder.is_dir():
+            raise UserError(f"--user-dir {folder}: no such folder")
         utils.import_user_module(argparse.Namespace(user_dir=str(folder)))
 
 

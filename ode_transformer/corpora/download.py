@@ -5,8 +5,6 @@ far and the record of the verified file; no source can name a path there. A file
 replaced, and a downloaded one only by a complete one.
 """
 
-import gzip
-import hashlib
 import http.client
 import json
 import os
@@ -22,7 +20,7 @@ from ode_transformer.corpora.raw_archives import open_texts
 from ode_transformer.corpora.sources import AnySource, Copy, Source
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError, did_you_mean
-from ode_transformer.support.files import file_stamp, lock_directory, write_text
+from ode_transformer.support.files import file_digest, file_stamp, lock_directory, write_text
 
 Checksum = tuple[str, str]  # algorithm and value
 
@@ -107,16 +105,11 @@ def _checksum_mistake(path: Path, source: Source, expected: Checksum | None, fol
     if record.get("file") == _file_state(path) and record["checksum"] == list(expected):
         return ""
     algorithm, value = expected
-    digest = _file_digest(path, algorithm, path.suffix == ".gz" and not source.file.endswith(".gz"))
+    digest = file_digest(path, algorithm, path.suffix == ".gz" and not source.file.endswith(".gz"))
     if digest != value:
         return f"{algorithm} {digest} instead of {value} (from {source.checksum_from or 'the first download'})"
     _write_record(path, source, expected, folder, downloaded=False)
     return ""
-
-
-def _file_digest(path: Path, algorithm: str, decompress: bool = False) -> str:
-    with gzip.open(path) if decompress else open(path, "rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _record_folder(source: Source, folder: Path) -> Path:
@@ -156,7 +149,7 @@ def _ensure_download(source: Source, folder: Path, sources: Mapping[str, AnySour
         mistake = mistake or _checksum_mistake(path, source, expected, folder)
         if not mistake:
             if expected is None:
-                _write_record(path, source, ("sha256", _file_digest(path, "sha256")), folder, downloaded=False)
+                _write_record(path, source, ("sha256", file_digest(path, "sha256")), folder, downloaded=False)
             return
         if not record.get("downloaded") or record["file"] != _file_state(path):
             raise UserError(f"{path}: {mistake}; it was not downloaded by this program, which leaves it: move it away")
@@ -176,10 +169,10 @@ def _download(source: Source, expected: Checksum | None, folder: Path, sources: 
         try:
             resumed = part.exists() and expected is not None and not isinstance(origin, Copy)
             _fetch(origin, part, resumed, folder, sources)
-            digest = _file_digest(part, algorithm)
+            digest = file_digest(part, algorithm)
             if resumed and (algorithm, digest) != expected:  # its parts are of different versions
                 _fetch(origin, part, False, folder, sources)
-                digest = _file_digest(part, algorithm)
+                digest = file_digest(part, algorithm)
         except (UserError, *NETWORK_ERRORS) as error:
             reasons.append(f"{name}: {error}")
             continue

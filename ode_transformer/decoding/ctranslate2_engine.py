@@ -107,8 +107,8 @@ class ExportedModel:
             results.update(zip(with_limit[limit], started, strict=True))
         hypotheses: list[list[dict[str, Any]]] = [[]] * len(sources)
         for number, waiting in results.items():
-            found = waiting.result()
-            pairs = zip(found.hypotheses, found.scores, strict=True)
+            result = waiting.result()
+            pairs = zip(result.hypotheses, result.scores, strict=True)
             hypotheses[number] = [{"tokens": tokens, "score": score} for tokens, score in pairs]
             progress(1)
         return hypotheses

@@ -96,12 +96,12 @@ def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
     )
     flags = {field: option for option, field in DEPTH_OPTIONS.items()}
     flags |= {"scheme": f"{stack}_ode_scheme", "history": f"{stack}_layer_history"}
-    wholes = {"scheme": "euler, repeat, repeat4, and rk2 with --ode-coefficients ones"}
+    allowed = {"scheme": "euler, repeat, repeat4, and rk2 with --ode-coefficients ones"}
     problems = [
-        f"{flag_name(flags.get(name, name))} {found}, only {wholes.get(name, wanted)}"
+        f"{flag_name(flags.get(name, name))} {value}, only {allowed.get(name, wanted)}"
         for part, others in ((choice, expressed), (attention, expressed.attention))
-        for name, found in vars(part).items()
-        if name != "attention" and found != (wanted := getattr(others, name))
+        for name, value in vars(part).items()
+        if name != "attention" and value != (wanted := getattr(others, name))
     ]
     return "; ".join(problems) or None
 

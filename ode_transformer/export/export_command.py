@@ -107,11 +107,11 @@ def check_scores(model: TranslationModel, folder: Path, to: str) -> None:
 
     sources = [sentence(task.source_dictionary, length) for length in lengths]
     targets = [sentence(task.target_dictionary, length) for length in reversed(lengths)]
-    found_scores = importlib.import_module(FORMATS[to]).scores(model, folder, sources, targets)
-    for source, target, found in zip(sources, targets, found_scores, strict=True):
+    exported_scores = importlib.import_module(FORMATS[to]).scores(model, folder, sources, targets)
+    for source, target, scores in zip(sources, targets, exported_scores, strict=True):
         inputs = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
         log_probs = log_probabilities(model.model, inputs | {"prev_output_tokens": target.roll(1)[None]})[0]  # [T, V]
-        difference = (log_probs.gather(1, target[:, None])[:, 0] - torch.tensor(found)).abs().mean().item()
+        difference = (log_probs.gather(1, target[:, None])[:, 0] - torch.tensor(scores)).abs().mean().item()
         if not difference <= MAX_DIFFERENCE:  # NaN is refused, too
             raise UserError(
                 f"{model.path}: --to {to} would write another model: log-probabilities differ by {difference:.3g}"

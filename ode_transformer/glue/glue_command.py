@@ -229,7 +229,7 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
     for experiment in experiments:
         tables = options.raw if options.raw and any((options.raw / name).is_dir() for name in TASKS) else None
         flags = {
-            "path": experiment.checkpoints / "checkpoint_last.pt",
+            "path": experiment.model_path,
             "data": experiment.model_path.parent,
             "raw": tables,
             "output": options.output / NAME / experiment.folder.name,

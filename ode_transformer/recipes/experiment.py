@@ -126,12 +126,15 @@ class Experiment:
         recipe, minutes, user_dir = self.recipe, self.time_limit, commands.USER_DIR.get()
         task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
         log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
-        if recipe.task == "translation" and architectures(recipe.task)[recipe.arch]:  # fairseq's own have no such flag
+        layers = recipe.train_layers
+        if not architectures(recipe.task).get(recipe.arch):  # fairseq's own have no such flag
+            layers = [(name, {f: v for f, v in flags.items() if f != "log-depth-interval"}) for name, flags in layers]
+        elif recipe.task == "translation":
             log["log-samples"] = 2
         return [
             ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
             ("average", recipe.average.train_flags()),
-            *recipe.train_layers,
+            *layers,
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
             ("machine", self.machine.flags()),

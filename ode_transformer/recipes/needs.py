@@ -53,9 +53,10 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
         else:
             untimed += len(experiments)
     output = next(folder for folder in systems[0][0].folder.absolute().parents if folder.exists())
-    sizes = [all_checkpoints, shutil.disk_usage(output).free, largest + models]
+    sizes = [all_checkpoints + models, shutil.disk_usage(output).free, largest + models]
     needed, free, least = (_rounded(size / 1e9) for size in sizes)
-    disk = f"disk: about {needed} GB of checkpoints; {free} GB are free; with --model-only about {least} GB"
+    fewer = f"; with --model-only about {least} GB" if least != needed else ""
+    disk = f"disk: about {needed} GB of checkpoints; {free} GB are free{fewer}"
     speed = " if a GPU is as fast as an H100 (docs/results/speed.md)" if systems[0][0].machine.gpus else ""
     unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
     return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk

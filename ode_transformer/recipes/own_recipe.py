@@ -21,7 +21,6 @@ from typing import Any
 
 import yaml
 
-from ode_transformer.checkpoints.reading import is_of_this_package
 from ode_transformer.corpora.gec_corpus import edited_sentences
 from ode_transformer.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.corpora.text_corpora import text_lines
@@ -227,8 +226,7 @@ class OwnRecipe:
             "max-tokens": min(plan.tokens_per_update, 4096),
             "max-update": plan.updates,
             "patience": 10,
-            # fairseq's own models have no such flag.
-            **({"log-depth-interval": 100} if self.arch is None or is_of_this_package(self.arch) else {}),
+            "log-depth-interval": 100,
         }
 
     def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:

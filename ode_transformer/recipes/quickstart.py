@@ -56,8 +56,7 @@ class Quickstart:
         arch = self.options.arch or self._scheme_arch() or recipe.arch
         # Every interval's checkpoint is kept if the model is scored after some of them.
         flags = recipe.train | ({"keep-interval-updates": -1} if self.measure_at else {})
-        if architectures(recipe.task).get(arch):  # for the report; fairseq's own models cannot log by layer
-            flags = {"log-depth-interval": recipe.train["log-interval"]} | flags
+        flags = {"log-depth-interval": recipe.train["log-interval"]} | flags  # for the report
         # The recipe's size fits the architecture of any scheme.
         sized = {recipe.arch, *map(_tiny, depth_schemes())}
         recipe = recipe.model_copy(update={"train": flags, "arch": arch if arch in sized else recipe.arch})
@@ -153,9 +152,11 @@ def show_translations(experiment: Experiment) -> None:
     """Print some translations of the test set, and the score of copying the source."""
     data = experiment.data
     sources, references = (read_lines(data.corpus / f"test.{language}") for language in data.languages)
+    translations = read_generate_log(experiment.decode_log("test"))
+    # A short run decodes the first sentences.
+    sources, references = sources[: len(translations)], references[: len(translations)]
     if experiment.recipe.vocabulary.model_file:
         print(f"(copying the source instead: {bleu(sources, Settings(references=references))[0]})")
-    translations = read_generate_log(experiment.decode_log("test"))
     print("== three translations of the test set (source, reference, output)")
     for number in range(0, len(translations), max(1, len(translations) // 3))[:3]:
         print_text(f"  {sources[number]}\n    {references[number]}\n    {translations[number].hypothesis}")

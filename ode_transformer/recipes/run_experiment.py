@@ -99,8 +99,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
             print(f"{name}: left out, the data have no {split} split")
     if experiment.first_sentences:
         print(
-            f"short run (--minutes {experiment.options.minutes:g}, less than {SHORT_RUN:g}): at most the first "
-            f"{FIRST_SENTENCES} sentences of each set are scored; ode-transformer evaluate scores all"
+            f"short run: at most the first {FIRST_SENTENCES} sentences of each set are scored; "
+            f"all are from --minutes {SHORT_RUN:g} on"
         )
     jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
@@ -190,8 +190,9 @@ def _write_model(experiment: Experiment, until: int | None) -> None:
     for name in ("last", "best"):
         path = experiment.checkpoints / f"checkpoint_{name}.pt"
         updates = saved_updates(load_checkpoint(path)) if path.exists() else None
-        if updates in validated:
-            texts[name], losses[name] = f"{name}, update {updates}", validated.pop(updates)
+        text = f"{name}, update {updates}"
+        if updates in validated and text != texts["average"]:
+            texts[name], losses[name] = text, validated.pop(updates)
     chosen = min(losses, key=lambda name: losses[name])
     if chosen != "average":
         experiment.run(experiment.checkpoint_command(chosen), log, append=True)

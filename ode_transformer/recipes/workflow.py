@@ -222,7 +222,7 @@ def reproduce_table(
     if measured and not options.dry_run:
         print(f"\n{published_table(measured)}")
     end = command.index("--") if "--" in command else len(command)
-    for title in plans.keys() - scores.keys():
+    for title in (title for title in plans if title not in scores):
         print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")
     if failures:
         raise UserError(f"{len(failures)} of {len(plans)} systems failed; the first: {failures[0]}")

@@ -119,7 +119,7 @@ def tuning_rows(runs: StudyRuns, tuning: Tuning) -> list[list[str]]:
 
 
 def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
-    """Yield the tables of the grid, of equal footing, and of the tests over sentences and seeds, if there are any."""
+    """Yield the tables of the grid, of equal footing, and of the tests over sentences, if there are any."""
     if (tuning := runs.setting.tuning) is not None:
         note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
         yield StudyTable("Tuning, before the comparison", tuning_rows(runs, tuning), note)

@@ -50,7 +50,7 @@ def user_dir_flags() -> list[str]:
 
 
 def with_user_dir(command: Sequence[str | Path]) -> Sequence[str | Path]:
-    """Return a command, one of ours that builds models with the user's ``--user-dir``."""
+    """Add the user's ``--user-dir`` to a command of ours that builds models."""
     builds_models = command[0] == "ode-transformer" and command[1] in ("analyse", "report")
     return [*command, *user_dir_flags()] if builds_models else command
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import glob
+import gzip
 import hashlib
 import json
 import os
@@ -93,10 +94,10 @@ def file_stamp(path: Path) -> list[object]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 digest of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_digest(path: Path, algorithm: str = "sha256", decompress: bool = False) -> str:
+    """Return the digest of a file, or of what a .gz file holds."""
+    with gzip.open(path) if decompress else open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def content_digest(paths: Iterable[Path]) -> str:

@@ -107,7 +107,7 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path
 def test_a_download_is_hashed_once_and_replaced_by_a_whole_one(tmp_path: Path, server: FileServer, capsys, monkeypatch):
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
     with monkeypatch.context() as patch:
-        patch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
+        patch.setattr(download, "file_digest", lambda *_: pytest.fail("hashed again"))
         assert fetch(source(server), tmp_path) == tmp_path / "a.tgz"
     assert server.fetched == [("a.tgz", "")]
     corrected = source(server, sha256=OTHER_SHA256)
@@ -187,7 +187,7 @@ def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServe
     (raw / "a.tgz").write_bytes(CONTENT)
     for _ in range(2):
         assert fetch(source(server), tmp_path / "data", raw) == raw / "a.tgz"
-        monkeypatch.setattr(download, "_file_digest", lambda *_: pytest.fail("hashed again"))
+        monkeypatch.setattr(download, "file_digest", lambda *_: pytest.fail("hashed again"))
     assert [path.name for path in raw.iterdir()] == ["a.tgz"]
     assert server.fetched == []
     # A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds.

@@ -114,7 +114,7 @@ def test_reproduce_composes_the_commands(tmp_path: Path, capsys) -> None:
     parser = argparse.ArgumentParser()
     glue_command.add_arguments(parser)
     glue = parser.parse_args(last[3:])
-    assert (glue.path, glue.data) == (trained / "checkpoints" / "checkpoint_last.pt", trained / "model")
+    assert (glue.path, glue.data) == (trained / "model" / "model.pt", trained / "model")
 
 
 def test_a_table_is_every_system_of_it(monkeypatch) -> None:

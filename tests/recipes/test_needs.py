@@ -30,12 +30,13 @@ def needs(arch: str, seeds: int, machine: Machine, minutes: float | None = None)
 
 
 def test_disk_and_hours_by_hand() -> None:
-    """61.6 million parameters of 10 bytes, 7 checkpoints; of the deep big model 286.9 million."""
+    """Of 61.6 million parameters: 7 checkpoints with 10 bytes each, and 4 averaged; the deep big model has 286.9."""
     base = needs("ode_transformer_rk2_wmt_en_de", 1, Machine(8, "fp16"))
-    assert base.startswith("disk: about 4.3 GB of checkpoints;")
+    assert base.startswith("disk: about 4.6 GB of checkpoints;")
+    assert "--model-only" not in base
     # 6 x (2 x 18.9 + 25.2 + 17.4 million) x 65,536 tokens x 50,000 updates, 8 x 17e12 in a second
     assert "\ntime: about 3.2 hours if a GPU is as fast as an H100" in base
     big = needs("ode_transformer_rk2_wmt_en_de_big_deep", 3, Machine(8, "fp16"))
-    assert re.match(r"disk: about 60 GB .* with --model-only about 24 GB\ntime", big)
+    assert re.match(r"disk: about 64 GB .* with --model-only about 24 GB\ntime", big)
     assert "time" not in needs("ode_transformer_rk2_wmt_en_de", 1, Machine(0))
     assert needs("ode_transformer_rk2_wmt_en_de", 3, Machine(0), minutes=30).endswith("time: about 1.5 hours")

@@ -161,6 +161,10 @@ def test_every_architecture_has_the_size_and_ctranslate2_one_that_it_can_run(tmp
         path = tmp_path / f"{number}.yaml"
         assert main(["new", str(path), *words[:6], *choice]) == 0
         assert ": 1 + 3 layers, " in capsys.readouterr().out
+    for arch, logs in (("ode_transformer_rk4_tiny", True), ("transformer_tiny", False)):  # fairseq's logs no layers
+        dry = ["reproduce", str(path), "--arch", arch, "--dry-run", "--output", str(tmp_path / "runs"), "--gpus", "0"]
+        assert main(dry) == 0
+        assert ("--log-depth-interval 100" in capsys.readouterr().out) == logs
     assert yaml.safe_load((tmp_path / "0.yaml").read_text())["arch"] == "ode_transformer_ones_tiny"
     assert main(["new", str(tmp_path / "text"), *write_texts("text", tmp_path), "--for", "ctranslate2"]) == 2
     assert "--for ctranslate2: it takes no language model" in capsys.readouterr().err
