@@ -36,7 +36,7 @@ FAIRSEQ = (  # its own optimizer and criterion; layers that are normalised first
 )
 EULER = "ode_transformer_euler_tiny"
 SYSTEMS = {  # architecture (None for the recipe's) and flags
-    "RK2": (None, ""),
+    "RK2": ("ode_transformer_rk2_tiny", ""),
     "residual": (EULER, ""),
     "fairseq's transformer": ("transformer", FAIRSEQ + " --encoder-layers 1 --decoder-layers 3"),
     # In the decoder: a stack of one layer has no earlier velocity.

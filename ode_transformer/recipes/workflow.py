@@ -86,7 +86,7 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
     if options.dry_run:
         published = [name for name in data.recipe.corpus.sources if name not in data.recipe.own_files]
         if published:
-            print(f"raw files, from {options.raw or downloads}: {', '.join(published)}")
+            print_text(f"raw files, from {options.raw or downloads}: {', '.join(published)}")
         commands.print_command(data.preprocess_command(data.all_splits(), options.workers))
         return
     data.prepare(options.raw, downloads, options.workers)
