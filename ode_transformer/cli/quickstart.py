@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheme",
         metavar="NAME",
-        help="scheme of the encoder, with its tableau's weights and in the size of the default: rk2 (default), euler, "
-        "rk4, heun, midpoint, kutta3, ...",
+        help="scheme of the encoder, with its tableau's weights and in the size of the default: rk2, euler, rk4, heun, "
+        "midpoint, kutta3, ... (default: residual layers with normalised steps)",
     )
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(

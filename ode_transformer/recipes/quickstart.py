@@ -163,13 +163,16 @@ def show_translations(experiment: Experiment) -> None:
 
 
 def analyse(experiment: Experiment) -> None:
-    """Print the gates of a model of ours, draw the curves of the losses, and print how much was trained."""
+    """Print the stage weights of a model that has some, draw the losses, and print how much was trained."""
     folder = experiment.folder
     if architectures(experiment.recipe.task)[experiment.recipe.arch]:  # fairseq's own models have no stages
-        print("== weights of the stages, mean ± deviation over the positions of validation sentences")
         weights: Command = ["ode-transformer", "analyse", "coefficients", experiment.model_path]
         weights += ["--data", experiment.data.binary]
-        experiment.run(weights, folder / "coefficients.log", lambda line: print(f"  {line}", end=""))
+        lines: list[str] = []
+        experiment.run(weights, folder / "coefficients.log", lines.append)
+        if any(" ± " in line for line in lines):
+            print("== weights of the stages, mean ± deviation over the positions of validation sentences")
+            print(*(f"  {line}" for line in lines), sep="", end="")
     files = {"output": folder / "curves.png", "csv": folder / "curves.csv"}
     plot: Command = ["ode-transformer", "analyse", "curves", experiment.log, *commands.flags(files)]
     experiment.run(plot, folder / "curves.log")

@@ -11,7 +11,7 @@ def test_the_program(untrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     program = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL))
     monkeypatch.chdir(ROOT)
     names: dict = {}
-    exec(program.replace("quickstart/en-de/ode_transformer_rk2_tiny/model", str(untrained.parent)), names)
+    exec(program.replace("quickstart/en-de/ode_transformer_normalized_tiny/model", str(untrained.parent)), names)
     out, (words, read) = capsys.readouterr().out, (len(names["target"]), len(names["source"]))
     assert names["logits"].shape[1] == words
     assert f"attention over the source ('target', 'source') torch.Size([{words}, {read}])" in out

@@ -35,6 +35,8 @@ def test_parameters(method: str, layers: int) -> None:
         gates, history = gates + 2 * history, 0
     if method == "ones":
         history = 0
+    if method == "normalized":
+        gates = layers * 2 * D
     assert count() == plain + history + relative + gates
     assert count(decoder_layer_history="none", max_relative_positions=0) == plain + gates
 

@@ -38,6 +38,7 @@ SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of
     "rk4": ("rk4", "tableau", False, "dlcl"),
     "pcformer": ("pcformer4", "ema", True, "none"),
     "iiet": ("iiet", "tableau", False, "none"),
+    "normalized": ("euler", "tableau", False, "dlcl"),
 }
 SIZES = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
 
@@ -57,6 +58,7 @@ def test_architectures(method: str, suffix: str) -> None:
     args = settings(f"ode_transformer_{method}{suffix}")
     options = (args.encoder_ode_scheme, args.ode_coefficients, args.ode_share_coefficients, args.encoder_layer_history)
     assert options == SCHEMES[method]
+    assert args.ode_normalize_step == (method == "normalized")
     assert args.decoder_ode_scheme == "euler"
     d, f, heads, encoder_layers, decoder_layers, dropout = WIDTHS[suffix]
     for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):

@@ -38,6 +38,8 @@ def expected(size: dict, vocabulary: int, method: str, shared: bool) -> int:
     total += decoder_layers * (2 * mha + ffn + 3 * norm + relative)
     if method != "ones":
         total += sum((layers + 1) ** 2 + layers * norm for layers in (encoder_layers, decoder_layers))  # DLCL
+    if method == "normalized":
+        total += (encoder_layers + decoder_layers) * norm
     if method in ("pcformer", "iiet"):  # W' beside W, and twice as many normalisations; one α
         total += (encoder_layers + 1) ** 2 + encoder_layers * norm + (method == "pcformer")
     return total + (method == "rk2") * (1 if shared else encoder_layers) * (2 * d + 1)
