@@ -1,4 +1,4 @@
-"""The quickstart's model beside fairseq's own ``transformer`` at equal training time.
+"""Models of the quickstart's size, fairseq's own ``transformer`` among them, at equal training time.
 
     python benchmarks/equal_time.py --tasks text     # five minutes, three seeds: about three hours
     python benchmarks/equal_time.py --cpu-clock      # on a shared machine: minutes of one thread's CPU time

@@ -201,8 +201,6 @@ def run(args: argparse.Namespace) -> int:
     search = {"beam": args.beam, **search_options(args)}
     if args.sampling:
         search["beam"] = 1  # a drawn text, not the most probable of several
-    elif args.sampling_topk > 0 or args.temperature != 1:
-        raise UserError("--sampling-topk and --temperature go with --sampling")
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
         return 0
@@ -229,10 +227,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of a search, without its beam, among those of :func:`add_model_arguments`."""
+    """Return the options of a search, without its beam, among those of :func:`add_model_arguments`.
+
+    :raises UserError: options of drawn words without ``--sampling``
+    """
     names = ["lenpen", "max_len_a", "max_len_b"]
     if args.sampling:
         names += ["sampling", "sampling_topk", "temperature"]
+    elif args.sampling_topk > 0 or args.temperature != 1:
+        raise UserError("--sampling-topk and --temperature go with --sampling")
     return {name: getattr(args, name) for name in names}
 
 

@@ -80,12 +80,11 @@ class _WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, dy: Tensor, *tangents: Any) -> Tensor:
-        pairs, terms = ctx.saved_tensors, tangents[2:]
-        count = len(ctx.numbers)
+        pairs, terms, count = ctx.saved_tensors, tangents[2:], len(ctx.numbers)
+        # The product rule: the same sum with twice as many pairs, dw_1, G_1, …, w_1, dG_1, …
         by_weight, by_increment = list(pairs), list(pairs)
         by_weight[::2], by_increment[1::2] = terms[count::2], terms[count + 1 :: 2]
-        total = _WeightedSum.forward(dy, ctx.numbers, ctx.step_size, *terms[:count], *by_weight)
-        return total + _WeightedSum.forward(torch.zeros_like(dy), [], ctx.step_size, *by_increment)
+        return _WeightedSum.forward(dy, ctx.numbers, ctx.step_size, *terms[:count], *by_weight, *by_increment)
 
 
 def weighted_sum(weights: Sequence[Weight], terms: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
