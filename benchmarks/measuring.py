@@ -21,7 +21,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.data import Dictionary
 from fairseq.data.language_pair_dataset import collate
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.optim import FairseqOptimizer, FP16Optimizer, build_optimizer
+from fairseq.optim import FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer, build_optimizer
 from fairseq.optim.adam import FairseqAdamConfig
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.utils import move_to_cuda
@@ -182,7 +182,8 @@ class MeasuredSystem:
             return build_optimizer(cfg.optimizer, parameters)
         cfg.common.bf16 = self.setting.precision == "bf16"
         cfg.common.fp16_init_scale = 1  # no overflow, after which fairseq would skip an update
-        return FP16Optimizer.build_optimizer(cfg, parameters)
+        wrapper = MemoryEfficientFP16Optimizer if self.fused else FP16Optimizer  # as recipes choose it
+        return wrapper.build_optimizer(cfg, parameters)
 
     def loss(self) -> Tensor:
         """Return the loss summed over the batch, in float32."""

@@ -9,7 +9,7 @@ Axes: none, all tensors have the shape of a parameter.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,15 +21,14 @@ from omegaconf import II
 from torch import Tensor
 
 _NORM_MARGIN = 1e-6  # that clipping adds to a norm
+_MOMENTS = ("exp_avg", "exp_avg_sq")  # fairseq's names of m and v
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``.
+    """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``."""
 
-    Parameters in half precision are updated through a float32 copy, as fairseq's Adam does.
-    """
-
-    supports_memory_efficient_fp16 = True
+    supports_memory_efficient_fp16 = True  # by the float32 copy of ``FairseqAdam``
+    disable_mem_eff_fp16_loading_hack = True  # fairseq would give the copy the moments of half a parameter
     supports_flat_params = True
 
     def __init__(
@@ -58,23 +57,22 @@ class Adam(torch.optim.Optimizer):
         state = self.state[parameter]
         if not state:
             state["step"] = 0
-            for moment in ("exp_avg", "exp_avg_sq"):
-                state[moment] = torch.zeros_like(parameter, dtype=_state_type(parameter))
+            for moment in _MOMENTS:
+                state[moment] = torch.zeros_like(parameter)
         state["step"] += 1
         return int(state["step"])
 
     def _moment(self, parameter: Tensor, name: str) -> Tensor:
-        """Return m or v; PyTorch loads them in the type of the parameter, fairseq may load them on another device."""
-        moment: Tensor = self.state[parameter][name].to(parameter.device, _state_type(parameter))
+        """Return m or v, which fairseq may have loaded on another device."""
+        moment: Tensor = self.state[parameter][name].to(parameter)
         self.state[parameter][name] = moment
         return moment
 
     def _update(self, parameters: list[Tensor], updates: int, group: dict[str, Any]) -> None:
-        copies = [p.to(_state_type(p)) for p in parameters]
         beta1, beta2 = group["betas"]
         torch._fused_adamw_(
-            copies,
-            [p.grad.to(_state_type(p)) for p in parameters if p.grad is not None],
+            parameters,
+            [p.grad for p in parameters if p.grad is not None],
             [self._moment(p, "exp_avg") for p in parameters],
             [self._moment(p, "exp_avg_sq") for p in parameters],
             [],
@@ -87,13 +85,6 @@ class Adam(torch.optim.Optimizer):
             amsgrad=False,
             maximize=False,
         )
-        for parameter, copy in zip(parameters, copies, strict=True):
-            if copy is not parameter:
-                parameter.copy_(copy)
-
-
-def _state_type(parameter: Tensor) -> torch.dtype:
-    return torch.promote_types(parameter.dtype, torch.float32)
 
 
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
@@ -110,21 +101,63 @@ class FusedAdamConfig(FairseqDataclass):
 # fairseq resumes a training only with an optimizer of the same class name; either of the two can resume the other's.
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FairseqAdam(adam.FairseqAdam):
-    """fairseq's ``adam`` with a fused update, gradient norm and clipping."""
+    """fairseq's ``adam`` with a fused update, gradient norm and clipping.
 
-    def __init__(self, cfg: Any, params: Collection[Tensor]) -> None:
+    Parameters in half precision, as with ``--memory-efficient-fp16``, are updated through one float32 copy of them all,
+    as with ``--fp16``; but fairseq's own copy costs four launches for each parameter, this one a few for all together.
+    """
+
+    def __init__(self, cfg: Any, params: Iterable[Tensor]) -> None:
         FairseqOptimizer.__init__(self, cfg)
+        params = list(params)
+        self._halves = params if any(p.dtype in (torch.float16, torch.bfloat16) for p in params) else []
+        if self._halves:
+            params = [torch.nn.Parameter(torch.cat([p.detach().flatten() for p in params]).float())]
         self._optimizer = Adam(params, **self.optimizer_config)
+
+    def _copy_gradients(self) -> None:
+        """Give the float32 copy the gradients, zero where a parameter has none; once for each update."""
+        for copy in self.params if self._halves else ():
+            if copy.grad is None:
+                gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._halves]
+                copy.grad = torch.cat([gradient.flatten() for gradient in gradients]).float()
+
+    def multiply_grads(self, c: float | Tensor) -> None:
+        """Multiply the gradients by a number."""
+        self._copy_gradients()
+        super().multiply_grads(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Return the norm of all gradients, and scale them if it is larger than ``max_norm`` > 0."""
+        self._copy_gradients()
         parameters = [p for p in self.params if p.grad is not None]
-        if any(p.dtype != _state_type(p) or hasattr(p, "expert") for p in parameters):
-            norm: Tensor = super().clip_grad_norm(max_norm, aggregate_norm_fn)
-            return norm
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
         if max_norm > 0 and (norm.device.type != "cpu" or not norm <= max_norm - _NORM_MARGIN):
             torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
         return norm
+
+    def step(self, closure: Callable[[], float] | None = None, scale: float = 1.0, groups: Any = None) -> None:
+        """Update all parameters that have a gradient."""
+        self._copy_gradients()
+        super().step(closure, scale, groups)
+        for copy in self.params if self._halves else ():
+            new = copy.detach().to(self._halves[0].dtype).split([p.numel() for p in self._halves])
+            with torch.no_grad():
+                torch._foreach_copy_(self._halves, [n.view_as(p) for n, p in zip(new, self._halves, strict=True)])
+
+    def zero_grad(self) -> None:
+        """Remove all gradients."""
+        super().zero_grad()
+        for parameter in self._halves:
+            parameter.grad = None
+
+    def load_state_dict(self, state_dict: dict[str, Any], optimizer_overrides: dict[str, Any] | None = None) -> None:
+        """Load a state; that of several parameters in half precision is joined to that of their copy."""
+        states = [state_dict["state"][number] for number in sorted(state_dict["state"])]
+        if self._halves and len(states) > 1:
+            joined = {name: torch.cat([state[name].flatten().float() for state in states]) for name in _MOMENTS}
+            group = state_dict["param_groups"][0] | {"params": [0]}
+            state_dict = {"state": {0: joined | {"step": states[0]["step"]}}, "param_groups": [group]}
+        super().load_state_dict(state_dict, optimizer_overrides)

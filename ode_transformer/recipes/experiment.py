@@ -10,7 +10,7 @@ RUN = DATA/ARCH-FLAGS/
 
 import shlex
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -137,12 +137,18 @@ class Experiment:
             *layers,
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
-            ("machine", self.machine.flags()),
+            ("machine", self.machine.flags(fused_adam=self._optimizer(layers) == "fused_adam")),
             ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
             ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
             ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
         ]
+
+    def _optimizer(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> str | None:
+        """Return the optimizer of the recipe, None if words of the user name one."""
+        if any(word.partition("=")[0] == "--optimizer" for word in self.options.train_flags):
+            return None
+        return next((flags["optimizer"] for _, flags in reversed(list(layers)) if "optimizer" in flags), None)
 
     def train_options(self) -> dict[str, Any]:
         """Return the flags of fairseq-train."""
@@ -170,7 +176,7 @@ class Experiment:
     def digest(self, data: Jobs) -> str:
         """Return the digest that identifies the training: its data and flags, but not machine, time and place."""
         flags = self.train_options() | training.RESUMABLE_FLAGS  # the machine's workers are no part of the training
-        for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
+        for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(dict(self.train_layers())["machine"]):
             flags.pop(name, None)
         for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other
             flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))

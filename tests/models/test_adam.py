@@ -14,10 +14,10 @@ import ode_transformer.models  # noqa: F401  (registers the optimizer)
 CONFIG = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
 
 
-def optimizer(name: str, dtype: torch.dtype = torch.float32, **config: Any) -> FairseqOptimizer:
+def optimizer(name: str) -> FairseqOptimizer:
     generator = torch.Generator().manual_seed(1)
-    parameters = [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in ((7, 5), (3,), ())]
-    return OPTIMIZER_REGISTRY[name](SimpleNamespace(**CONFIG, **config), parameters)
+    parameters = [torch.randn(shape, generator=generator).requires_grad_() for shape in ((7, 5), (3,), ())]
+    return OPTIMIZER_REGISTRY[name](SimpleNamespace(**CONFIG), parameters)
 
 
 def update(trained: FairseqOptimizer, count: int, begin: int = 0, max_norm: float = 1.0) -> list[float]:
@@ -26,7 +26,7 @@ def update(trained: FairseqOptimizer, count: int, begin: int = 0, max_norm: floa
     for number in range(begin, begin + count):
         generator = torch.Generator().manual_seed(number)
         for index, parameter in enumerate(trained.params):
-            gradient = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+            gradient = torch.randn(parameter.shape, generator=generator)
             parameter.grad = None if index == 1 and number % 3 == 1 else gradient
         trained.multiply_grads(0.5)
         norms.append(float(trained.clip_grad_norm(max_norm)))
@@ -36,21 +36,19 @@ def update(trained: FairseqOptimizer, count: int, begin: int = 0, max_norm: floa
 
 
 def values(trained: FairseqOptimizer) -> torch.Tensor:
-    return torch.cat([parameter.detach().float().flatten() for parameter in trained.params])
+    return torch.cat([parameter.detach().flatten() for parameter in trained.params])
 
 
-@pytest.mark.parametrize(("dtype", "precision"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("max_norm", [0.0, 1.0, 9.0])
-def test_updates_and_norms_are_fairseqs(dtype: torch.dtype, precision: float, max_norm: float) -> None:
-    ours, theirs = optimizer("fused_adam", dtype), optimizer("adam", dtype)
-    assert update(ours, 9, max_norm=max_norm) == pytest.approx(update(theirs, 9, max_norm=max_norm), rel=precision)
-    torch.testing.assert_close(values(ours), values(theirs), rtol=precision, atol=precision)
+def test_updates_and_norms_are_fairseqs(max_norm: float) -> None:
+    ours, theirs = optimizer("fused_adam"), optimizer("adam")
+    assert update(ours, 9, max_norm=max_norm) == pytest.approx(update(theirs, 9, max_norm=max_norm), rel=1e-6)
+    torch.testing.assert_close(values(ours), values(theirs), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("names", [("adam", "fused_adam"), ("fused_adam", "adam"), ("fused_adam", "fused_adam")])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_either_goes_on_from_the_state_of_the_other(names: tuple[str, str], dtype: torch.dtype) -> None:
-    whole, first, second = optimizer("adam", dtype), *(optimizer(name, dtype) for name in names)
+def test_either_goes_on_from_the_state_of_the_other(names: tuple[str, str]) -> None:
+    whole, first, second = optimizer("adam"), *(optimizer(name) for name in names)
     assert type(first).__name__ == type(second).__name__  # of which fairseq makes sure
     update(whole, 8)
     update(first, 4)
@@ -58,35 +56,62 @@ def test_either_goes_on_from_the_state_of_the_other(names: tuple[str, str], dtyp
     for mine, other in zip(second.params, first.params, strict=True):
         mine.data.copy_(other.data)
     update(second, 4, begin=4)
-    precision = 1e-6 if dtype == torch.float32 else 2e-3
-    torch.testing.assert_close(values(second), values(whole), rtol=precision, atol=precision)
-    for state in second.state_dict()["state"].values():
-        assert isinstance(state["step"], int)
-        assert state["exp_avg"].dtype == torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(values(second), values(whole), rtol=1e-6, atol=1e-6)
+    assert all(isinstance(state["step"], int) for state in second.state_dict()["state"].values())
+
+
+class HalfPrecision:
+    """A training in half precision by one of fairseq's wrappers, as fairseq's trainer makes it."""
+
+    def __init__(self, name: str, wrapper: type, dtype: torch.dtype, start: list[torch.Tensor] | None = None) -> None:
+        generator = torch.Generator().manual_seed(1)
+        shapes = ((7, 5), (3,), ())
+        self.parameters = [p.clone() for p in start] if start else [torch.randn(s, generator=generator) for s in shapes]
+        self.parameters = [p.detach().to(dtype).requires_grad_() for p in self.parameters]
+        common = {
+            "bf16": dtype == torch.bfloat16,
+            "fp16_scale_window": 1000,
+            "fp16_init_scale": 4,
+            "fp16_scale_tolerance": 0,
+        }
+        common |= {"threshold_loss_scale": None, "min_loss_scale": 1e-4}
+        cfg: Any = SimpleNamespace(common=SimpleNamespace(**common), optimizer=None)
+        build = OPTIMIZER_REGISTRY[name]
+        if wrapper is MemoryEfficientFP16Optimizer:
+            self.optimizer = wrapper(cfg, self.parameters, build(SimpleNamespace(**CONFIG), self.parameters))
+        else:  # without its flat copy, which is for GPUs alone
+            copies = FP16Optimizer.build_fp32_params(cfg, self.parameters, flatten=False)
+            self.optimizer = wrapper(cfg, self.parameters, build(SimpleNamespace(**CONFIG), copies), copies)
+
+    def update(self, begin: int, end: int) -> list[float]:
+        """Makes updates, in some of which a parameter has no gradient; returns the norms of the gradients."""
+        norms = []
+        for number in range(begin, end):
+            self.optimizer.zero_grad()
+            used = self.parameters if number % 3 else self.parameters[::2]
+            self.optimizer.backward(sum((p.float() - number).square().sum() for p in used))
+            self.optimizer.multiply_grads(0.25)
+            norms.append(float(self.optimizer.clip_grad_norm(1.0)))
+            self.optimizer.step()
+        return norms
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_updated_through_a_float32_copy(dtype: torch.dtype) -> None:
+    ours = HalfPrecision("fused_adam", MemoryEfficientFP16Optimizer, dtype)
+    theirs = HalfPrecision("adam", FP16Optimizer, dtype)
+    assert ours.update(0, 40) == pytest.approx(theirs.update(0, 40), rel=1e-5)
+    precision = 2 * torch.finfo(dtype).eps  # the copies differ by rounding, which can round to a neighbour
+    for mine, other in zip(ours.parameters, theirs.parameters, strict=True):
+        torch.testing.assert_close(mine, other, rtol=precision, atol=precision)
 
 
 @pytest.mark.parametrize("wrapper", [FP16Optimizer, MemoryEfficientFP16Optimizer])
-def test_half_precision_wrappers_of_fairseq(wrapper: type) -> None:
-    common = {"bf16": True, "fp16_no_flatten_grads": True, "fp16_scale_window": 1, "fp16_init_scale": 1}
-    cfg: Any = SimpleNamespace(common=SimpleNamespace(**common), optimizer=None)
-
-    def wrapped(name: str) -> Any:
-        inner = optimizer(name, torch.bfloat16)
-        if wrapper is MemoryEfficientFP16Optimizer:
-            return wrapper(cfg, list(inner.params), inner)
-        parameters = list(inner.params)
-        copies = FP16Optimizer.build_fp32_params(cfg, parameters, flatten=False)
-        return wrapper(cfg, parameters, OPTIMIZER_REGISTRY[name](SimpleNamespace(**CONFIG), copies), copies)
-
-    def train(trained: Any) -> torch.Tensor:
-        parameters = trained.fp16_params if wrapper is FP16Optimizer else list(trained.params)
-        for number in range(4):
-            trained.zero_grad()
-            loss = sum((p.float() - number).square().sum() for p in parameters)
-            trained.backward(loss)
-            trained.multiply_grads(0.25)
-            trained.clip_grad_norm(1.0)
-            trained.step()
-        return torch.cat([p.detach().float().flatten() for p in parameters])
-
-    torch.testing.assert_close(train(wrapped("fused_adam")), train(wrapped("adam")), rtol=1e-2, atol=1e-2)
+def test_half_precision_goes_on_from_the_state_of_fairseqs_adam(wrapper: type) -> None:
+    first = HalfPrecision("adam", wrapper, torch.float16)
+    first.update(0, 4)
+    second = HalfPrecision("fused_adam", MemoryEfficientFP16Optimizer, torch.float16, first.parameters)
+    second.optimizer.load_state_dict(first.optimizer.state_dict(), second.optimizer.optimizer_config)
+    assert second.update(4, 8) == pytest.approx(first.update(4, 8), rel=1e-2)
+    for mine, other in zip(second.parameters, first.parameters, strict=True):
+        torch.testing.assert_close(mine, other, rtol=5e-3, atol=5e-3)
