@@ -9,8 +9,8 @@ from fairseq.models import BaseFairseqModel
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.recipes.experiment import Experiment
 
-# Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu_table6.json, euler-6.
-GPU_SPEED = 17e12
+# Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu.json, euler-6.
+GPU_SPEED = 33e12
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
 
 

@@ -99,7 +99,8 @@ def test_half_precision_updates_a_copy_in_float32(fused: bool) -> None:
     seconds = measured.train_step()
     assert 0 < seconds["update"] < seconds["train"]
     assert {parameter.dtype for parameter in measured.model.parameters()} == {torch.bfloat16}
-    assert {parameter.dtype for parameter in measured.optimizer.fp32_params} == {torch.float32}
+    (group,) = measured.optimizer.optimizer.param_groups
+    assert {parameter.dtype for parameter in group["params"]} == {torch.float32}
     assert any(not torch.equal(a, b) for a, b in zip(initial, measured.model.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in measured.model.parameters())
     assert measured.loss().dtype == torch.float32

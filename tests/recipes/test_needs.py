@@ -34,8 +34,8 @@ def test_disk_and_hours_by_hand() -> None:
     base = needs("ode_transformer_rk2_wmt_en_de", 1, Machine(8, "fp16"))
     assert base.startswith("disk: about 4.6 GB of checkpoints;")
     assert "--model-only" not in base
-    # 6 x (2 x 18.9 + 25.2 + 17.4 million) x 65,536 tokens x 50,000 updates, 8 x 17e12 in a second
-    assert "\ntime: about 3.2 hours if a GPU is as fast as an H100" in base
+    # 6 x (2 x 18.9 + 25.2 + 17.4 million) x 65,536 tokens x 50,000 updates, 8 x 33e12 in a second
+    assert "\ntime: about 1.7 hours if a GPU is as fast as an H100" in base
     big = needs("ode_transformer_rk2_wmt_en_de_big_deep", 3, Machine(8, "fp16"))
     assert re.match(r"disk: about 64 GB .* with --model-only about 24 GB\ntime", big)
     assert "time" not in needs("ode_transformer_rk2_wmt_en_de", 1, Machine(0))

@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 
 
 PANELS = [
-    Panel("Table 5's size, schedule that ends: perplexity", "table5_today-ptb", {}, "Perplexity test", -1),
+    Panel("Table 5's size, schedule that ends: perplexity", "table5_today-ten_epochs", {}, "Perplexity test", -1),
     Panel(
         "Table 5's size, as in the paper: perplexity", "does_it_help_lm-ptb", {"layers": "1"}, "Perplexity valid", -1
     ),
