@@ -40,7 +40,7 @@ from ode_transformer.support.files import write_text
 from ode_transformer.support.provenance import provenance
 
 # system -> train, update, decode: seconds of each round, with _cpu those of the CPU; held, peak: bytes; operations of
-# a training step, and kernels of its passes on a GPU
+# a training step, and kernels of its passes
 Measurements = dict[str, dict[str, Any]]
 
 
@@ -82,8 +82,9 @@ def measure_systems(
                 seconds = built[name].train_step() if kind == "train" else built[name].decode()
                 for key, value in seconds.items() if number >= warmup else ():
                     results[name].setdefault(key, []).append(value)
-        for name in turn if kind == "train" and setting.device == "cuda" else ():
-            results[name]["kernels"] = built[name].kernels()
+        for name in turn if kind == "train" else ():
+            if not SYSTEMS[name].options.get("compile"):
+                results[name]["kernels"] = built[name].kernels()
     return results
 
 

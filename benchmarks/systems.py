@@ -38,7 +38,14 @@ def _ode_transformer(layers: int, scheme: str = "euler", **options: Any) -> Syst
     return System("ode_transformer_euler", {"encoder_layers": layers, "encoder_ode_scheme": scheme} | options)
 
 
-_NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+_PLAIN: dict[str, Any] = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
+_STEPS: dict[str, dict[str, Any]] = {
+    "normalized": {"ode_normalize_step": True},
+    "heavy-ball": {"scheme": "heavy-ball", "decoder_ode_scheme": "heavy-ball", "ode_normalize_step": True},
+    "nesterov": {"scheme": "nesterov", "decoder_ode_scheme": "nesterov", "ode_normalize_step": True},
+    "nesterov-plain": {"scheme": "nesterov", "decoder_ode_scheme": "nesterov"},
+    "learned-length": {"ode_coefficients": "vector"},
+}
 
 # Numbers in names count the encoder's layers; Reformers have a number of joint layers.
 SYSTEMS: dict[str, System] = {
@@ -46,7 +53,8 @@ SYSTEMS: dict[str, System] = {
     "fairseq-6": _fairseq(6),
     "fairseq-12": _fairseq(12),
     "fairseq-24": _fairseq(24),
-    "euler-6-plain": _ode_transformer(6, max_relative_positions=0, **_NO_HISTORY),
+    "euler-6-plain": _ode_transformer(6, **_PLAIN),
+    **{f"{name}-6": _ode_transformer(6, **_PLAIN, **options) for name, options in _STEPS.items()},
     "euler-6": _ode_transformer(6),
     "euler-12": _ode_transformer(12),
     "euler-24": _ode_transformer(24),
@@ -85,6 +93,7 @@ COMPARISONS = {
         *("euler-6-compiled/fairseq-6", "rk2-6-compiled/fairseq-12", "rk4-6-compiled/fairseq-24"),
         *("rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
         *("rk4-6-recompute/rk4-6", "dlstm-6/euler-6-plain", "reformer-fast-5/fairseq-6"),
+        *(f"{name}-6/euler-6-plain" for name in _STEPS),
     ),
     "decode": (
         *("euler-6/fairseq-6", "rk2-6/fairseq-6", "rk4-6/fairseq-6", "ones-6/fairseq-6", "rk2-6/euler-6"),

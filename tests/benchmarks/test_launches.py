@@ -3,36 +3,15 @@
 At the papers' batch sizes a step on a GPU takes as long as its launches, so the counts stand for its time.
 """
 
-from collections import Counter
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from measuring import MeasuredSystem, Setting
+from measuring import Launches, MeasuredSystem, Setting, as_on_a_gpu
 from systems import SYSTEMS
-from torch.utils._python_dispatch import TorchDispatchMode
 
 SETTING = Setting(64, 128, 4, 6, 1000, 8, 12, 12, 0.2, 4, "cpu", "fp32", 1)
-# Views, allocations and reads of a number; and of the three operators of dropout on a CPU, two.
-NOT_LAUNCHED = {
-    *("view", "_unsafe_view", "t", "transpose", "expand", "slice", "unsqueeze", "squeeze", "detach", "select", "split"),
-    *("split_with_sizes", "unbind", "permute", "alias", "as_strided", "empty", "empty_like", "new_empty", "lift_fresh"),
-    *("_local_scalar_dense", "bernoulli_", "div_"),
-}
-
-
-class Launches(TorchDispatchMode):
-    """Counts the operators that compute something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operators: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = function._schema.name.split("::")[1]
-        self.operators[name] += name not in NOT_LAUNCHED
-        return function(*args, **(kwargs or {}))
 
 
 class NoGrad(torch.no_grad):
@@ -46,26 +25,22 @@ class NoGrad(torch.no_grad):
 
 
 @pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_grad(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "inference_mode", NoGrad)
-    monkeypatch.setattr("ode_transformer.nn.dropout.dropout", lambda x, p: torch.nn.functional.dropout(x, p))
 
 
 @cache
 def launches(name: str) -> tuple[int, int]:
     """Return the launches of a training step without its update, and of a search over 12 tokens."""
     system = MeasuredSystem(SYSTEMS[name].arch, SYSTEMS[name].options, SETTING, SYSTEMS[name].fused)
-    with torch.backends.mkldnn.flags(enabled=False):
-        system.loss().backward()
-        system.model.zero_grad()
-        with Launches() as training:
-            system.loss().backward()
-        system.prepare_to_decode()
-        system.model.eval()
+    training = system.kernels()
+    system.prepare_to_decode()
+    system.model.eval()
+    with as_on_a_gpu():
         system.decode()
         with Launches() as search:
             system.decode()
-    return training.operators.total(), search.operators.total()
+    return training, search.number
 
 
 @pytest.mark.parametrize(
