@@ -48,7 +48,7 @@ class Entry:
     :param score: column or key of the number
     :param system: name in the file
     :param against: the system that a difference is to
-    :param names: the systems' names in a recipe
+    :param names: the systems' names in a recipe, or in measurements of speed
     :param tests: of a claim: comparisons by their titles, each with fields of this class
     :param text: shown as it is
     """
@@ -182,7 +182,8 @@ def measurements(name: str) -> dict[str, Any]:
 def ratio(entry: Entry) -> str:
     """Return the median of a comparison of two systems over the rounds, with the least and the greatest."""
     for comparison in measurements(entry.file)["comparisons"]:
-        if (comparison["name"], comparison["measure"]) == (entry.system, entry.score):
+        name = entry.names.get(entry.system, entry.system)
+        if (comparison["name"], comparison["measure"]) == (name, entry.score):
             ratios = comparison["ratios"]
             spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
             return f"{median(ratios):.2f}{spread}"
@@ -214,6 +215,7 @@ SHOWN: dict[str, Callable[[Entry], str]] = {
     "parameters": lambda entry: f"{int(entry.rows()[0]['parameters']):,}" if entry.rows() else "",
     "published": published,
     "ratio": ratio,
+    "launches": lambda entry: f"{measurements(entry.file)['results'][entry.names[entry.system]]['kernels']:,}",
     "milliseconds": milliseconds,
     "gibibytes": gibibytes,
     "run": lambda entry: str(measurements(entry.file)["ran"][entry.score]),
