@@ -104,7 +104,7 @@ class FairseqAdam(adam.FairseqAdam):
     """fairseq's ``adam`` with a fused update, gradient norm and clipping.
 
     Parameters in half precision, as with ``--memory-efficient-fp16``, are updated through one float32 copy of them all,
-    as with ``--fp16``; but fairseq's own copy costs four launches for each parameter, this one a few for all together.
+    as with ``--fp16``; but fairseq's own copy costs two launches for each parameter, this one a few for all together.
     """
 
     def __init__(self, cfg: Any, params: Iterable[Tensor]) -> None:
