@@ -130,7 +130,7 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            projected = self._project_jointly(x).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
+            projected = self._project_jointly(x, cache).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
             cache.write(projected[:, :, 1:].transpose(1, 2))
             query = projected[:, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
             if self.relative_keys is not None:
@@ -191,13 +191,18 @@ class MultiheadAttention(nn.Module):
             cache.store(key, value, rows=len(query))
         return query, key, value
 
-    def _project_jointly(self, x: Tensor) -> Tensor:
+    def _project_jointly(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
         """Return queries, keys and values of self-attention side by side, [B, T, C] -> [B, T, 3 · C]; no gradients."""
         if self.joined_projection is not None:
             result: Tensor = self.joined_projection(x)
             return result
-        projections = self.q_proj, self.k_proj, self.v_proj
-        return linear_map(x, joined([p.weight for p in projections]), joined([p.bias for p in projections]))
+        parameters = None if cache is None else cache.projection
+        if parameters is None:
+            projections = self.q_proj, self.k_proj, self.v_proj
+            parameters = joined([p.weight for p in projections]), joined([p.bias for p in projections])
+            if cache is not None:
+                cache.projection = parameters
+        return linear_map(x, *parameters)
 
 
 class _CuDNNSwitch:

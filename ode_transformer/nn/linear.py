@@ -48,7 +48,7 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
         ONEDNN_LINEAR is not None
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() * len(weight) >= _FEW_PRODUCTS
+        and x.numel() * weight.size(0) >= _FEW_PRODUCTS
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
