@@ -21,14 +21,13 @@ from omegaconf import II
 from torch import Tensor
 
 _NORM_MARGIN = 1e-6  # that clipping adds to a norm
-_MOMENTS = ("exp_avg", "exp_avg_sq")  # fairseq's names of m and v
 
 
 class Adam(torch.optim.Optimizer):
     """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``."""
 
     supports_memory_efficient_fp16 = True  # by the float32 copy of ``FairseqAdam``
-    disable_mem_eff_fp16_loading_hack = True  # fairseq would give the copy the moments of half a parameter
+    disable_mem_eff_fp16_loading_hack = True  # for optimizers without a float32 copy
     supports_flat_params = True
 
     def __init__(
@@ -57,7 +56,7 @@ class Adam(torch.optim.Optimizer):
         state = self.state[parameter]
         if not state:
             state["step"] = 0
-            for moment in _MOMENTS:
+            for moment in ("exp_avg", "exp_avg_sq"):
                 state[moment] = torch.zeros_like(parameter)
         state["step"] += 1
         return int(state["step"])
@@ -152,12 +151,3 @@ class FairseqAdam(adam.FairseqAdam):
         super().zero_grad()
         for parameter in self._halves:
             parameter.grad = None
-
-    def load_state_dict(self, state_dict: dict[str, Any], optimizer_overrides: dict[str, Any] | None = None) -> None:
-        """Load a state; that of several parameters in half precision is joined to that of their copy."""
-        states = [state_dict["state"][number] for number in sorted(state_dict["state"])]
-        if self._halves and len(states) > 1:
-            joined = {name: torch.cat([state[name].flatten().float() for state in states]) for name in _MOMENTS}
-            group = state_dict["param_groups"][0] | {"params": [0]}
-            state_dict = {"state": {0: joined | {"step": states[0]["step"]}}, "param_groups": [group]}
-        super().load_state_dict(state_dict, optimizer_overrides)

@@ -38,6 +38,7 @@ Command = list[str | Path]
 GPU_WORKERS = 1  # processes that prepare batches while a GPU computes
 SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
 FIRST_SENTENCES = 200
+_LOGGED_OPTIONS = 2**15  # characters of a log, among which fairseq writes its options
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
@@ -137,18 +138,24 @@ class Experiment:
             *layers,
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
-            ("machine", self.machine.flags(fused_adam=self._optimizer(layers) == "fused_adam")),
+            ("machine", self.machine.flags(self._keeps_own_copy(layers))),
             ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
             ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
             ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
         ]
 
-    def _optimizer(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> str | None:
-        """Return the optimizer of the recipe, None if words of the user name one."""
-        if any(word.partition("=")[0] == "--optimizer" for word in self.options.train_flags):
-            return None
-        return next((flags["optimizer"] for _, flags in reversed(list(layers)) if "optimizer" in flags), None)
+    def _keeps_own_copy(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+        """Tell whether ``fused_adam`` trains, and not on from checkpoints of fairseq's own float32 copy."""
+        optimizers = [flags["optimizer"] for _, flags in layers if "optimizer" in flags]
+        if optimizers[-1:] != ["fused_adam"] or any(w.split("=")[0] == "--optimizer" for w in self.options.train_flags):
+            return False
+        begin = ""
+        if self.log.exists():
+            with open(self.log, encoding="utf-8", errors="replace") as log:
+                begin = log.read(_LOGGED_OPTIONS)
+        precision = self.machine.precision
+        return not (f"'{precision}': True" in begin and f"'memory_efficient_{precision}': False" in begin)
 
     def train_options(self) -> dict[str, Any]:
         """Return the flags of fairseq-train."""

@@ -45,15 +45,15 @@ class Machine:
         """Number of processes on all nodes."""
         return (self.gpus or self.cpu_processes) * self.nodes
 
-    def flags(self, fused_adam: bool = False) -> dict[str, Any]:
+    def flags(self, own_copy: bool = False) -> dict[str, Any]:
         """Return flags of fairseq-train; torchrun starts several processes.
 
-        :param fused_adam: the optimizer, which keeps a float32 copy of half-precision parameters faster than fairseq
+        :param own_copy: the optimizer itself keeps a float32 copy of half-precision parameters
         """
         return {
             "cpu": self.gpus == 0,
             "distributed-world-size": self.processes,
-            f"memory-efficient-{self.precision}" if fused_adam else self.precision: self.precision != "fp32",
+            f"memory-efficient-{self.precision}" if own_copy else self.precision: self.precision != "fp32",
             # By default the first process sends the others what it has read, in a form that PyTorch 2.6 refuses.
             "load-checkpoint-on-all-dp-ranks": self.processes > 1,
             **(CPU_GROUP if self.processes > 1 and not self.gpus else {}),

@@ -66,6 +66,24 @@ def test_each_flag_has_the_value_of_its_last_source() -> None:
     assert sources == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "log", "flag"),
+    [
+        ((), "", "--memory-efficient-fp16"),
+        ((), "{'fp16': True, 'memory_efficient_fp16': True}", "--memory-efficient-fp16"),
+        ((), "{'fp16': True, 'memory_efficient_fp16': False}", "--fp16"),  # fairseq's copy has begun it
+        (("--optimizer", "adam"), "", "--fp16"),  # which keeps no copy itself
+    ],
+)
+def test_fused_adam_keeps_the_float32_copy(tmp_path: Path, words: Words, log: str, flag: str) -> None:
+    run = made("ptb", tmp_path, train_flags=words)
+    run.folder.mkdir()
+    run.log.write_text(log)
+    command = run.train_command()
+    assert [word for word in command if str(word).endswith("fp16")] == [flag]
+    assert run.digest(Jobs(tmp_path)) == made("ptb", tmp_path, Machine(0), train_flags=words).digest(Jobs(tmp_path))
+
+
 def test_a_gpu_does_not_wait_for_its_batches_and_the_training_stays_the_same(tmp_path: Path) -> None:
     on_gpu, on_cpu = made("multi30k_en_de"), made("multi30k_en_de", machine=Machine(0))
     workers = [value(run.train_command(), "--num-workers") for run in (on_gpu, on_cpu)]
