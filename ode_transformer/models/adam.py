@@ -109,17 +109,18 @@ class FairseqAdam(adam.FairseqAdam):
     def __init__(self, cfg: Any, params: Iterable[Tensor]) -> None:
         FairseqOptimizer.__init__(self, cfg)
         params = list(params)
-        self._halves = params if any(p.dtype in (torch.float16, torch.bfloat16) for p in params) else []
-        if self._halves:
-            params = [torch.nn.Parameter(torch.cat([p.detach().flatten() for p in params]).float())]
-        self._optimizer = Adam(params, **self.optimizer_config)
+        self._halves: list[Tensor] = []
+        self._copy: Tensor | None = None
+        if any(p.dtype in (torch.float16, torch.bfloat16) for p in params):
+            self._halves = params
+            self._copy = torch.nn.Parameter(torch.cat([p.detach().flatten() for p in params]).float())
+        self._optimizer = Adam(params if self._copy is None else [self._copy], **self.optimizer_config)
 
     def _copy_gradients(self) -> None:
         """Give the float32 copy the gradients, zero where a parameter has none; once for each update."""
-        for copy in self.params if self._halves else ():
-            if copy.grad is None:
-                gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._halves]
-                copy.grad = torch.cat([gradient.flatten() for gradient in gradients]).float()
+        if self._copy is not None and self._copy.grad is None:
+            gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._halves]
+            self._copy.grad = torch.cat([gradient.flatten() for gradient in gradients]).float()
 
     def multiply_grads(self, c: float | Tensor) -> None:
         """Multiply the gradients by a number."""
@@ -141,8 +142,8 @@ class FairseqAdam(adam.FairseqAdam):
         """Update all parameters that have a gradient."""
         self._copy_gradients()
         super().step(closure, scale, groups)
-        for copy in self.params if self._halves else ():
-            new = copy.detach().to(self._halves[0].dtype).split([p.numel() for p in self._halves])
+        if self._copy is not None:
+            new = self._copy.detach().to(self._halves[0].dtype).split([p.numel() for p in self._halves])
             with torch.no_grad():
                 torch._foreach_copy_(self._halves, [n.view_as(p) for n, p in zip(new, self._halves, strict=True)])
 

@@ -146,15 +146,16 @@ class Experiment:
         ]
 
     def _keeps_own_copy(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
-        """Tell whether ``fused_adam`` trains, and not on from checkpoints of fairseq's own float32 copy."""
-        optimizers = [flags["optimizer"] for _, flags in layers if "optimizer" in flags]
-        if optimizers[-1:] != ["fused_adam"] or any(w.split("=")[0] == "--optimizer" for w in self.options.train_flags):
-            return False
-        begin = ""
-        if self.log.exists():
-            with open(self.log, encoding="utf-8", errors="replace") as log:
-                begin = log.read(_LOGGED_OPTIONS)
+        """Tell whether ``fused_adam`` trains in half precision, and not on from checkpoints of fairseq's own copy."""
         precision = self.machine.precision
+        optimizers = [flags["optimizer"] for _, flags in layers if "optimizer" in flags]
+        named = any(word.split("=")[0] == "--optimizer" for word in self.options.train_flags)
+        if precision == "fp32" or named or optimizers[-1:] != ["fused_adam"]:
+            return False
+        if not self.log.exists():
+            return True
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            begin = log.read(_LOGGED_OPTIONS)
         return not (f"'{precision}': True" in begin and f"'memory_efficient_{precision}': False" in begin)
 
     def train_options(self) -> dict[str, Any]:
@@ -183,7 +184,7 @@ class Experiment:
     def digest(self, data: Jobs) -> str:
         """Return the digest that identifies the training: its data and flags, but not machine, time and place."""
         flags = self.train_options() | training.RESUMABLE_FLAGS  # the machine's workers are no part of the training
-        for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(dict(self.train_layers())["machine"]):
+        for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
             flags.pop(name, None)
         for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other
             flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
