@@ -10,7 +10,7 @@ RUN = DATA/ARCH-FLAGS/
 
 import shlex
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -113,10 +113,15 @@ class Experiment:
         return self.options.max_tokens or int(self.recipe.train["max-tokens"])
 
     @property
+    def _users_flags(self) -> set[str]:
+        """The flags among the user's words, which come after all others."""
+        return {word.partition("=")[0] for word in self.options.train_flags}
+
+    @property
     def batch_description(self) -> str:
         """The batch in words."""
         batch_flags = {"--max-tokens", "--update-freq", "--batch-size"}
-        overridden = batch_flags & {word.partition("=")[0] for word in self.options.train_flags}
+        overridden = batch_flags & self._users_flags
         return f"batches as {', '.join(sorted(overridden))} after -- makes them" if overridden else str(self.batch)
 
     def train_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
@@ -138,19 +143,18 @@ class Experiment:
             *layers,
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
-            ("machine", self.machine.flags(self._keeps_own_copy(layers))),
+            ("machine", self.machine.flags(self._keeps_own_copy)),
             ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
             ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
             ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
         ]
 
-    def _keeps_own_copy(self, layers: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
-        """Tell whether ``fused_adam`` trains in half precision, and not on from checkpoints of fairseq's own copy."""
-        precision = self.machine.precision
-        optimizers = [flags["optimizer"] for _, flags in layers if "optimizer" in flags]
-        named = any(word.split("=")[0] == "--optimizer" for word in self.options.train_flags)
-        if precision == "fp32" or named or optimizers[-1:] != ["fused_adam"]:
+    @cached_property
+    def _keeps_own_copy(self) -> bool:
+        """Whether ``fused_adam`` trains in half precision, and not on from checkpoints of fairseq's own copy."""
+        precision, optimizer = self.machine.precision, self.recipe.train.get("optimizer")
+        if precision == "fp32" or optimizer != "fused_adam" or "--optimizer" in self._users_flags:
             return False
         if not self.log.exists():
             return True
