@@ -162,7 +162,7 @@ def best_epoch(entry: Entry) -> str:
 def operations(entry: Entry) -> str:
     """Return the operations of a system, relative to those of the file's first system in the entry's setting."""
     rows = [row for row in study_rows(entry.file) if entry.where.items() <= row.items()]
-    own = [row for row in rows if row["system"] == entry.system]
+    own = entry.rows()
     return f"{int(own[0]['operations']) / int(rows[0]['operations']):.2f}" if own else ""
 
 
