@@ -42,7 +42,7 @@ setup(
     package_data={
         "ode_transformer.configs": ["*.yaml", "*.txt"],
         "ode_transformer.configs.studies": ["*.yaml"],
-        "ode_transformer.pages": ["templates/*"],
+        "ode_transformer.lab.pages": ["templates/*"],
     },
     # What the models, checkpoints and decoding need; everything else is an extra.
     install_requires=[

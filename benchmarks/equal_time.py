@@ -16,13 +16,13 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ode_transformer.analysis.training_log import read_log
-from ode_transformer.metrics.significance import mean_text
-from ode_transformer.recipes import run_experiment
-from ode_transformer.recipes.experiment import Experiment
-from ode_transformer.recipes.options import RunOptions
-from ode_transformer.recipes.quickstart import Quickstart
-from ode_transformer.recipes.workflow import train_with_progress
+from ode_transformer.lab.analysis.training_log import read_log
+from ode_transformer.lab.metrics.significance import mean_text
+from ode_transformer.lab.recipes import run_experiment
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.quickstart import Quickstart
+from ode_transformer.lab.recipes.workflow import train_with_progress
 from ode_transformer.support.arguments import positive_float, whole_numbers
 from ode_transformer.support.console import compact_output
 from ode_transformer.support.files import write_text

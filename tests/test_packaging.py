@@ -34,7 +34,7 @@ for room in rooms:
     package = importlib.import_module(f"ode_transformer.{room}")
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
-importlib.import_module("ode_transformer.metrics.registry")  # which the extras serve and plots need, too
+importlib.import_module("ode_transformer.lab.metrics.registry")  # which the extras serve and plots need, too
 from ode_transformer.cli import main
 assert main(["train", "--help"]) == 2  # names the missing package
 main(["--help"])
@@ -91,9 +91,9 @@ def test_an_installed_package_has_the_recipes(wheel: zipfile.ZipFile, tmp_path: 
     wheel.extractall(tmp_path)
     code = (
         "import ode_transformer\n"
-        "from ode_transformer.recipes.recipe import read_recipe\n"
-        "from ode_transformer.recipes.options import find_recipe, recipe_names\n"
-        "from ode_transformer.studies import study_names\n"
+        "from ode_transformer.lab.recipes.recipe import read_recipe\n"
+        "from ode_transformer.lab.recipes.options import find_recipe, recipe_names\n"
+        "from ode_transformer.lab.studies import study_names\n"
         "recipes = [read_recipe(find_recipe(name)) for name in recipe_names()]\n"
         "print(ode_transformer.__file__, len(recipes), len(study_names()), sep='\\n')\n"
     )

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.corpora.sources import Source, read_sources
-from ode_transformer.glue import glue_command
-from ode_transformer.recipes.options import find_recipe, recipe_names
-from ode_transformer.recipes.recipe import Recipe, read_recipe
-from ode_transformer.studies import find_study, study_names
-from ode_transformer.studies.study import read_study
+from ode_transformer.lab.corpora.sources import Source, read_sources
+from ode_transformer.lab.glue import glue_command
+from ode_transformer.lab.recipes.options import find_recipe, recipe_names
+from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
+from ode_transformer.lab.studies import find_study, study_names
+from ode_transformer.lab.studies.study import read_study
 from ode_transformer.support import commands
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import YamlSection, read_yaml

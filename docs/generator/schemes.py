@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from generator.scheme_facts import DEPTH, aliases, name_without_alias, scheme_facts, scheme_names
-from ode_transformer.metrics.significance import compare_systems
+from ode_transformer.lab.metrics.significance import compare_systems
+from ode_transformer.lab.recipes.recipe import PublishedResult, read_recipe
+from ode_transformer.lab.studies import find_study
+from ode_transformer.lab.studies.study import read_study
 from ode_transformer.models.architectures import SCHEME_OPTIONS
-from ode_transformer.recipes.recipe import PublishedResult, read_recipe
-from ode_transformer.studies import find_study
-from ode_transformer.studies.study import read_study
 from ode_transformer.support.tables import markdown_table, values_by_system
 from ode_transformer.support.yaml_file import CONFIGS
 

@@ -31,30 +31,30 @@ OF_CHECKPOINTS = {
     "verify": ("models.verification", "check that checkpoints run no code in fairseq's own commands"),
 }
 ANALYSES = {
-    "coefficients": ("analysis.depth.coefficients", "the stage weights of a trained model, layer by layer"),
+    "coefficients": ("lab.analysis.depth.coefficients", "the stage weights of a trained model, layer by layer"),
     "stage-inputs": (
-        "analysis.depth.stage_inputs",
+        "lab.analysis.depth.stage_inputs",
         "what the stages of a trained model's steps read and add, layer by layer",
     ),
-    "gradient-norms": ("analysis.depth.gradient_norms", "how much of the loss's gradient reaches each layer"),
+    "gradient-norms": ("lab.analysis.depth.gradient_norms", "how much of the loss's gradient reaches each layer"),
     "truncation-error": (
-        "analysis.depth.truncation_error",
+        "lab.analysis.depth.truncation_error",
         "how exact the steps of trained models are as solutions of y' = F(y), layer by layer",
     ),
-    "splitting-error": ("analysis.depth.splitting_error", "how exact a step of a splitting is, measured"),
-    "linear-probe": ("analysis.linear_probe", "what a model loses when one of its layers becomes a linear map"),
+    "splitting-error": ("lab.analysis.depth.splitting_error", "how exact a step of a splitting is, measured"),
+    "linear-probe": ("lab.analysis.linear_probe", "what a model loses when one of its layers becomes a linear map"),
     "outputs": (
-        "analysis.outputs",
+        "lab.analysis.outputs",
         "translations of several systems: lengths, BLEU, accuracy by position and frequency, attention maps",
     ),
-    "examples": ("analysis.examples", "what several systems make of chosen sentences, side by side"),
-    "error-types": ("analysis.error_types", "corrections of several systems by type of error"),
-    "curves": ("analysis.curves", "training and validation curves of some runs, by their logs"),
+    "examples": ("lab.analysis.examples", "what several systems make of chosen sentences, side by side"),
+    "error-types": ("lab.analysis.error_types", "corrections of several systems by type of error"),
+    "curves": ("lab.analysis.curves", "training and validation curves of some runs, by their logs"),
     "scaling": (
-        "studies.measure_scaling",
+        "lab.studies.measure_scaling",
         "a larger architecture, by what depth and width are worth to it in short trainings",
     ),
-    "glue": ("glue.glue_command", "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron Net paper"),
+    "glue": ("lab.glue.glue_command", "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron paper"),
 }
 # name: (module of this package, or table of subcommands, what it does)
 COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
@@ -76,7 +76,7 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     "study": ("cli.study", "train and evaluate the systems of a study, and compare them"),
     "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
     "score": (
-        "metrics.score_command",
+        "lab.metrics.score_command",
         "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
     ),
     "translate": ("decoding.translate", "translate text, line by line"),
@@ -84,10 +84,10 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
         "export.export_command",
         "write a trained translation model as the folder of another library, such as CTranslate2",
     ),
-    "serve": ("pages.serve_command", "a page on this machine to try models, and an endpoint that translates"),
+    "serve": ("lab.pages.serve_command", "a page on this machine to try models, and an endpoint that translates"),
     "analyse": (ANALYSES, "measure trained models, and compare them with each other"),
     "report": (
-        "pages.report_command",
+        "lab.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
     "user-dir": ("cli.user_dir", "the folder for --user-dir of fairseq's commands"),

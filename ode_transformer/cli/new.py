@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count the text, write the recipe and say how it is run."""
-    from ode_transformer.recipes.experiment import Experiment
-    from ode_transformer.recipes.machine import Machine
-    from ode_transformer.recipes.own_recipe import UNITS, OwnRecipe, count_text
-    from ode_transformer.recipes.preparation import RecipeData
-    from ode_transformer.recipes.recipe import Recipe, check_architecture
+    from ode_transformer.lab.recipes.experiment import Experiment
+    from ode_transformer.lab.recipes.machine import Machine
+    from ode_transformer.lab.recipes.own_recipe import UNITS, OwnRecipe, count_text
+    from ode_transformer.lab.recipes.preparation import RecipeData
+    from ode_transformer.lab.recipes.recipe import Recipe, check_architecture
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
     if path.exists():

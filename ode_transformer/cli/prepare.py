@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare the data of a recipe."""
-    from ode_transformer.recipes import workflow
+    from ode_transformer.lab.recipes import workflow
 
     options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ode_transformer.recipes.options import RunOptions
+from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.support.arguments import add_train_flags, positive_float
 
 
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the quickstart."""
-    from ode_transformer.recipes.quickstart import Quickstart
+    from ode_transformer.lab.recipes.quickstart import Quickstart
 
     options = RunOptions(
         output=args.output, raw=args.wheels, arch=args.arch, minutes=args.minutes, train_flags=args.train_flags

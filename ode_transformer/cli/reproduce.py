@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, train, evaluate and compare with the published results."""
-    from ode_transformer.glue import glue_command
-    from ode_transformer.recipes import workflow
+    from ode_transformer.lab.glue import glue_command
+    from ode_transformer.lab.recipes import workflow
 
     options = run_options(args)
     if args.table is not None and options.arch:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.recipes.options import PRECISIONS, RunOptions, recipe_names
+from ode_transformer.lab.recipes.options import PRECISIONS, RunOptions, recipe_names
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
 from ode_transformer.support.commands import available_processors
 

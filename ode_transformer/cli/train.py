@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or resume a training."""
-    from ode_transformer.recipes import workflow
+    from ode_transformer.lab.recipes import workflow
 
     options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)

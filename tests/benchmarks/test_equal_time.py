@@ -12,7 +12,7 @@ from typing import Any
 import equal_time
 import pytest
 
-from ode_transformer.metrics.metric import Score
+from ode_transformer.lab.metrics.metric import Score
 
 RK2, FAIRSEQ = "RK2", "fairseq's transformer"
 

@@ -8,9 +8,9 @@ import pytest
 from generator.experiments import DOCS, experiments_page, read_papers
 
 from ode_transformer.cli import main
-from ode_transformer.recipes.options import find_recipe, recipe_names
-from ode_transformer.recipes.recipe import read_recipe
-from ode_transformer.studies import study_names
+from ode_transformer.lab.recipes.options import find_recipe, recipe_names
+from ode_transformer.lab.recipes.recipe import read_recipe
+from ode_transformer.lab.studies import study_names
 
 PAPERS = read_papers()
 ROWS = [row for paper in PAPERS for row in paper.rows]

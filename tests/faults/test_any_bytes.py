@@ -20,13 +20,13 @@ import torch
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import error_message
-from ode_transformer.corpora.raw_archives import open_texts
-from ode_transformer.corpora.raw_text import PairLocation, read_pairs
-from ode_transformer.metrics.m2_file import correct_tokens, read_m2
-from ode_transformer.metrics.max_match import max_match
-from ode_transformer.metrics.metric import Settings
-from ode_transformer.metrics.perplexity import perplexity
-from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.lab.corpora.raw_archives import open_texts
+from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.lab.metrics.m2_file import correct_tokens, read_m2
+from ode_transformer.lab.metrics.max_match import max_match
+from ode_transformer.lab.metrics.metric import Settings
+from ode_transformer.lab.metrics.perplexity import perplexity
+from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import CONFIGS

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ode_transformer.corpora.sources import Source
+from ode_transformer.lab.corpora.sources import Source
 
 CONTENT = random.Random(0).randbytes(100_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -13,7 +13,7 @@ from pathlib import Path
 from commands_for_tests import PAIRS
 from summarisation_stand_in import pack
 
-from ode_transformer.corpora.gec_corpus import GecCorpus
+from ode_transformer.lab.corpora.gec_corpus import GecCorpus
 
 STATEMENTS = [source.removesuffix(".") for source, _ in PAIRS if source.endswith(".")]
 SENTENCES = [f"{first} and {second[0].lower()}{second[1:]} ." for first, second in pairwise(STATEMENTS)][:42]

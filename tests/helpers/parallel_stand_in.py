@@ -18,11 +18,11 @@ from pathlib import Path
 
 from summarisation_stand_in import pack
 
-from ode_transformer.corpora.corpus import fairseq_test_split
-from ode_transformer.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.corpora.raw_text import Pair, PairLocation
-from ode_transformer.corpora.sources import read_sources
-from ode_transformer.recipes.recipe import Recipe
+from ode_transformer.lab.corpora.corpus import fairseq_test_split
+from ode_transformer.lab.corpora.parallel_corpus import ParallelCorpus
+from ode_transformer.lab.corpora.raw_text import Pair, PairLocation
+from ode_transformer.lab.corpora.sources import read_sources
+from ode_transformer.lab.recipes.recipe import Recipe
 
 # Subjects, predicates and adverbials by language; Chinese is split into words.
 _PHRASES = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from summarisation_stand_in import pack
 
-from ode_transformer.corpora.text_corpora import MEMBERS
+from ode_transformer.lab.corpora.text_corpora import MEMBERS
 
 SENTENCES = {"train": 120, "valid": 20, "test": 20}
 SUBJECTS = ["mr. <unk>", "the company", "a spokesman", "the bank", "<unk> corp.", "the treasury"]

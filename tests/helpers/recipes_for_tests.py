@@ -14,10 +14,10 @@ import summarisation_stand_in
 import yaml
 
 from ode_transformer.cli import main
-from ode_transformer.corpora.sources import read_sources
-from ode_transformer.recipes import recipe as recipe_module
-from ode_transformer.recipes.options import find_recipe, recipe_names
-from ode_transformer.recipes.recipe import Recipe, read_recipe
+from ode_transformer.lab.corpora.sources import read_sources
+from ode_transformer.lab.recipes import recipe as recipe_module
+from ode_transformer.lab.recipes.options import find_recipe, recipe_names
+from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
 
 # Those with scores: the quickstart's, out of packages, and pre-training, scored by GLUE, have tests of their own.
 NAMES = [name for name in recipe_names() if not name.startswith(("quickstart", "bert_pretraining"))]

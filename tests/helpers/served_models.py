@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ode_transformer.pages.serve_command import add_arguments, build_server, load_models
+from ode_transformer.lab.pages.serve_command import add_arguments, build_server, load_models
 
 Answer = tuple[int, dict[str, str], Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commands_for_tests import PAIRS
 
-from ode_transformer.corpora.summarisation_corpus import story_name
+from ode_transformer.lab.corpora.summarisation_corpus import story_name
 
 PLACES = ["Lyon", "Oslo", "Porto", "Turin", "Ghent", "Kyoto", "Quito", "Perth"]
 PEOPLE = ["The mayor", "A teacher", "The coach", "A nurse", "The pilot", "A farmer", "The judge", "A singer"]

@@ -11,8 +11,8 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
 from models_for_tests import PAD, batch, small_model, teacher_forced
 
-from ode_transformer.analysis.depth.coefficients import stage_weights
-from ode_transformer.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.lab.analysis.depth.coefficients import stage_weights
+from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.numerics import LEARNED
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ode_transformer.analysis.depth.splitting_error import FLOWS, Y0, A
 from ode_transformer.cli.command import main
+from ode_transformer.lab.analysis.depth.splitting_error import FLOWS, Y0, A
 from ode_transformer.numerics import SPLITTINGS, sequential_increment, solve_to_tolerance, split_step
 
 

@@ -12,9 +12,9 @@ from parallel_stand_in import OTHERS, pairs_of
 from recipes_for_tests import NAMES, Runner, counts_of
 
 from ode_transformer.cli import main
+from ode_transformer.lab.recipes.options import find_recipe
+from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.models import fairseq_parser
-from ode_transformer.recipes.options import find_recipe
-from ode_transformer.recipes.recipe import read_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.lines import iterate_lines
 

@@ -16,7 +16,7 @@ from forked_commands import Forked, inherit, run_quickly
 from killed_commands import kill_command, start_command
 from recipes_for_tests import Runner, publish, tree
 
-from ode_transformer.corpora.corpus import SplitWriter
+from ode_transformer.lab.corpora.corpus import SplitWriter
 from ode_transformer.support import commands
 
 NAME = "multi30k_en_de"

@@ -27,8 +27,8 @@ from typing import Any
 import yaml
 from result_files import FOLDER, STUDIES, rows_of
 
-from ode_transformer.metrics.significance import Comparison, compare_systems, interval_text, mean_text
-from ode_transformer.recipes.recipe import read_recipe
+from ode_transformer.lab.metrics.significance import Comparison, compare_systems, interval_text, mean_text
+from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS

@@ -1,0 +1,1 @@
+"""The laboratory: data, recipes, studies, scores, measurements, pages. It imports the plugin, never the other way."""

@@ -1,0 +1,97 @@
+"""``ode-transformer analyse coefficients``: the weights of a trained model's stages, averaged over positions.
+
+Schemes that combine earlier layers have weights that depend on no position: k of ``multistep``, W of
+``dlcl-increments``, W and W' of the predictor–corrector schemes, whose stages have weights beside them, and γ, β and μ
+of the schemes with momentum.
+"""
+
+import argparse
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.lab.analysis.systems import add_data_arguments, measured_models, observe
+from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
+from ode_transformer.numerics import RecurrenceScheme, Weight
+from ode_transformer.support.arguments import add_systems
+
+
+@dataclass(frozen=True)
+class StageWeights:
+    """Mean and standard deviation of a block's weights: of γ_i over positions, a recurrence's over channels.
+
+    :param block: such as ``encoder layer 1``, or ``encoder layer 1 ffn`` where sub-layers are stepped one by one;
+        with ``, earlier layers`` for a recurrence's weights beside those of stages
+    :param mean: one number for each stage, or for each weight of a recurrence's equation
+    """
+
+    block: str
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+class StageWeightsObserver(LayerObserver):
+    """Keeps the stage weights of each block at the positions that are not padding, [stages, positions] each."""
+
+    def __init__(self) -> None:
+        self.weights: dict[BlockId, list[Tensor]] = defaultdict(list)
+
+    def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
+        assert padding is not None
+        real = padding.logical_not().cpu()
+        rows = [torch.as_tensor(weight).float().cpu() for weight in weights]
+        rows = [row.squeeze(-1) if row.dim() > 1 else row for row in rows]
+        self.weights[block].append(torch.stack([row.expand(real.shape)[real] for row in rows]))
+
+
+@torch.no_grad()
+def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageWeights]:
+    """Run batches through the model and average the weights of all stacks that have any.
+
+    :param model: a model of this package in evaluation mode
+    """
+    observer = StageWeightsObserver()
+    observe(model, observer, samples)
+    result = []
+    for stack in observable_stacks(model).values():
+        for number, block in enumerate(stack.stepped_blocks):
+            own = stack.scheme.weights(number) if isinstance(stack.scheme, RecurrenceScheme) else ()
+            own_rows = torch.stack([w.float().cpu().reshape(-1) for w in own]) if own else torch.empty(0, 1)
+            rows = {str(block): own_rows}
+            if block in observer.weights:
+                of_stages = torch.cat(observer.weights[block], dim=1)
+                rows = {str(block): of_stages, f"{block}, earlier layers": own_rows}
+            for name, weights in rows.items():
+                if len(weights):
+                    mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)
+                    result.append(StageWeights(name, tuple(mean.tolist()), tuple(deviation.tolist())))
+    return result
+
+
+def table(rows: list[StageWeights]) -> str:
+    """Return one line for each block, or one line if nothing is weighed."""
+    if not rows:
+        return "every layer has one stage without a learned weight: there is nothing to show"
+    lines = []
+    for row in rows:
+        weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
+        lines.append(f"{row.block}:  {weights}")
+    return "\n".join(lines)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse coefficients``."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "valid", 512)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print mean ± standard deviation of each weight, block by block."""
+    for system in measured_models(args):
+        weights = table(stage_weights(system.model, system.samples))
+        print(weights if len(args.systems) == 1 else f"{system.name}:\n{weights}", flush=True)
+    return 0

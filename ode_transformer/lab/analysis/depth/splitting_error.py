@@ -1,0 +1,75 @@
+"""``ode-transformer analyse splitting-error``: measured error of one step of a splitting (Macaron Net, Theorem 1).
+
+The problem is y' = A y + G(y) with G(y) = −y³ for each entry. A mixes the entries and G does not, as attention mixes
+positions and a feed-forward network does not; they do not commute, and both have flows in closed form.
+"""
+
+import argparse
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from ode_transformer.lab.analysis.plots import add_plot_argument, check_outputs, new_figure, save_figure
+from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
+
+A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
+Y0 = torch.tensor([0.9, -0.4, 0.7], dtype=torch.float64)
+STEP_SIZES = tuple(2.0**-exponent for exponent in range(1, 9))
+
+
+FLOWS: dict[str, Mapping[str, Flow]] = {
+    "exact": {
+        "diffusion": lambda y, h: torch.matrix_exp(h * A) @ y,
+        "convection": lambda y, h: y / torch.sqrt(1 + 2 * h * y**2),
+    },
+    "Euler": {"diffusion": lambda y, h: y + h * (A @ y), "convection": lambda y, h: y - h * y**3},
+}
+
+
+def local_error(splitting: Splitting, flows: Mapping[str, Flow], h: float) -> float:
+    """Return the distance between one step of size h and the solution y(h) from y(0) = Y0."""
+    solution = solve_to_tolerance(lambda y: A @ y - y**3, Y0, tolerance=1e-13, duration=h).y
+    return (split_step(flows, splitting, Y0, h) - solution).norm().item()
+
+
+def slope(splitting: Splitting, flows: Mapping[str, Flow]) -> float:
+    """Return the order of the local error in h, from the two smallest step sizes."""
+    coarse, fine = (local_error(splitting, flows, h) for h in STEP_SIZES[-2:])
+    return math.log2(coarse / fine)
+
+
+def plot(path: Path) -> None:
+    """Plot the local error against the step size, for both splittings and both kinds of flow."""
+    figure = new_figure(6, 4)
+    axes = figure.subplots()
+    for colour, splitting in enumerate(SPLITTINGS.values()):
+        for kind, flows in FLOWS.items():
+            errors = [local_error(splitting, flows, h) for h in STEP_SIZES]
+            label = f"{splitting.name}, {kind} flows: slope {slope(splitting, flows):.2f}"
+            style = "-o" if kind == "exact" else "--x"
+            axes.loglog(STEP_SIZES, errors, style, color=f"C{colour}", label=label, base=2)
+    axes.set_xlabel("step size γ")
+    axes.set_ylabel("local error of one step")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_figure(figure, path)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse splitting-error``."""
+    add_plot_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the slopes, and plot the errors on request."""
+    check_outputs(args.output)
+    if args.output is not None:
+        plot(args.output)
+    for splitting in SPLITTINGS.values():
+        for kind, flows in FLOWS.items():
+            error = local_error(splitting, flows, STEP_SIZES[-1])
+            order = f"local error of order {slope(splitting, flows):.2f}"
+            print(f"{splitting.name}, {kind} flows: {order}, {error:.2e} at γ = {STEP_SIZES[-1]:g}")
+    return 0

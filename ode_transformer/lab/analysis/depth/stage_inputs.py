@@ -1,0 +1,108 @@
+"""``ode-transformer analyse stage-inputs``: what the stages of a trained model's steps read, and what they add.
+
+A scheme with s stages evaluates the F of a block at s points (see :mod:`ode_transformer.numerics.runge_kutta`):
+
+    z_i = y + h Σ_{j<i} a_ij F_j,   F_i = F(z_i)
+
+h is 1 or --ode-step-size; with --ode-steps n, z_i has h/n instead. With pre-norm, F reads the direction of z_i and not
+its length. If ‖z_i − y‖ is many times ‖y‖, a stage sees what the stages before it added, and hardly y itself.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from ode_transformer.lab.analysis import systems
+from ode_transformer.lab.analysis.depth.block_flows import blocks_with_flows, recording
+from ode_transformer.nn.observers import BlockId, LayerObserver
+from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
+from ode_transformer.support.files import write_text
+from ode_transformer.support.tables import csv_text
+
+
+class StageInput(NamedTuple):
+    """Means over the positions of a block for one stage i of its step, the first where a layer takes several.
+
+    :param stage: i, from 1 on
+    :param moved: ‖z_i − y‖ / ‖y‖, 0 for the first stage
+    :param increment: h ‖F_i‖ / ‖y‖, with h of the whole layer where it takes several steps
+    :param cosine: of the angle between F_i and F_1
+    """
+
+    block: str
+    stage: int
+    moved: float
+    increment: float
+    cosine: float
+
+
+class _StageInputsObserver(LayerObserver):
+    """Evaluates the stages of each step again and sums the three numbers of :class:`StageInput` over positions.
+
+    :param steps: tableau of each block, and the part of its step that is one of several
+    """
+
+    def __init__(self, steps: Mapping[BlockId, tuple[ButcherTableau, float]]) -> None:
+        self.steps = steps
+        self.sums: dict[BlockId, Tensor] = {}
+        self.positions: dict[BlockId, int] = {}
+
+    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+        if block not in self.steps:
+            return
+        assert padding is not None
+        evaluate, points = recording(field)
+        increments = stage_increments(evaluate, y, *self.steps[block])
+        real = padding.logical_not()
+        start, first = y[real].float(), increments[0][real].float()
+        length = start.norm(dim=-1)
+        rows = []
+        for point, increment in zip(points, increments, strict=True):
+            moved, added = point[real].float() - start, increment[real].float()
+            numbers = moved.norm(dim=-1) / length, added.norm(dim=-1) / length, cosine_similarity(added, first, dim=-1)
+            rows.append(torch.stack([number.double().sum() for number in numbers]))
+        self.sums[block] = self.sums.get(block, 0) + torch.stack(rows)
+        self.positions[block] = self.positions.get(block, 0) + len(start)
+
+
+def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
+    """Measure the stages of all blocks that have an F, in the order of their depth."""
+    choices = blocks_with_flows(model).items()
+    observer = _StageInputsObserver({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
+    systems.observe(model, observer, samples)
+    return [
+        StageInput(str(block), stage, *row)
+        for block, sums in observer.sums.items()
+        for stage, row in enumerate((sums / observer.positions[block]).tolist(), 1)
+    ]
+
+
+def table(stages: Sequence[StageInput]) -> list[str]:
+    """Return a line of titles, and one for each stage of each block."""
+    width = max(len(stage.block) for stage in stages)
+    lines = [f"{'block':{width}}  stage  |z-y|/|y|  |hF|/|y|  cosine of F and F_1"]
+    for stage in stages:
+        numbers = f"{stage.moved:9.3g}  {stage.increment:8.3g}  {stage.cosine:6.3f}"
+        lines.append(f"{stage.block:{width}}  {stage.stage:5}  {numbers}")
+    return lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse stage-inputs``."""
+    systems.add_arguments(parser, sentences=64, plot=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the stages of each checkpoint read and add, block by block."""
+    rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
+    for system in systems.measured_models(args):
+        stages = stage_inputs(system.model, system.samples)
+        print("\n".join([f"{system.name}:", *table(stages)]), flush=True)
+        rows += [[system.name, *stage] for stage in stages]
+    if args.csv is not None:
+        write_text(args.csv, csv_text(rows))
+    return 0

@@ -1,0 +1,181 @@
+"""``ode-transformer analyse examples``: translations of chosen sentences by several systems, side by side.
+
+ODE Transformer (2022), Table 11. The sentences are named, or they are those whose scores differ most between the first
+and the last system. Words that the reference lacks are **bold**, words that only the reference has are ~~struck out~~;
+words are separated by spaces and aligned by difflib.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from ode_transformer.lab.analysis.systems import named_systems
+from ode_transformer.lab.metrics.metric import Settings
+from ode_transformer.lab.metrics.registry import METRICS
+from ode_transformer.support.arguments import (
+    add_pieces_argument,
+    add_systems,
+    check_within,
+    positive_int,
+    rising_numbers,
+)
+from ode_transformer.support.console import print_text
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import write_text
+from ode_transformer.support.generate_log import UNKNOWN_REFERENCE, Translation, read_generate_log
+from ode_transformer.support.lines import read_lines
+from ode_transformer.support.subword_models import join_output, join_references
+from ode_transformer.support.tables import markdown_table
+
+OUTPUT = "log of fairseq-generate, or text with a line for each sentence,"
+_HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
+MARKS = {"equal": "", "missing": "~~", "added": "**"}
+SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single sentence
+
+
+@dataclass(frozen=True)
+class SystemOutputs:
+    """A test set and its translations by several systems, a line for each sentence."""
+
+    source: Sequence[str] | None
+    references: Sequence[str]
+    systems: Mapping[str, Sequence[str]]
+
+
+def read_system(path: Path, remove_bpe: str | None = None) -> list[Translation]:
+    """Read a log of fairseq-generate, or a text with a line for each sentence.
+
+    :param remove_bpe: kind of pieces to join to words; None for the kind that the output shows
+    :raises UserError: the file is neither
+    """
+    lines = read_lines(path)
+    if any(_HYPOTHESIS.match(line) for line in lines):
+        return read_generate_log(path, remove_bpe)
+    lines = join_output(lines, remove_bpe, str(path))
+    return [Translation(number, None, None, line) for number, line in enumerate(lines)]
+
+
+def read_outputs(
+    systems: dict[str, Path], source: Path | None, references: Path | None, remove_bpe: str | None = None
+) -> SystemOutputs:
+    """Read the files of the command line; sources and references without a file are taken from a log."""
+    translations = {name: read_system(path, remove_bpe) for name, path in systems.items()}
+
+    def side_lines(path: Path | None, side: str) -> list[str] | None:
+        if path is not None:
+            return join_references(read_lines(path), remove_bpe, str(path))
+        for sentences in translations.values():
+            texts = [getattr(sentence, side) for sentence in sentences]
+            if None not in texts:
+                return texts
+        return None
+
+    source_lines, reference_lines = side_lines(source, "source"), side_lines(references, "reference")
+    if reference_lines is None:
+        raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
+    for name, sentences in translations.items():
+        own_lines = reference_lines if references else [sentence.reference for sentence in sentences]
+        pairs = zip(own_lines, reference_lines, strict=False)
+        if len(sentences) != len(reference_lines) or any(_differ(*pair) for pair in pairs):
+            raise UserError(f"{systems[name]}: not the {len(reference_lines)} sentences of the references")
+    hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
+    return SystemOutputs(source_lines, reference_lines, hypotheses)
+
+
+def _differ(reference: str | None, other: str) -> bool:
+    """Return whether two systems have different references; a dictionary may lack words that the other one has."""
+    return reference is not None and reference != other and UNKNOWN_REFERENCE not in f"{reference} {other}"
+
+
+def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:
+    """Score a single sentence; return None for an empty reference."""
+    if not reference.split():
+        return None
+    return METRICS[metric]([hypothesis], Settings(references=[reference]))[0].value
+
+
+def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]:
+    """Return the lines, from 1 on, whose scores differ most between the first and the last system, largest first."""
+    systems = list(outputs.systems.values())
+
+    def difference(number: int) -> float:
+        reference = outputs.references[number]
+        first_score, last_score = (
+            sentence_score(metric, lines[number], reference) for lines in (systems[0], systems[-1])
+        )
+        return 0.0 if first_score is None or last_score is None else abs(last_score - first_score)
+
+    order = sorted(range(len(outputs.references)), key=lambda number: (-difference(number), number))
+    return [number + 1 for number in order[:count]]
+
+
+def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of both texts in order, each piece with its kind: ``equal``, ``missing`` or ``added``."""
+    hypothesis_words, reference_words = hypothesis.split(), reference.split()
+    for kind, i, j, k, m in SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes():
+        added, missing = " ".join(hypothesis_words[k:m]), " ".join(reference_words[i:j])
+        if kind == "equal":
+            yield "equal", added
+            continue
+        if missing:
+            yield "missing", missing
+        if added:
+            yield "added", added
+
+
+def mark_differences(hypothesis: str, reference: str) -> str:
+    """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
+    pieces = differences(hypothesis, reference)
+    return " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in pieces)
+
+
+def escape(text: str) -> str:
+    """Escape the characters that Markdown would interpret, in a table too."""
+    return re.sub(r"([\\`*_~\[\]<>|&#])", r"\\\1", text)
+
+
+def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> str:
+    """Return a Markdown text with a table for each line."""
+    sections = [f"Beside the reference: **added**, ~~missing~~. In brackets: {metric} of the sentence.\n"]
+    for line in lines:
+        index, rows = line - 1, []
+        reference = outputs.references[index]
+        if outputs.source is not None:
+            rows.append(("source", escape(outputs.source[index])))
+        rows.append(("reference", escape(reference)))
+        for name, hypotheses in outputs.systems.items():
+            score = sentence_score(metric, hypotheses[index], reference)
+            bracket = "" if score is None else f" ({score:.1f})"
+            rows.append((escape(name) + bracket, mark_differences(hypotheses[index], reference)))
+        sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
+    return "\n".join(sections)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse examples``."""
+    add_systems(parser, OUTPUT)
+    parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
+    parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
+    add_pieces_argument(parser)
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--lines", type=rising_numbers, metavar="N,N,...", help="these sentences, from 1 on")
+    most_different_help = "the N sentences whose scores differ most between the first and the last system"
+    choice.add_argument("--most-different", type=positive_int, metavar="N", help=most_different_help)
+    metric_help = "score of a sentence (default: chrf; per: errors per word or phoneme)"
+    parser.add_argument("--metric", choices=SENTENCE_METRICS, default="chrf", help=metric_help)
+    parser.add_argument("--output", type=Path, metavar="FILE.md", help="write the tables to a file, too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the sentences as Markdown; with ``--output`` also write them."""
+    outputs = read_outputs(named_systems(args), args.source, args.references, args.remove_bpe)
+    check_within("--lines", args.lines or (), len(outputs.references))
+    lines = args.lines or most_different(outputs, args.metric, args.most_different)
+    text = examples_text(outputs, lines, args.metric)
+    if args.output is not None:
+        write_text(args.output, text)
+    print_text(text, end="")
+    return 0

@@ -1,0 +1,120 @@
+"""A layer of a trained model as a function of the layers before it, and a linear map in its place.
+
+The function maps x to y at one position: x is all that the layer reads of earlier layers, y all that it passes on.
+
+- plain layers: y_{l−1} and y_l;
+- a layer history: the combination that the layer reads, and its output before that is normalised and combined;
+- ``dlcl-increments``: y_l, and the increments of the layer's blocks before they are weighed and summed;
+- schemes that read y_{l−1}: y_l and y_{l−1}, so that W is 2d × 2d;
+- predictor–corrector schemes: x and what the scheme keeps of earlier blocks, a sum of theirs or their increments;
+- a depth-wise LSTM: output and cell, so that W is 2d × 2d;
+- a Reformer's joint layers: the same at each position of the grid.
+
+So a replaced layer keeps no attention, neither to its own side nor, in a decoder, to the source.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ode_transformer.decoding.teacher_forcing import log_probabilities
+from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.nn.observers import LayerId, LayerObserver, observing
+from ode_transformer.support.console import ProgressMeter
+
+
+@contextmanager
+def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[None]:
+    """Evaluate ``function``, [..., p] to [..., q], in place of a layer within the ``with`` block."""
+    replacements: dict[int, nn.Module] = getattr(model, layer.stack).replacements
+    replacements[layer.number - 1] = function
+    try:
+        yield
+    finally:
+        del replacements[layer.number - 1]
+
+
+class _SumsObserver(LayerObserver):
+    """Computes the sums of layers over the positions of one batch that are not padding."""
+
+    def __init__(self, layers: Collection[LayerId]) -> None:
+        self.layers = layers
+        self.sums: dict[LayerId, LinearSums] = {}
+
+    def see_layer(
+        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
+    ) -> None:
+        if layer in self.layers:
+            assert padding is not None
+            real = padding.logical_not()
+            x, y = (torch.cat(tuple(tensors), dim=-1)[real] for tensors in (inputs, outputs))
+            self.sums[layer] = LinearSums.of_pairs(x, y)
+
+
+@torch.no_grad()
+def batch_sums(model: Any, net_input: Mapping[str, Any], layers: Collection[LayerId]) -> dict[LayerId, LinearSums]:
+    """Return the sums that linear fits of the layers need, over one batch.
+
+    :param model: encoder–decoder model in evaluation mode
+    """
+    observer = _SumsObserver(set(layers))
+    with observing(model, observer):
+        model(**net_input)
+    return observer.sums
+
+
+def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:
+    """Return the layer W x + b in the type and on the device of ``like``."""
+    layer = nn.Linear(weight.size(1), weight.size(0), device="meta").to_empty(device=like.device).to(like.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    return layer
+
+
+def negative_log_likelihood(model: Any, sample: Mapping[str, Any], padding_idx: int) -> Tensor:
+    """Return the loss of a batch's target in nats per token: −(1/N) Σ log p(y_t | y_<t, x)."""
+    scores = log_probabilities(model, sample["net_input"])  # [B, T, V]
+    return nn.functional.nll_loss(scores.flatten(0, 1), sample["target"].flatten(), ignore_index=padding_idx)
+
+
+def distil(
+    model: Any,
+    layer: LayerId,
+    start: LinearFit,
+    sample: Callable[[int], dict[str, Any]],
+    updates: int,
+    lr: float,
+    padding_idx: int,
+) -> LinearFit:
+    """Train W and b alone on the likelihood of the training data, from the least-squares solution.
+
+    Adam, with a learning rate that falls linearly to 0. The paper says that W and b are trained on the training set
+    and everything else is frozen; it leaves open loss, optimizer, learning rate and number of updates.
+
+    :param model: in evaluation mode, which it stays in: no dropout; its parameters are frozen
+    :param sample: returns fairseq's batch of an update, counted from 0 on
+    """
+    model.requires_grad_(False)
+    linear = linear_layer(start.weight, start.bias, next(model.parameters()))
+    optimizer = torch.optim.Adam(linear.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: 1 - update / updates)
+    meter = ProgressMeter("updates", updates)
+    for update in range(updates):
+        optimizer.zero_grad()
+        with replace_layer(model, layer, linear):
+            loss = negative_log_likelihood(model, sample(update), padding_idx)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        meter.update(update + 1, f", loss {loss.item():.4f} nats per token")
+    return replace(start, weight=linear.weight.detach(), bias=linear.bias.detach())
+
+
+def relative_change(score: float, full: float) -> float | None:
+    """Return Δ in per cent of the full model's score, as in Tables 6 and 7; None where that score is 0."""
+    return 100 * (score - full) / full if full else None

@@ -1,0 +1,184 @@
+"""Attention weights of one sentence, for pages and as plots, and stage weights at each of its tokens."""
+
+import base64
+import json
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
+from ode_transformer.lab.analysis.depth.coefficients import StageWeightsObserver
+from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.nn.observers import LastAttentionWeights, LayerId, observable_stacks, observing
+from ode_transformer.nn.sublayers import SubLayerKind
+from ode_transformer.support.files import file_name, write_text
+
+VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
+LONGEST_MAP = 80  # tokens; the map of a longer sentence could not be read
+_KINDS = (SubLayerKind.SELF_ATTENTION, SubLayerKind.CROSS_ATTENTION)
+
+
+@dataclass(frozen=True)
+class DrawnMap:
+    """An attention map of one sentence as it is drawn.
+
+    :param line: number of the sentence in its split, from 1 on
+    :param weights: [rows, columns]
+    :param query: the token whose attention it is, where that is not a row
+    """
+
+    line: int
+    title: str
+    axes: tuple[str, str]
+    tokens: tuple[list[str], list[str]]
+    weights: Tensor
+    query: str | None = None
+
+
+def drawn_map(line: int, title: str, attention: AttentionMap, tokens: Mapping[str, Sequence[str]]) -> DrawnMap:
+    """Return a map of two axes; of three axes it is the attention of the last token before the end."""
+    query_index, query = 0, None
+    if len(attention.axes) == 3:
+        query_tokens = tokens[attention.axes[1]]
+        query_index = max(0, len(query_tokens) - 2)
+        query = query_tokens[query_index]
+    (rows, columns), weights = attention.matrix(query_index)
+    return DrawnMap(line, title, (rows, columns), (list(tokens[rows]), list(tokens[columns])), weights, query)
+
+
+@dataclass(frozen=True)
+class AttentionMatrix:
+    """Attention weights of a sentence.
+
+    :param rows: tokens that attend
+    :param columns: tokens that are attended to
+    :param heads: weights of each head, [H, rows, columns]
+    """
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    heads: Tensor
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """Stage weights at each token.
+
+    :param weights: [stages, tokens]
+    """
+
+    block: str
+    weights: Tensor
+
+
+@torch.no_grad()
+def attention_by_head(model: Any, sample: dict[str, Any]) -> dict[tuple[LayerId, SubLayerKind], Tensor]:
+    """Return the weights of each attention in its last evaluation, that of a step's last stage, [H, T, S] each.
+
+    :param model: in evaluation mode
+    :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
+    """
+    stacks = observable_stacks(model).items()
+    layers = [LayerId(name, number) for name, stack in stacks for number in range(1, len(stack.layers) + 1)]
+    observers = [LastAttentionWeights(layer, *_KINDS) for layer in layers]
+    with observing(model, *observers):
+        model(**sample["net_input"])
+    return {
+        (observer.layer, kind): weights[0].float().cpu()
+        for observer in observers
+        for kind, weights in observer.weights.items()
+    }
+
+
+def readable_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return tokens without the sign that begins a word of sentencepiece; a dot marks the pieces within a word."""
+    if not any(token.startswith("▁") for token in tokens):
+        return list(tokens)
+    return [
+        token.removeprefix("▁") or "▁" if token.startswith(("▁", "<")) or not token[:1].isalnum() else f"·{token}"
+        for token in tokens
+    ]
+
+
+@torch.no_grad()
+def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
+    """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
+
+    A block of several steps (``--ode-steps``) has their mean.
+
+    :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
+    """
+    observer, texts = StageWeightsObserver(), sample["net_input"]
+    with observing(model, observer):
+        model(**texts)
+    source = texts["src_tokens"]
+    tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
+    weights = {  # seen once for each step
+        block: torch.stack(of_steps).mean(0)
+        for block, of_steps in observer.weights.items()
+        if of_steps[0].size(1) == tokens[block.stack]
+    }
+    return [
+        WordWeights(str(block), rows)
+        for block, rows in weights.items()
+        if not only_varying or float(rows.std(dim=1).max()) > VARYING
+    ]
+
+
+def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str, list[str]]) -> list[AttentionMatrix]:
+    """Return all attention maps of a sentence; none if it is too long to be read."""
+    if max(map(len, tokens.values())) > LONGEST_MAP:
+        return []
+    if hasattr(model, "attention_maps") or not observable_stacks(model):  # a grid, or a model of fairseq's own
+        maps = [drawn_map(number, title, entry, tokens) for title, entry in attention_maps(model, sample).items()]
+        return [AttentionMatrix(m.title, *m.tokens, m.weights.unsqueeze(0)) for m in maps]
+    matrices = []
+    for (layer, kind), heads in attention_by_head(model, sample).items():
+        rows = tokens["source" if layer.stack == "encoder" else "prefix"]
+        columns = tokens["source"] if kind is SubLayerKind.CROSS_ATTENTION else rows
+        sides = readable_tokens(rows), readable_tokens(columns)
+        matrices.append(AttentionMatrix(f"{layer}: {kind.value}", *sides, heads))
+    return matrices
+
+
+def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
+    """Return an attention map for a page's script; weights are bytes, 255 for the largest possible weight 1."""
+    entries = (matrix.heads.clamp(0, 1) * 255).round().byte().flatten().tolist()
+    weights = base64.b64encode(bytes(entries)).decode()
+    sides = {"rows": matrix.rows, "columns": matrix.columns}
+    return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
+
+
+def draw_map(drawn: DrawnMap, system: str, path: Path) -> None:
+    """Draw the weights as shades, with a token at each row and column."""
+    rows, columns = drawn.tokens
+    figure = new_figure(1.8 + 0.32 * len(columns), 1.5 + 0.28 * len(rows))
+    axes = figure.subplots()
+    image = axes.imshow(drawn.weights.numpy(), cmap="Greys", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(columns)), [plain_label(token) for token in columns], rotation=90)
+    axes.set_yticks(range(len(rows)), [plain_label(token) for token in rows])
+    axes.set_xlabel(drawn.axes[1])
+    axes.set_ylabel(drawn.axes[0])
+    query = "" if drawn.query is None else f" of {drawn.query}"
+    axes.set_title(plain_label(f"{system}: {drawn.title}{query}"), fontsize="medium")
+    figure.colorbar(image)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a script that the font lacks
+        save_figure(figure, path)
+
+
+def write_maps(maps: Iterable[DrawnMap], system: str, folder: Path) -> None:
+    """Write a plot and a JSON file with the weights of each map."""
+    folder.mkdir(exist_ok=True)
+    for drawn in maps:
+        name = f"{file_name(system)}-{drawn.line}-{re.sub(r'[^a-z0-9]+', '_', drawn.title.lower())}"
+        draw_map(drawn, system, folder / f"{name}.png")
+        values = {**vars(drawn), "weights": drawn.weights.tolist()}
+        write_text(folder / f"{name}.json", json.dumps(values, ensure_ascii=False) + "\n")

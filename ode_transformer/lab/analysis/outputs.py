@@ -1,0 +1,241 @@
+"""``ode-transformer analyse outputs``: translations of several systems (Reformer, Li et al. 2020, Figures 3-5).
+
+    Figure 3    length of the translations / length of the references; BLEU by the length of the source
+    Figure 4    accuracy of single tokens, by target position and by frequency in the training data
+    Figure 5    attention maps
+
+The output folder holds ``tables.md`` with all tables, ``results.json`` with all numbers, a CSV file and a plot for
+each table, ``attention`` with a plot and the weights of each map, and ``systems/NAME/hypotheses.txt``.
+"""
+
+import argparse
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.teacher_forcing import predict_tokens
+from ode_transformer.lab.analysis.bucket_tables import Buckets, BucketTable
+from ode_transformer.lab.analysis.one_sentence import DrawnMap, drawn_map, write_maps
+from ode_transformer.lab.analysis.plots import new_figure
+from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, add_data_arguments, named_systems
+from ode_transformer.lab.metrics.metric import Settings
+from ode_transformer.lab.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
+from ode_transformer.support.arguments import add_search_arguments, add_systems, check_within, rising_numbers
+from ode_transformer.support.console import ProgressMeter, print_progress, print_text
+from ode_transformer.support.files import file_name, write_text
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.lines import read_lines
+
+LENGTHS = [10, 20, 30, 40, 50]  # ends of the buckets of source lengths and target positions
+FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
+
+Measure = Callable[[Sequence[str], Sequence[str]], float | None]  # of hypotheses and references
+
+
+class TokenAccuracy(NamedTuple):
+    """The predictions of a system after the right target tokens (teacher forcing); end symbols are tokens, too.
+
+    :param positions: target position of each token, from 1 on, [N]
+    :param right: True where the model's most probable token is the right one, [N]
+    :param loss: -log p of the right tokens in nats, [N]
+    """
+
+    positions: np.ndarray
+    tokens: np.ndarray
+    right: np.ndarray
+    loss: np.ndarray
+
+    def percent(self, buckets: Buckets, numbers: np.ndarray) -> list[float | None]:
+        """Return the accuracy in per cent in each bucket of a quantity of the tokens; None in an empty one."""
+        pairs = zip(buckets.totals(numbers, self.right), buckets.totals(numbers), strict=True)
+        return [100 * right / total if total else None for right, total in pairs]
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """The test set of a comparison.
+
+    :param lengths: lengths of the sources in tokens as the models read them, without the end symbol
+    :param frequencies: frequency of each token of the target's dictionary in the training data; None if unknown
+    """
+
+    name: str
+    references: Sequence[str]
+    lengths: Sequence[int]
+    frequencies: np.ndarray | None
+
+
+def token_accuracy(system: Translator) -> TokenAccuracy:
+    """Predict the target tokens of a system's sentences."""
+    count = len(system.numbers)
+    batches = map(system.split.sample, system.split.batches(count, MAX_TOKENS))
+    columns: list[TokenAccuracy] = []
+    meter = ProgressMeter("sentences forced", count)
+    for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
+        real = forced.real.numpy()
+        positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)
+        right, loss = forced.predicted.eq(forced.target).numpy(), forced.loss.double().numpy()
+        columns.append(TokenAccuracy(*(values[real] for values in (positions, forced.target.numpy(), right, loss))))
+        meter.add(len(forced.numbers))
+    return TokenAccuracy(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def frequencies(system: Translator, data: Path) -> np.ndarray | None:
+    """Return the frequency of each token of the target's dictionary in the training data; None without these."""
+    if not any(data.glob(f"train.*-*.{system.task.cfg.target_lang}.*")):
+        print_progress(f"{data}: no training data in it, so no accuracy by frequency")
+        return None
+    train = Split(system.model, system.task, data, "train", data)
+    counts = np.zeros(len(system.task.target_dictionary), dtype=np.int64)
+    meter = ProgressMeter("training sentences counted", len(train.lengths))
+    for start in range(0, len(train.lengths), 10_000):
+        chunk = range(start, min(start + 10_000, len(train.lengths)))
+        tokens = np.concatenate([row["target"].numpy() for row in train.rows(chunk)])
+        counts += np.bincount(tokens, minlength=len(counts))
+        meter.update(chunk.stop)
+    return counts
+
+
+def maps(system: Translator, lines: Sequence[int]) -> Iterator[DrawnMap]:
+    """Yield all attention maps of some sentences, numbered from 1 on."""
+    for line in lines:
+        (row,) = system.split.rows([line - 1])
+        tokens = axis_tokens(row, system.split.dictionaries)
+        for title, attention in attention_maps(system.model, system.split.dataset.collater([row])).items():
+            yield drawn_map(line, title, attention, tokens)
+
+
+def by_source_length(
+    measure: Measure, hypotheses: Sequence[str], test: TestSet, buckets: Buckets
+) -> list[float | None]:
+    """Measure the sentences of each bucket of source lengths; None for an empty bucket."""
+    indices = buckets.indices(test.lengths)
+    values: list[float | None] = []
+    for index in range(len(buckets.ends) + 1):
+        numbers = np.flatnonzero(indices == index).tolist()
+        texts = [[lines[number] for number in numbers] for lines in (hypotheses, test.references)]
+        values.append(measure(*texts) if numbers else None)
+    return values
+
+
+def accuracy_table(
+    kind: str, title: str, buckets: Buckets, accuracies: dict[str, TokenAccuracy], numbers: np.ndarray
+) -> BucketTable:
+    """Return the accuracy of each system over buckets of a quantity of the tokens."""
+    columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
+    counts = list(map(int, buckets.totals(numbers)))
+    return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
+
+
+def comparison_tables(
+    translations: dict[str, list[str]],
+    accuracies: dict[str, TokenAccuracy],
+    test: TestSet,
+    ends: Sequence[int],
+    settings: Settings,
+) -> list[BucketTable]:
+    """Return the summary, with a row for each system, and the tables over buckets, with a column for each."""
+
+    def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
+        return bleu(hypotheses, Settings(references, tokenize=settings.tokenize, lowercase=settings.lowercase))[0].value
+
+    def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
+        return length_ratio(hypotheses, Settings(references, tokenize=settings.tokenize))
+
+    ratios = {name: [ratio_of(hypotheses, test.references)] for name, hypotheses in translations.items()}
+    summary: dict[str, list[float | None]] = {
+        "BLEU": [bleu_of(hypotheses, test.references) for hypotheses in translations.values()],
+        "length ratio": [ratio for (ratio,) in ratios.values()],
+        "accuracy (%)": [100 * float(accuracy.right.mean()) for accuracy in accuracies.values()],
+        "-log p": [float(accuracy.loss.mean()) for accuracy in accuracies.values()],
+    }
+    title = f"{len(test.references):,} sentences of {test.name}; -log p in nats per token"
+    tables = [
+        BucketTable("summary", list(translations), "system", title, summary),
+        BucketTable("length_ratio", [test.name], "test set", "length ratio", ratios),
+    ]
+    lengths = Buckets(tuple(ends))
+    sentences = list(map(int, lengths.totals(test.lengths)))
+    for name, value_title, measure in (("bleu", "BLEU", bleu_of), ("length_ratio", "length ratio", ratio_of)):
+        columns = {n: by_source_length(measure, texts, test, lengths) for n, texts in translations.items()}
+        row_title, rows = "source length (tokens)", lengths.names()
+        tables.append(BucketTable(f"{name}_by_length", rows, row_title, value_title, columns, sentences, "sentences"))
+    first = next(iter(accuracies.values()))  # the tokens are the same for all systems
+    tables.append(accuracy_table("position", "target position", lengths, accuracies, first.positions))
+    if test.frequencies is not None:
+        buckets = Buckets(tuple(end for end in FREQUENCIES if end < test.frequencies.max()), start=0)
+        title, numbers = "frequency in the training data", test.frequencies[first.tokens]
+        tables.append(accuracy_table("frequency", title, buckets, accuracies, numbers))
+    return tables
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse outputs``."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "test", None)
+    add, numbers = parser.add_argument, "N,N,..."
+    output_help = "folder for the results; a second run reuses its translations"
+    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
+    add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
+    lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
+    add("--lengths", type=rising_numbers, default=LENGTHS, metavar=numbers, help=lengths_help)
+    add("--tokenize", choices=TOKENIZERS, default="13a", help="BLEU's flavour (default: 13a)")
+    add("--lowercase", action="store_true", help="BLEU ignores case")
+    add_search_arguments(parser)
+
+
+def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> None:
+    """Write a CSV file and a plot of each table, and print and write all as Markdown."""
+    for table in tables:
+        write_text(folder / f"{table.name}.csv", table.csv())
+        if table.name != "summary":
+            table.draw(folder / f"{table.name}.png", title)
+    text = "\n".join(table.markdown() for table in tables)
+    write_text(folder / "tables.md", text)
+    print_text(text, end="")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tables; write them, the numbers and the plots into the output folder."""
+    paths = named_systems(args)
+    new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
+    translations: dict[str, list[str]] = {}
+    accuracies: dict[str, TokenAccuracy] = {}
+    digests: dict[str, str] = {}
+    test: TestSet | None = None
+    for name, path in paths.items():
+        print_progress(f"{name}: {path}")
+        system = Translator(args, path)
+        check_within("--maps", args.maps, len(system.numbers))
+        if test is None:
+            lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
+            test = TestSet(args.split, system.references(), lengths, frequencies(system, args.data))
+        hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
+        hypotheses.parent.mkdir(parents=True, exist_ok=True)
+        jobs = Jobs(hypotheses.parent, system.model_digest, print_progress)
+        jobs.run("decode", system.request, hypotheses, partial(system.write_translations, hypotheses))
+        translations[name] = read_lines(hypotheses)
+        accuracies[name] = token_accuracy(system)
+        digests[name] = system.model_digest
+        write_maps(maps(system, args.maps), name, args.output / "attention")
+    assert test is not None  # argparse asks for one system at least
+    settings = Settings(test.references, tokenize=args.tokenize, lowercase=args.lowercase)
+    tables = comparison_tables(translations, accuracies, test, args.lengths, settings)
+    record = {
+        "command": shlex.join(["ode-transformer", *args.words]),
+        "signature": bleu(test.references, settings)[0].signature,
+        "systems": {name: {"path": str(path), "content": digests[name]} for name, path in paths.items()},
+        "tables": {table.name: vars(table) for table in tables},
+    }
+    write_text(args.output / "results.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    title = f"{args.data.resolve().name}, {len(test.references):,} sentences of {test.name}"
+    write_tables(tables, args.output, title)
+    return 0

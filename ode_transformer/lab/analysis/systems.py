@@ -1,0 +1,124 @@
+"""Trained models on the command line, and the sentences on which they are measured."""
+
+import argparse
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
+from ode_transformer.decoding.trained_model import load_hub, load_trained_model
+from ode_transformer.lab.analysis.plots import add_plot_argument, check_outputs
+from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
+from ode_transformer.support.arguments import add_systems, positive_int, system_names
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import content_digest, write_text
+
+MAX_TOKENS = 4096  # of a batch
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """A trained model with the batches on which it is measured.
+
+    :param model: of this package, in evaluation mode
+    """
+
+    name: str
+    path: Path
+    model: Any
+    samples: list[dict[str, Any]]
+    padding_idx: int
+
+
+class Translator:
+    """A translation model with the sentences that it translates.
+
+    :param args: options of :func:`add_data_arguments` and ``add_search_arguments``
+    :raises UserError: a sentence is longer than the model takes
+    """
+
+    def __init__(self, args: argparse.Namespace, path: Path) -> None:
+        languages = args.source_lang, args.target_lang
+        self.hub = load_hub(path, args.data, *languages, batch_size=args.batch_size, cpu=args.cpu)
+        self.model, self.task = self.hub.models[0], self.hub.task
+        self.remove_bpe = joined_pieces(self.task, args.remove_bpe)
+        self.split = Split(self.model, self.task, args.data, args.split, path)
+        self.numbers = self.split.first_numbers(args.sentences)
+        self.chunk_size = 4 * args.batch_size
+        self.search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
+        languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        self.model_digest = content_digest([path, *(args.data / f"dict.{language}.txt" for language in languages)])
+        self.split_digest = content_digest(sorted(args.data.glob(f"{args.split}.*-*.*")))
+        search = [self.search, args.batch_size, self.remove_bpe]
+        self.request = [self.split_digest, languages, len(self.numbers), *search]  # all that decides translations
+
+    def references(self) -> list[str]:
+        """Return the references as plain text."""
+        return reference_lines(self.task, self.split, self.numbers, self.remove_bpe)
+
+    def write_translations(self, path: Path) -> None:
+        """Write the best translation of each sentence."""
+        lines = translate_split(self.hub, self.split, self.numbers, self.remove_bpe, self.chunk_size, **self.search)
+        write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: int | None) -> None:
+    """Declare the data on which models are measured."""
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of fairseq-preprocess")
+    parser.add_argument("--split", default=split, help="split of the data (default: %(default)s)")
+    sentences_help = f"its first N sentences, or samples of a language model (default: {sentences or 'all'})"
+    parser.add_argument("--sentences", type=positive_int, default=sentences, metavar="N", help=sentences_help)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True) -> None:
+    """Declare the files to write: a table, and a plot if the command can draw."""
+    if plot:
+        add_plot_argument(parser)
+    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers")
+
+
+def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
+    """Declare checkpoints, data and files to write."""
+    add_systems(parser, "checkpoint")
+    add_data_arguments(parser, "valid", sentences)
+    add_output_arguments(parser, plot)
+
+
+def named_systems(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the systems of the command line by name."""
+    names = system_names(args.systems)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{twice[0]}: two systems of this name")
+    return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
+
+
+def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
+    """Load the models one after the other, each with its sentences."""
+    systems = named_systems(args)
+    for path in systems.values():
+        open(path).close()  # fails now, not after the others have been measured
+    check_outputs(getattr(args, "output", None), getattr(args, "csv", None))
+    for name, path in systems.items():
+        model, _, task = load_trained_model(path, args.data, language_model=True)
+        if not observable_stacks(model):
+            raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
+        split = Split(model, task, args.data, args.split, path)
+        samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
+        yield MeasuredModel(name, path, model, samples, task.source_dictionary.pad())
+
+
+def observe(model: Any, observer: LayerObserver, samples: Iterable[Mapping[str, Any]]) -> None:
+    """Run fairseq's batches through a model with an observer, without gradients."""
+    with torch.no_grad(), observing(model, observer):
+        for sample in samples:
+            model(**sample["net_input"])
+
+
+def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:
+    """Return the stacks that at least one model has, in the order of ``STACKS``."""
+    names = {stack for run in runs for stack in run}
+    return [stack for stack in STACKS if stack in names]

@@ -1,0 +1,153 @@
+"""Base classes of the kinds of corpus that a recipe can name, and the writer of corpus files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol, TextIO
+
+from pydantic import Field
+
+from ode_transformer.lab.corpora.download import file_identity, obtain_files
+from ode_transformer.lab.corpora.sources import AnySource
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.yaml_file import YamlSection
+
+Suffix = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+
+
+class PieceFilter(Protocol):
+    """Rule for the pieces of both sides of an example: true if it is kept."""
+
+    def __call__(self, source: str, target: str) -> bool: ...
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return the rule's values, which identify it."""
+
+
+class CorpusKind(YamlSection):
+    """Kind of corpus; a subclass makes it from its raw files.
+
+    A corpus folder has a file for each side of each split, and in it a line for each example:
+
+        train.S train.T valid.S valid.T    S and T are the languages; tokenised; monolingual text is in train.txt
+        test.S test.T                      first test set; further ones are test1.S test1.T, ...
+        raw.test.T                         references of the test set as published
+        tokens1.test.T raw1.test.T ...     further references, tokenised and as published
+        test.m2                            corrections of the test set, if it ``has_corrections``
+    """
+
+    has_corrections: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def languages(self) -> tuple[str, ...]:
+        """Suffix of each side's files."""
+
+    @property
+    @abstractmethod
+    def sources(self) -> list[str]:
+        """Names of the raw files in the source list."""
+
+    @property
+    def tests(self) -> list[str]:
+        """Names of the test sets."""
+        return ["test"]
+
+    def further_references(self, test: str) -> int:
+        """Return the number of references that a test set has besides its first."""
+        return 0
+
+    @property
+    def piece_filter(self) -> PieceFilter | None:
+        """Rule that leaves out examples after their division into pieces, in the splits that ``filters`` names."""
+        return None
+
+    def filters(self, split: str) -> bool:
+        """Return whether examples of a split are left out by their lengths, or by other rules."""
+        return False
+
+    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
+        """Return the paths of the raw files by name, downloaded if necessary.
+
+        :param sources: the source list, with the recipe's own
+        :param raw: the user's folder with raw files; None: download them
+        """
+        return obtain_files(self.sources, sources, raw, folder)
+
+    def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
+        """Return values that change when a raw file does: name and checksum, or name, size and modification time.
+
+        :param sources: the source list, with the recipe's own
+        :param folder: of downloads, with the records of checksums
+        """
+        return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
+
+    @abstractmethod
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        """Make the corpus folder, complete or not at all.
+
+        :param files: paths of the raw files by name
+        :returns: number of lines in each split, and of pairs that were left out
+        """
+
+
+class TwoSidedCorpus(CorpusKind):
+    """Corpus whose examples have two sides.
+
+    :param source: suffix of the source side's files, which is the language code if the corpus is for translation
+    :param target: suffix of the target side's files
+    """
+
+    source: Suffix
+    target: Suffix
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source, self.target
+
+
+def fairseq_test_split(number: int) -> str:
+    """Return fairseq's name of a test set: test, test1, test2, ..."""
+    return f"test{number or ''}"
+
+
+class SplitWriter:
+    """Writer of examples into the files of their splits."""
+
+    def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
+        self.folder, self.languages = folder, languages
+        self.files: dict[str, list[TextIO]] = {}
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> SplitWriter:
+        self.stack = ExitStack()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stack.close()
+
+    def add(self, split: str, sides: tuple[str, ...]) -> None:
+        """Write an example, a side to each file, and count it."""
+        if split not in self.files:
+            for language in self.languages:
+                path = self.folder / f"{split}.{language}"
+                file: TextIO = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  the stack closes it
+                self.files.setdefault(split, []).append(self.stack.enter_context(file))
+        for file, line in zip(self.files[split], sides, strict=True):
+            file.write(f"{line}\n")
+        self.counts[split] += 1
+
+    def check_filled(self, *names: str, files: Iterable[Path] = ()) -> None:
+        """Check that splits have examples.
+
+        :param files: they come from; named in the error
+        """
+        if empty := [split for split in names if not self.counts[split]]:
+            origin = ", ".join(map(str, files))
+            left_out = self.counts["left out"]
+            rule = f"; left out by the corpus's rules, such as keep: {left_out:,}" if left_out else ""
+            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split{rule}")

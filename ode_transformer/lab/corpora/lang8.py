@@ -1,0 +1,101 @@
+"""Raw Lang-8 (lang-8-20111007-L1-v2.dat): learners' journals with corrections (Tajiri et al. 2012), as NLTK's tokens.
+
+A line is a list in JSON: numbers of the entry and of its writer, the learned and the native language, the sentences,
+and for each sentence a list of corrections, which is empty where nobody corrected it.
+
+It is prepared as by the scripts of Chollampatt & Ng (2018), which the ODE Transformer's preprocess_gec.sh calls:
+entries in English with at least one correction; of them the sentences and the corrections that langid takes for
+English, each correction a pair with its sentence, a sentence without one a pair with itself. Marks of the website are
+removed. Punctuation is made plain by Moses' scripts, and NLTK divides text into sentences and words. The scripts read
+the line as text and leave most of JSON's escapes in it; here all are undone.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from sacremoses import MosesPunctNormalizer
+
+from ode_transformer.lab.corpora.cleaning import replace_control_characters
+from ode_transformer.lab.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.support.console import print_progress
+
+LANGUAGE = "English"
+PUNKT_FOLDER = "punkt_tab/english"
+
+# Text between [sline] and [/sline] is struck out, [f-red] and the like are colours. The last is a known defect.
+_MARKS = re.compile(r"\[sline\].*?\[/sline\]|\[/sline\]|\[/?f-[a-zA-Z]*\]|rŠëyËb¢\{", re.DOTALL)
+
+Pair = tuple[str, str]  # a learner's sentence and a correction
+
+
+def read_entries(path: Path) -> Iterator[str]:
+    """Yield the lines of the file; those that are not UTF-8 are left out and counted."""
+    broken = 0
+    for _, text in open_texts(path, None):
+        for line in text:
+            try:
+                yield line.decode()
+            except UnicodeDecodeError:
+                broken += 1
+    if broken:
+        print_progress(f"{path}: entries left out because they are not UTF-8: {broken:,}")
+
+
+def entry_pairs(line: str) -> list[Pair]:
+    """Return the pairs of an entry; none if it is broken, not in English or without corrections."""
+    import langid  # slow to load
+
+    try:
+        _, _, language, _, sentences, corrections = json.loads(line, strict=False)[:6]
+        if language != LANGUAGE or len(sentences) != len(corrections) or not any(corrections):
+            return []
+        pairs = [
+            (_MARKS.sub("", sentence).strip(), _MARKS.sub("", text).strip())
+            for sentence, texts in zip(sentences, corrections, strict=True)
+            for text in (texts if any(texts) else [sentence])
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return []
+    return [pair for pair in pairs if all(langid.classify(text)[0] == "en" for text in dict.fromkeys(pair))]
+
+
+class WordTokenizer:
+    """NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation."""
+
+    def __init__(self, punkt: Path) -> None:
+        from nltk.tokenize import NLTKWordTokenizer
+        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
+        parameters = PunktParameters()
+        tables = ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab")
+        rows = {table: [line.split("\t") for line in read_texts(punkt, f"{PUNKT_FOLDER}/{table}")] for table in tables}
+        parameters.collocations = {(first, second) for first, second in rows["collocations.tab"]}
+        parameters.sent_starters = {word for (word,) in rows["sent_starters.txt"]}
+        parameters.abbrev_types = {word for (word,) in rows["abbrev_types.txt"]}
+        for word, context in rows["ortho_context.tab"]:
+            parameters.ortho_context[word] = int(context)
+        self.normalizer = MosesPunctNormalizer("en")
+        self.sentences = PunktSentenceTokenizer(parameters)
+        self.words = NLTKWordTokenizer()
+
+    def __call__(self, text: str) -> str:
+        text = replace_control_characters(self.normalizer.replace_unicode_punct(text))
+        text = self.normalizer.normalize(text)
+        return " ".join(word for part in self.sentences.tokenize(text) for word in self.words.tokenize(part))
+
+
+_word_tokenizer = cache(WordTokenizer)  # slow to make
+
+
+def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[Pair]:
+    """Return the pairs of entries, as tokens with spaces between them."""
+    tokenizer = _word_tokenizer(punkt)
+    # Moses' clean-corpus-n takes out bars, which its format reserves.
+    return [
+        (tokenizer(sentence).replace("|", ""), tokenizer(correction).replace("|", ""))
+        for line in lines
+        for sentence, correction in entry_pairs(line)
+    ]

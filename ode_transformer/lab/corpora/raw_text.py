@@ -1,0 +1,188 @@
+"""Sentences and sentence pairs from raw files as they are published, as streams.
+
+A recipe states the location and the format of each file of its corpus:
+
+    {file: europarl_v7, source: training/europarl-v7.de-en.en, target: training/europarl-v7.de-en.de}
+    {file: wmt13_test, format: segments, source: test/newstest2013-src.en.sgm, target: test/newstest2013-src.de.sgm}
+    {source_file: multi30k_train_en, target_file: multi30k_train_de}
+    {file: setimes2_en_ro, format: tmx, languages: [en, ro]}
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Annotated, Literal
+from xml.etree import ElementTree
+
+from pydantic import Field, model_validator
+
+from ode_transformer.lab.corpora.raw_archives import open_texts
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.lines import decode_stream
+from ode_transformer.support.yaml_file import YamlSection
+
+Pair = tuple[str, str]
+
+_SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
+_SEGMENT_START = re.compile(r"<seg\b.*")
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)
+_DESCRIBING = re.compile(r"<(url|talkid|keywords)>")
+_SPOKEN = re.compile(r"</?(title|description)>")
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+# Keys that a location needs, and keys that it may have
+_BILINGUAL_KEYS = {"tmx": ({"file", "languages"}, {"member"}), "tsv": ({"file", "columns"}, {"member"})}
+_MONOLINGUAL_KEYS = [({"file", "source", "target"}, set()), ({"source_file", "target_file"}, {"source", "target"})]
+
+
+class PairLocation(YamlSection):
+    """Location and format of the sentence pairs of a corpus: in one archive, in two files, or in one bilingual text.
+
+    :param file: name of a source; ``source_file`` and ``target_file`` if each side has its own
+    :param source: name of the source side in an archive; ``*`` and ``?`` for several members, which are concatenated
+    :param target: the same for the target side
+    :param format: of both sides, or ``tmx`` or ``tsv``, which have both in one text
+    :param member: name of such a text in an archive
+    :param languages: of source and target in a TMX file
+    :param columns: of source and target in tab-separated lines, counted from 1
+    :param straight_apostrophes: replace ’ by ', as fairseq's preparation of IWSLT14 does in its test sets only
+    """
+
+    file: str | None = None
+    source_file: str | None = None
+    target_file: str | None = None
+    source: str | None = None
+    target: str | None = None
+    format: Literal["lines", "segments", "tagged", "tmx", "tsv"] = "lines"
+    member: str | None = None
+    languages: Annotated[list[str], Field(min_length=2, max_length=2)] | None = None
+    columns: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None = None
+    straight_apostrophes: bool = False
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> PairLocation:
+        keys = {name for name, value in self if value and name not in ("format", "straight_apostrophes")}
+        choices = [_BILINGUAL_KEYS[self.format]] if self.format in _BILINGUAL_KEYS else _MONOLINGUAL_KEYS
+        if not any(needed <= keys <= needed | possible for needed, possible in choices):
+            listed = ", or ".join(" and ".join(sorted(needed)) for needed, _ in choices)
+            raise ValueError(f"the format {self.format} takes {listed}, not {' and '.join(sorted(keys)) or 'nothing'}")
+        return self
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the sources to read."""
+        return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
+
+
+def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    """Yield sentence pairs, source first, in the order of the files.
+
+    :raises UserError: a member is missing; a file has no text; the sides have different lengths
+    """
+    empty = True
+    for source, target in (
+        _bilingual(files, location) if location.format in _BILINGUAL_KEYS else _sides(files, location)
+    ):
+        empty = False
+        if location.straight_apostrophes:
+            source, target = source.replace("’", "'"), target.replace("’", "'")
+        yield source, target
+    if empty:
+        paths = ", ".join(str(files[name]) for name in location.files)
+        raise UserError(f"{paths}: no text of the format {location.format}")
+
+
+def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    for name, text in open_texts(files[str(location.file)], location.member):
+        if location.languages is not None:
+            yield from _translation_units(text, location.languages)
+        elif location.columns is not None:
+            source, target = (column - 1 for column in location.columns)
+            for line in decode_stream(text, name):
+                fields = line.split("\t")
+                yield fields[source], fields[target]
+
+
+def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+    sides = ((location.source_file, location.source), (location.target_file, location.target))
+    texts = [open_texts(files[str(location.file or file)], member) for file, member in sides]
+    parse = _MONOLINGUAL[location.format]
+    for members in zip(*texts, strict=True):
+        names = [name for name, _ in members]
+        stems = [_stem(name, member or "") for name, (_, member) in zip(names, sides, strict=True)]
+        if None not in stems and stems[0] != stems[1]:
+            raise UserError(f"{names[0]} stands beside {names[1]}: name the members one by one, in the same order")
+        source, target = (parse(text, name) for name, text in members)
+        for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
+            if source_line is None or target_line is None:
+                length = number + 1 + sum(1 for _ in (source if target_line is None else target))
+                lengths = (length, number) if target_line is None else (number, length)
+                described = [f"{name} has {length:,}" for name, length in zip(names, lengths, strict=True)]
+                raise UserError(f"sides of different length: {', '.join(described)}")
+            yield source_line, target_line
+
+
+def _stem(name: str, pattern: str) -> str | None:
+    """Return what stands in the place of the ``*`` of a member's pattern; None if it has not exactly one."""
+    before, star, after = pattern.removeprefix("./").partition("*")
+    return name.removeprefix(before).removesuffix(after) if star and "*" not in after else None
+
+
+def _segments(text: IO[bytes], name: str) -> Iterator[str]:
+    """Yield the content of ``<seg>`` elements, stripped of spaces, with entities replaced.
+
+    Many published files are not well-formed, so this is not a parser of XML.
+    """
+    unfinished = ""  # a segment that goes on in the next line
+    for line in decode_stream(text, name):
+        position, line = 0, f"{unfinished} {line}" if unfinished else line
+        for match in _SEGMENT.finditer(line) if "</seg>" in line else ():
+            yield _ENTITY.sub(
+                # a line feed would make two lines of a sentence
+                lambda entity: html.unescape(entity[0]).replace("\n", " "),
+                match[1].strip(" \t"),
+            )
+            position = match.end()
+        start = _SEGMENT_START.search(line, position)
+        unfinished = start[0] if start else ""
+    if unfinished:
+        raise UserError(f"{name}: its last <seg> has no end: {unfinished[:60]}")
+
+
+def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
+    """Yield the sentences of IWSLT's ``train.tags.*``: titles and descriptions count, other tags do not."""
+    for line in decode_stream(text, name):
+        if not _DESCRIBING.search(line):
+            yield _SPOKEN.sub("", line).strip(" \t")
+
+
+def _translation_units(text: IO[bytes], languages: list[str]) -> Iterator[Pair]:
+    """Yield the pairs of a TMX file. The parser refuses entities that refer to other files."""
+    ancestors: list[ElementTree.Element] = []
+    for event, element in ElementTree.iterparse(text, ("start", "end")):
+        if event == "start":
+            ancestors.append(element)
+            continue
+        ancestors.pop()
+        if element.tag.rpartition("}")[2] != "tu":
+            continue
+        segments = {
+            (side.get(_LANGUAGE) or side.get("lang", "")).lower(): " ".join("".join(segment.itertext()).split("\n"))
+            for side in element.iterfind(".//{*}tuv")
+            for segment in side.iterfind(".//{*}seg")
+        }
+        source, target = (segments[language.lower()].strip() for language in languages)
+        yield source, target
+        for ancestor in ancestors:
+            ancestor.clear()  # frees the units so far
+
+
+# Lines as they are; <seg> elements (WMT's .sgm, IWSLT's .xml); IWSLT's train.tags.*
+_MONOLINGUAL: dict[str, Callable[[IO[bytes], str], Iterator[str]]] = {
+    "lines": decode_stream,
+    "segments": _segments,
+    "tagged": _tagged,
+}

@@ -1,0 +1,163 @@
+"""CNN/DailyMail (Hermann et al. 2015; Nallapati et al. 2016): news articles and their editors' summaries.
+
+The raw files are two archives of stories and three lists of addresses, one for each split; the SHA-1 of its address is
+the name of a story's file. A story is an article, then highlights, each after a line ``@highlight``:
+
+    source    lines of the article, joined
+    target    highlights, joined; each is a sentence that ends in a full stop or another mark
+
+A line without a mark at its end (captions and highlights have none) gets a full stop; stories without an article are
+left out. Nothing else is removed: neither ``(CNN)`` nor bylines. The text is tokenised in one of two ways:
+
+    as the ODE Transformer's references (cnndm.test.target.tok): Moses' tokens of the joined lines, with its escapes,
+    cased (``whole_texts``, ``escape``)
+    as by See, Liu and Manning (2017) and, after them, Edunov et al. (2019): in lower case, line by line. They used
+    Stanford's tokenizer; here it is Moses', without its escapes
+
+The archives are read once, as streams. A temporary file keeps the stories until they are written in the order of the
+lists, so that the corpus does not depend on the order in the archives.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache, partial
+from pathlib import Path, PurePosixPath
+from typing import Annotated, BinaryIO, Literal
+
+from pydantic import Field
+
+from ode_transformer.lab.corpora.cleaning import Tokenizer
+from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus
+from ode_transformer.lab.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_directory
+from ode_transformer.support.lines import decode_lines
+from ode_transformer.support.parallel import map_chunks
+
+ARCHIVES = ("cnn_stories", "dailymail_stories")
+LISTS = {"train": "cnn_dm_train_urls", "valid": "cnn_dm_val_urls", "test": "cnn_dm_test_urls"}
+SOURCES = (*ARCHIVES, *LISTS.values())  # names of the raw files
+
+END_MARKS = frozenset(".!?'`\"’”)")
+HIGHLIGHT = "@highlight"
+_LAST_FULL_STOP = re.compile(r"(?<=[^\s.])\.$")
+# "LONDON, England (CNN) -- " or "(CNN)"
+_DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
+
+
+class SummarisationCorpus(TwoSidedCorpus):
+    """Settings of the summarisation corpus.
+
+    :param lowercase: replace capital letters
+    :param tokenise: separate punctuation from words
+    :param escape: write special characters as Moses does, such as ``&apos;``
+    :param whole_texts: tokenise the joined lines at once, as Moses does whose last word never keeps its full stop
+    :param strip_dateline: remove the place and ``(CNN) --`` at the start of an article
+    :param source_tokens: cut articles after so many tokens; fairseq's ``--truncate-source`` cuts after pieces instead
+    """
+
+    kind: Literal["summaries"] = "summaries"
+    source: Suffix = "source"
+    target: Suffix = "target"
+    lowercase: bool = True
+    tokenise: bool = True
+    escape: Annotated[bool, Field(exclude_if=lambda escape: not escape)] = False
+    whole_texts: Annotated[bool, Field(exclude_if=lambda whole: not whole)] = False
+    strip_dateline: bool = False
+    source_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def sources(self) -> list[str]:
+        return list(SOURCES)
+
+    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+        lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
+        listed = {name for names in lists.values() for name in names}
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            texts = folder / "texts"
+            with open(texts, "wb") as file:
+                offsets = _write_texts(files, listed, file, self, workers)
+            with open(texts, "rb") as file:
+                for split, names in lists.items():
+                    if missing := [name for name in names if name not in offsets]:
+                        raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
+                    for name in names:
+                        file.seek(offsets[name])
+                        source, target = (file.readline().decode().strip() for _ in range(2))
+                        if source and target:
+                            splits.add(split, (source, target))
+                        else:
+                            splits.counts["left out"] += 1
+                    splits.check_filled(split, files=[files[LISTS[split]]])
+            texts.unlink()
+        left_out = splits.counts.pop("left out", 0)
+        print_progress(f"{left_out:,} stories without an article or highlights left out")
+        return {**splits.counts, "left out": left_out}
+
+
+Story = tuple[str, bytes]  # name for errors, and content of the file
+
+
+def story_name(address: str) -> str:
+    """Return the name of the file with the story at an address."""
+    return f"{hashlib.sha1(address.strip().encode()).hexdigest()}.story"
+
+
+def _write_texts(
+    files: Mapping[str, Path], listed: set[str], file: BinaryIO, options: SummarisationCorpus, workers: int
+) -> dict[str, int]:
+    """Write source and target of each listed story, a line each.
+
+    :returns: offsets in the file by the stories' names
+    """
+    stories = (
+        (name, stream.read())
+        for archive in ARCHIVES
+        for name, stream in open_texts(files[archive], "*.story")
+        if PurePosixPath(name).name in listed
+    )
+    offsets = {}
+    for name, source, target in map_chunks(partial(prepare_stories, options), stories, workers, "stories read", 500):
+        offsets[PurePosixPath(name).name] = file.tell()
+        file.write(f"{source}\n{target}\n".encode())
+    return offsets
+
+
+def prepare_stories(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
+    """Return name, source and target of each story."""
+    return [(name, *source_and_target(decode_lines(content, name), options)) for name, content in stories]
+
+
+def source_and_target(story: list[str], options: SummarisationCorpus) -> tuple[str, str]:
+    """Return source and target of a story's lines; either may be empty."""
+    lines = [text for line in story if (text := " ".join(line.split()))]
+    end = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
+    article, highlights = lines[:end], [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
+    if options.strip_dateline and article:
+        article[0] = _DATELINE.sub("", article[0])
+    source = prepare_text(article, options).split()
+    return " ".join(source[: options.source_tokens]), prepare_text(highlights, options)
+
+
+def prepare_text(lines: list[str], options: SummarisationCorpus) -> str:
+    """Return lines as one line, prepared as chosen."""
+    lines = list(filter(None, lines))
+    if options.whole_texts:
+        lines = [" ".join(line if line[-1] in END_MARKS else f"{line}." for line in lines)]
+    text = " ".join(prepare_line(line, options) for line in lines)
+    return _LAST_FULL_STOP.sub(" .", text) if options.whole_texts else text
+
+
+def prepare_line(line: str, options: SummarisationCorpus) -> str:
+    """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
+    marked = line[-1:] in END_MARKS
+    if options.tokenise:
+        line = _tokenizer().tokenize(line, return_str=True, escape=options.escape).strip()
+    if not marked and line[-1:] not in END_MARKS and not options.whole_texts:
+        line += " ." if options.tokenise else "."
+    return line.lower() if options.lowercase else line
+
+
+_tokenizer = cache(partial(Tokenizer, "en"))  # slow to make

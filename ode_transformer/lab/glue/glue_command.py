@@ -1,0 +1,266 @@
+"""``ode-transformer analyse glue``: fine-tune a pre-trained encoder on the GLUE tasks, and write submission files.
+
+    ode-transformer analyse glue --path CHECKPOINT [--data DIR] [--raw DIR] [-- FLAGS OF fairseq-train]
+
+Every combination of the grid of ``configs/glue.yaml`` is trained; the best on a development set predicts its test set.
+"""
+
+import argparse
+import itertools
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ode_transformer.lab.glue import finetuning
+from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
+from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
+from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.recipe import Flags, FlagValue
+from ode_transformer.lab.recipes.training import train
+from ode_transformer.support import commands
+from ode_transformer.support.arguments import add_train_flags
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import file_stamp, lock_directory, write_files
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
+from ode_transformer.support.tables import markdown_table
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+
+NAME = "glue"  # for reproduce, as if it were a recipe
+CONFIG = CONFIGS / "glue.yaml"
+
+
+class PublishedGlue(YamlSection):
+    """Published scores of a system on the test sets.
+
+    :param arch: the architecture that stands for the system
+    :param scores: metrics of each submitted file, in the order of the task's
+    """
+
+    table: str
+    system: str
+    arch: str
+    scores: dict[str, list[float]]
+
+
+class GlueConfig(YamlSection):
+    """Grid and common flags.
+
+    :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
+    :param grid: flags of fairseq-train, each with the values to try; batch-size, lr and max-epoch at least
+    """
+
+    pretraining: str = "bert_pretraining"
+    arch: str = "macaron_bert_base"
+    symmetric: list[str] = []
+    grid: dict[str, Annotated[list[FlagValue], Field(min_length=1)]]
+    train: Flags
+    expected: list[PublishedGlue] = []
+
+    def task_flags(self, name: str) -> dict[str, str]:
+        """Return the flags of a task's runs beside those of all tasks."""
+        return {"task": "symmetric_sentence_prediction"} if name in self.symmetric else {}
+
+    def systems_of(self, table: str) -> list[str]:
+        """Return the architectures of a published table."""
+        if archs := [entry.arch for entry in self.expected if entry.table == table]:
+            return archs
+        tables = "; ".join(dict.fromkeys(entry.table for entry in self.expected))
+        raise UserError(f"--table {table}: not among the published results of glue: {tables or 'it has none'}")
+
+    def points(self) -> list[dict[str, Any]]:
+        """Return every combination of the grid's values."""
+        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """One fine-tuning of a task.
+
+    :param request: everything that its results depend on
+    """
+
+    folder: Path
+    command: list[Any]
+    request: list[Any]
+
+    @property
+    def results_file(self) -> Path:
+        """File of the results."""
+        return self.folder / "results.json"
+
+    def results(self) -> dict[str, Any]:
+        """Return development metrics and test predictions for each development split."""
+        results: dict[str, Any] = json.loads(self.results_file.read_text(encoding="utf-8"))
+        return results
+
+    def scores(self) -> dict[str, float]:
+        """Return the mean of the metrics for each development split; it ranks the runs."""
+        return {split: statistics.mean(values["dev"].values()) for split, values in self.results().items()}
+
+
+def plan_runs(
+    prepared: PreparedTask, output: Path, model: Path, options: Mapping[str, Any], config: GlueConfig
+) -> list[GridRun]:
+    """Return a task's runs, one for each combination of the grid.
+
+    :param options: flags of fairseq-train by name, for every run of the task
+    """
+    runs = []
+    for point in config.points():
+        folder = output / "runs" / prepared.task.name / ",".join(f"{key}={value}" for key, value in point.items())
+        chosen = {**options, **config.task_flags(prepared.task.name), **point}
+        flags = finetuning.training_options(prepared, folder / "checkpoints", chosen)
+        command = ["fairseq-train", prepared.data, *commands.flags(flags)]
+        runs.append(GridRun(folder, command, [*map(str, command), *file_stamp(model), prepared.digest]))
+    return runs
+
+
+def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, GridRun]:
+    """Train and evaluate all runs, skipping complete ones; return the best run for each development split.
+
+    Of the complete runs only the best keep their checkpoints.
+    """
+    complete = [run for run in runs if Jobs(run.folder).is_done("finetune", run.request, run.results_file)]
+    scores = {run.folder: run.scores() for run in complete}
+    for run in runs:
+        complete_run(prepared, run)
+        scores[run.folder] = run.scores()
+        # An interrupted run has no scores yet, and keeps its checkpoints to resume from.
+        for folder in scores.keys() - {best.folder for best in best_runs(runs, scores).values()}:
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    return best_runs(runs, scores)
+
+
+def complete_run(prepared: PreparedTask, run: GridRun) -> None:
+    """Train a run and predict with its last checkpoint; skip it if it is complete."""
+    jobs, checkpoints, task = Jobs(run.folder), run.folder / "checkpoints", prepared.task
+
+    def train_and_predict() -> None:
+        digest = jobs.digest_of(run.request)
+        if jobs.manifest.entries().get("training") != digest:
+            shutil.rmtree(checkpoints, ignore_errors=True)  # a fine-tuning takes minutes: nobody wants the old one back
+        train(run.command, run.folder, checkpoints, digest)
+        predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
+        results = {}
+        for split in (split for split in task.tables if split.startswith("valid")):
+            labels = [example.label for example in prepared.tables[split]]
+            metrics = finetuning.evaluate(task.metrics, predictions[split], labels)
+            results[split] = {"dev": metrics, "test": predictions[split.replace("valid", "test")]}
+        write_files(run.folder, {run.results_file.name: json.dumps(results)}, run.results_file.name)
+
+    with lock_directory(run.folder, "fine-tuning"):
+        jobs.run("finetune", run.request, run.results_file, train_and_predict)
+    metrics = "; ".join(str(values["dev"]) for values in run.results().values())
+    print(f"{task.name} {run.folder.name}: {metrics}", flush=True)
+
+
+def best_runs(runs: Sequence[GridRun], scores: Mapping[Path, Mapping[str, float]]) -> dict[str, GridRun]:
+    """Return the run with the highest score for each development split; of equals, the first of the grid."""
+    complete_runs = [run for run in runs if run.folder in scores]
+    splits = scores[complete_runs[0].folder] if complete_runs else ()
+    return {split: max(complete_runs, key=lambda run: scores[run.folder][split]) for split in splits}
+
+
+def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: Path) -> list[str]:
+    """Write the test predictions of the best run for a development split; return its row of the table of results."""
+    task, results, test = prepared.task, run.results()[split], split.replace("valid", "test")
+    name = task.submissions.get(test, task.name)
+    if "nan" in results["test"]:
+        return [name, "diverged", run.folder.name]
+    indices = [example.index for example in prepared.tables[test]]
+    text = submission_text(task, list(zip(indices, results["test"], strict=True)))
+    write_files(folder, {f"{name}.tsv": text}, f"{name}.tsv")
+    return [name, ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items()), run.folder.name]
+
+
+def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
+    """Prepare the tasks and train all their runs; write the best predictions and a table of the best runs."""
+    names, output, pieces = args.tasks.split(","), args.output, args.data or args.path.parent
+    if unknown := [name for name in names if name not in TASKS]:
+        raise UserError(f"--tasks {unknown[0]}: unknown; known are {', '.join(TASKS)}")
+    if chosen := [word for word in args.train_flags if word.partition("=")[0].removeprefix("--") in config.grid]:
+        raise UserError(f"{chosen[0]} after --: the grid of --config sets it for each run")
+    options = finetuning.model_options(args.path) | config.train | {"finetune-from-model": args.path.resolve()}
+    plans = {}
+    for task in (task for name, task in TASKS.items() if name in names):
+        folder = find_tables(task, args.raw, output / "raw", args.dry_run)
+        tables = {split: read_table(task, folder, split) for split in task.tables}
+        prepared = prepare_task(task, tables, pieces, output, args.dry_run)
+        runs = plan_runs(prepared, output, args.path, options, config)
+        for run in runs:
+            run.command.extend(args.train_flags)
+            run.request.append(args.train_flags)
+        plans[task.name] = prepared, runs
+    if args.dry_run:
+        for run in itertools.chain.from_iterable(runs for _, runs in plans.values()):
+            commands.print_command(run.command)
+        return
+    published = [entry for entry in config.expected if entry.arch == options["arch"]]
+    rows = []
+    for prepared, runs in plans.values():
+        for split, run in train_grid(prepared, runs).items():
+            row = write_submission(prepared, split, run, output / "submission")
+            rows.append([*row, *(", ".join(f"{x:.1f}" for x in entry.scores.get(row[0], [])) for entry in published)])
+    titles = ["task", "development set", "best run"]
+    titles += [f"{entry.table}: {entry.system}, test set" for entry in published]
+    text = markdown_table(titles, rows, "l" * len(titles)) + "\n"
+    write_files(output, {"results.md": text}, "results.md")
+    print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
+
+
+def reproduce(config: GlueConfig, options: RunOptions) -> None:
+    """Pre-train by the recipe, then run ``ode-transformer analyse glue``, or print its command.
+
+    :param options: of the user; flags of fairseq-train and the machine are those of pre-training
+    """
+    options = replace(options, arch=options.arch or config.arch)
+    recipe = workflow.load_recipe(config.pretraining, options)
+    data = workflow.recipe_data(recipe, config.pretraining, options)
+    experiments = workflow.plan_experiments(recipe, data, options)
+    workflow.reproduce(data, experiments, options)
+    for experiment in experiments:
+        tables = options.raw if options.raw and any((options.raw / name).is_dir() for name in TASKS) else None
+        flags = {
+            "path": experiment.model_path,
+            "data": experiment.model_path.parent,
+            "raw": tables,
+            "output": options.output / NAME / experiment.folder.name,
+        }
+        words = commands.flags(flags)
+        if options.dry_run:
+            commands.print_command(["ode-transformer", "analyse", NAME, *words])
+            continue
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        fine_tune(parser.parse_args(words), config)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse glue``."""
+    parser.epilog = "After an interruption the same command continues with the first unfinished job."
+    add = parser.add_argument
+    model = "pre-trained model; its architecture and options are read from the checkpoint"
+    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=model)
+    pieces = f"folder with dict.txt and {SENTENCEPIECE_FILE} (default: the model's)"
+    add("--data", type=Path, metavar="DIR", help=pieces)
+    add("--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables")
+    add("--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)")
+    add("--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)")
+    output = "folder for everything, predictions for the server in its folder submission (default: glue)"
+    add("--output", type=Path, default=Path("glue"), metavar="DIR", help=output)
+    add("--dry-run", action="store_true", help="print every command of the grid and run none")
+    add_train_flags(parser, "flags of fairseq-train for every run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fine-tune; return the exit status."""
+    fine_tune(args, read_yaml(args.config, GlueConfig))
+    return 0

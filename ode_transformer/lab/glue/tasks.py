@@ -1,0 +1,199 @@
+"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated, and their tables.
+
+A task is a folder of tab-separated tables without quoting, as the benchmark publishes them. WNLI is left out, as in
+the paper.
+"""
+
+import shutil
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ode_transformer.lab.corpora.download import obtain_files
+from ode_transformer.lab.corpora.sources import SOURCES_FILE, read_sources
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_write, write_files
+from ode_transformer.support.lines import read_lines
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task and the columns of its tables.
+
+    :param texts: columns of the one or two texts
+    :param classes: possible labels; empty where the label is a number
+    :param metrics: keys of ``finetuning.METRICS``; their mean ranks the runs
+    :param sources: entries of ``configs/sources.yaml`` to download
+    :param tables: file of each split; fairseq calls a second development set valid1
+    :param submissions: name of the submitted file for each test split, where it is not the task's
+    :param index: column that numbers the test examples
+    :param columns: columns of the training and development tables, where these have no header
+    :param broken_rows: leave out labelled rows with a wrong number of fields, which the published tables contain
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    label: str = "label"
+    classes: tuple[str, ...] = ("0", "1")
+    metrics: tuple[str, ...] = ("accuracy",)
+    sources: tuple[str, ...] = ()
+    tables: dict[str, str] = field(
+        default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
+    )
+    submissions: dict[str, str] = field(default_factory=dict)
+    index: str = "index"
+    columns: tuple[str, ...] = ()
+    broken_rows: bool = False
+
+
+_ENTAILMENT = ("entailment", "not_entailment")
+_PAIR = ("sentence1", "sentence2")
+
+TASKS = {
+    task.name: task
+    for task in (
+        GlueTask(
+            "CoLA",
+            ("sentence",),
+            metrics=("matthews",),
+            sources=("glue_cola",),
+            columns=("source", "label", "mark", "sentence"),
+        ),
+        GlueTask("SST-2", ("sentence",), sources=("glue_sst2",)),
+        GlueTask(
+            "MRPC",
+            ("#1 String", "#2 String"),
+            label="Quality",
+            metrics=("f1", "accuracy"),
+            sources=("glue_mrpc_train", "glue_mrpc_test", "glue_mrpc_dev_ids"),
+        ),
+        GlueTask("STS-B", _PAIR, label="score", classes=(), metrics=("pearson", "spearman"), sources=("glue_stsb",)),
+        GlueTask(
+            "QQP",
+            ("question1", "question2"),
+            label="is_duplicate",
+            metrics=("f1", "accuracy"),
+            sources=("glue_qqp",),
+            index="id",
+            broken_rows=True,
+        ),
+        GlueTask(
+            "MNLI",
+            _PAIR,
+            label="gold_label",
+            classes=("contradiction", "neutral", "entailment"),
+            sources=("glue_mnli",),
+            tables={
+                "train": "train.tsv",
+                "valid": "dev_matched.tsv",
+                "valid1": "dev_mismatched.tsv",
+                "test": "test_matched.tsv",
+                "test1": "test_mismatched.tsv",
+            },
+            submissions={"test": "MNLI-m", "test1": "MNLI-mm"},
+        ),
+        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT, sources=("glue_qnli",)),
+        GlueTask("RTE", _PAIR, classes=_ENTAILMENT, sources=("glue_rte",)),
+    )
+}
+STS_RANGE = (0.0, 5.0)
+MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "mrpc_dev_ids.tsv")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row of a table: one or two texts, the label (empty in a test table), the number."""
+
+    texts: tuple[str, ...]
+    label: str
+    index: str
+
+
+def read_table(task: GlueTask, folder: Path, split: str) -> list[Example]:
+    """Return the examples of a split."""
+    path, testing = folder / task.tables[split], split.startswith("test")
+    lines = read_lines(path)
+    has_header = testing or not task.columns
+    columns = lines[0].removeprefix("\ufeff").split("\t") if has_header else list(task.columns)
+    needed = (*task.texts, task.index) if testing else (*task.texts, task.label)
+    if absent := [name for name in needed if name not in columns]:
+        raise UserError(f"{path}: no column {absent[0]!r}; there are {', '.join(map(repr, columns))}")
+    positions = [columns.index(name) for name in needed]
+    examples, broken_rows = [], 0
+    for number, line in enumerate(lines[has_header:], start=1 + has_header):
+        fields = line.split("\t")
+        if len(fields) != len(columns):
+            if task.broken_rows and not testing:
+                broken_rows += 1
+                continue
+            raise UserError(f"{path}, line {number}: {len(fields)} fields instead of {len(columns)}")
+        *texts, last = (fields[position].strip() for position in positions)
+        if not testing and task.classes and last not in task.classes:
+            raise UserError(f"{path}, line {number}: label {last!r} is none of {', '.join(task.classes)}")
+        examples.append(Example(tuple(texts), "" if testing else last, last if testing else str(number)))
+    skipped = f", {broken_rows} broken rows left out" if broken_rows else ""
+    print(f"{task.name} {split}: {len(examples):,} examples{skipped}")
+    return examples
+
+
+def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
+    """Return the text of a submission file.
+
+    :param predictions: for each example its number and its class or, for STS-B, a score, which is clipped to the range
+    """
+    rows = ["index\tprediction"]
+    for index, value in predictions:
+        if not task.classes:
+            value = f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
+        rows.append(f"{index}\t{value}")
+    return "\n".join(rows) + "\n"
+
+
+def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = False) -> Path:
+    """Return the folder with a task's tables: within ``raw`` or, downloaded or divided, within ``output``.
+
+    :param raw: folder with a folder for each task; None downloads the tables
+    """
+    folder = output / task.name
+    if raw is not None:
+        if task.name != "MRPC" or (raw / task.name / "train.tsv").exists():
+            return raw / task.name
+        divide_mrpc(raw / task.name, folder)
+    elif not dry_run and not (folder / task.tables["train"]).exists():
+        for path in obtain_files(task.sources, read_sources(SOURCES_FILE), None, folder).values():
+            if path.suffix == ".zip":
+                unpack(task, path)
+        if task.name == "MRPC":
+            divide_mrpc(folder, folder)
+    return folder
+
+
+def unpack(task: GlueTask, archive: Path) -> None:
+    """Extract the tables of a task from an archive, and nothing else, into the archive's folder."""
+    with zipfile.ZipFile(archive) as zip_file:
+        names = zip_file.namelist()
+        for table in reversed(task.tables.values()):  # the training table last
+            member = f"{task.name}/{table}" if f"{task.name}/{table}" in names else table
+            with zip_file.open(member) as source, atomic_write(archive.parent / table) as file:
+                shutil.copyfileobj(source, file)
+
+
+def divide_mrpc(published: Path, output: Path) -> None:
+    """Write the three tables of MRPC, made from the published two and the list of development pairs."""
+    train, test, development = (read_lines(published / name) for name in MRPC_FILES)
+    development_pairs = {tuple(_fields(line)) for line in development if line.strip()}
+    header, *rows = train
+    pairs = [tuple(_fields(row)[1:3]) for row in rows]
+    tables = {
+        "dev.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair in development_pairs)],
+        "train.tsv": [header, *(row for row, pair in zip(rows, pairs, strict=True) if pair not in development_pairs)],
+    }
+    # The published test table has labels; the benchmark numbers its rows instead.
+    header, *rows = test
+    numbered = [f"{number}\t{row.partition(chr(9))[2]}" for number, row in enumerate(rows)]
+    tables["test.tsv"] = [f"index\t{header.partition(chr(9))[2]}", *numbered]
+    write_files(output, {name: "".join(f"{line}\n" for line in lines) for name, lines in tables.items()}, "train.tsv")
+
+
+def _fields(line: str) -> list[str]:
+    return [field.strip() for field in line.split("\t")]

@@ -1,0 +1,53 @@
+"""Error rates of grapheme-to-phoneme conversion, with phonemes separated by spaces and one word per line:
+
+phoneme error rate = summed edit distance / summed length of the references
+word error rate    = fraction of the words with at least one error
+
+The edit distance is Levenshtein's: the fewest insertions, deletions and substitutions, here of phonemes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.lab.metrics.significance import SentenceStatistics
+
+
+def phoneme_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute the edits per reference phoneme, in per cent."""
+    return [_score("PER", "{:.0f} edits in {:.0f} phonemes", phoneme_statistics(hypotheses, settings))]
+
+
+def word_error_rate(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute the fraction of lines (words) whose phonemes differ from the reference, in per cent."""
+    return [_score("WER", "{:.0f} of {:.0f} words wrong", word_statistics(hypotheses, settings))]
+
+
+def phoneme_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the edits and the reference's phonemes of each word."""
+    from rapidfuzz.distance import Levenshtein  # of the extra experiments
+
+    return _statistics([(Levenshtein.distance(h, r), len(r)) for h, r in _split_pairs(hypotheses, settings)])
+
+
+def word_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Mark each word as wrong (1) or right (0), beside a 1 for the word itself."""
+    return _statistics([(h != r, 1) for h, r in _split_pairs(hypotheses, settings)])
+
+
+def _statistics(errors: Sequence[tuple[int, int]]) -> SentenceStatistics:
+    """Return the statistics of a rate; words without a phoneme have the rate 0."""
+    return SentenceStatistics(
+        np.array(errors, dtype=float), lambda sums: float(100 * sums[0] / sums[1]) if sums[1] else 0.0
+    )
+
+
+def _score(name: str, detail: str, statistics: SentenceStatistics) -> Score:
+    sums = statistics.numbers.sum(axis=0)
+    return Score(name, statistics.score(sums), "tok:space", detail.format(*sums), len(statistics.numbers))
+
+
+def _split_pairs(hypotheses: Lines, settings: Settings) -> list[tuple[list[str], list[str]]]:
+    references = paired_references(hypotheses, settings)
+    return [(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]

@@ -1,0 +1,132 @@
+"""MaxMatch (M2): agreement of a system's corrections with those of annotators (Dahlmeier & Ng 2012).
+
+    P = correct / system edits,   R = correct / gold edits,   F = (1 + β²) P R / (β² P + R)
+
+of the edits that ``edit_lattice`` defines, summed over all sentences. P and R are 1 if the divisor is 0. Of several
+annotators, each sentence is scored with the one who makes F of all sentences up to it highest; among equals, the one
+with most correct edits, then with the smallest (system edits + β² gold edits), then the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ode_transformer.lab.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
+from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, max_annotators, read_m2
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
+from ode_transformer.support.console import print_text, track
+
+BETA = 0.5
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of edits, and the scores that follow from them."""
+
+    correct: int = 0
+    proposed: int = 0
+    gold: int = 0
+
+    def __add__(self, counts: Counts) -> Counts:
+        return Counts(self.correct + counts.correct, self.proposed + counts.proposed, self.gold + counts.gold)
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.proposed if self.proposed else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.gold if self.gold else 1.0
+
+    def f_score(self, beta: float) -> float:
+        """Compute F_β, in a form without P and R that is also defined if one of their divisors is 0."""
+        divisor = self.proposed + beta**2 * self.gold
+        return (1 + beta**2) * self.correct / divisor if divisor else 1.0
+
+
+@dataclass(frozen=True)
+class MatchedSentence:
+    """A sentence with the system's edits and its annotator."""
+
+    source: AnnotatedSentence
+    hypothesis: tuple[str, ...]
+    annotator: int
+    edits: tuple[SystemEdit, ...]
+
+    @property
+    def gold(self) -> tuple[Edit, ...]:
+        """The annotator's edits; as in the official scorer, those outside the sentence are among them."""
+        return (*self.source.edits.get(self.annotator, ()), *self.source.outside.get(self.annotator, ()))
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(sum(edit.correct for edit in self.edits), len(self.edits), len(self.gold))
+
+    def __str__(self) -> str:
+        counts = self.counts
+        lines = {
+            "source": " ".join(self.source.tokens),
+            "hypothesis": " ".join(self.hypothesis),
+            "system edits": "; ".join(map(str, self.edits)),
+            "correct edits": "; ".join(str(edit) for edit in self.edits if edit.correct),
+            f"gold edits of annotator {self.annotator}": "; ".join(map(str, self.gold)),
+            "counts": f"{counts.correct} correct, {counts.proposed} proposed, {counts.gold} gold",
+        }
+        return "\n".join(f"{name}: {text}" for name, text in lines.items())
+
+
+def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> list[MatchedSentence]:
+    """Match each sentence with the annotator who makes F of all sentences up to it highest.
+
+    :param hypotheses: one for each sentence, tokenised like the gold file
+    """
+    check_line_counts(hypotheses, gold)
+    sentences, counts = [], Counts()
+    for line, sentence in zip(track(hypotheses, "sentences scored"), gold, strict=True):
+        lattice = EditLattice(sentence.tokens, line.split())
+        candidates = [
+            MatchedSentence(
+                sentence, lattice.hypothesis, annotator, tuple(lattice.edits(sentence.edits.get(annotator, ())))
+            )
+            for annotator in sorted(sentence.edits) or [0]
+        ]
+
+        def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
+            total = previous + candidate.counts
+            return total.f_score(BETA), total.correct, -(total.proposed + BETA**2 * total.gold)
+
+        sentences.append(max(candidates, key=rank))  # the first of equals
+        counts += sentences[-1].counts
+    return sentences
+
+
+def sum_counts(sentences: Sequence[MatchedSentence]) -> Counts:
+    """Add the numbers of all sentences."""
+    return sum((sentence.counts for sentence in sentences), Counts())
+
+
+def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute P, R and F0.5 against the corrections of ``settings.gold``; verbose also prints every sentence."""
+    assert settings.gold is not None
+    gold = read_m2(settings.gold)
+    sentences = max_match(hypotheses, gold)
+    if settings.verbose:
+        for number, sentence in enumerate(sentences, start=1):
+            print_text(f"{number}\n{sentence}\n")
+    signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{max_annotators(gold)}|case:mixed"
+    return prf_scores(sum_counts(sentences), signature, len(gold))
+
+
+def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
+    """Return precision, recall and F as scores in per cent."""
+    details = {
+        "P": f"{counts.correct} of {counts.proposed} system edits correct",
+        "R": f"{counts.correct} of {counts.gold} gold edits found",
+        f"F{BETA}": f"{counts.correct} correct, {counts.proposed} system and {counts.gold} gold edits",
+    }
+    values = counts.precision, counts.recall, counts.f_score(BETA)
+    return [
+        Score(name, 100 * value, f"{signature}|beta:{BETA}", detail, sentences)
+        for (name, detail), value in zip(details.items(), values, strict=True)
+    ]

@@ -1,0 +1,46 @@
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) of summaries, a document a line, by the rouge-score package.
+
+F1 of unigrams, of bigrams, and of the longest common subsequences of the summaries' sentences, as ROUGE-1.5.5
+computes them with ``-m`` (Porter's stemmer) and ``-n 2``; the scores are means over the documents.
+
+ROUGE-L depends on the division into sentences: a summary taken as one long sentence scores lower. A word is a sequence
+of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words.
+"""
+
+from importlib.metadata import version
+
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.support.console import track
+
+# Functions that divide a document's line into lines of one sentence each
+SENTENCES = {
+    # as common pipelines around pyrouge do; also splits "u.s. "
+    "period": lambda document: document.replace(". ", ".\n"),
+    "none": lambda document: document,
+}
+KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
+
+
+def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute the three F1 scores, in per cent."""
+    from rouge_score.rouge_scorer import RougeScorer
+
+    references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
+    scorer = RougeScorer(list(KINDS.values()), use_stemmer=True)
+    pairs = zip(track(hypotheses, "documents scored"), references, strict=True)
+    documents = [scorer.score(split(r), split(h)) for h, r in pairs]
+    signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"
+
+    def mean(kind: str, value: str) -> float:
+        return 100 * sum(getattr(document[kind], value) for document in documents) / len(documents)
+
+    return [
+        Score(
+            name,
+            mean(kind, "fmeasure"),
+            signature,
+            f"precision {mean(kind, 'precision'):.2f}, recall {mean(kind, 'recall'):.2f}",
+            len(documents),
+        )
+        for name, kind in KINDS.items()
+    ]

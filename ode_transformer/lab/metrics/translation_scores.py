@@ -1,0 +1,136 @@
+"""Corpus BLEU and chrF, by sacrebleu, in the flavours that papers report: they differ by up to 1.5 BLEU.
+
+detokenised text           sacreBLEU: words by ``13a`` or ``intl``, zero precisions smoothed
+tokens (``none``)          as multi-bleu.perl: words are separated by spaces, no smoothing
+compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y`` on both sides
+``get_ende_bleu``          both sides as German tokens with straight quotation marks, compounds split
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.lab.metrics.significance import SentenceStatistics
+
+TOKENIZERS = ("13a", "intl", "none")
+FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
+
+# The Perl script reads bytes, where no character outside ASCII is a space.
+_COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
+
+
+def split_compounds(line: str) -> str:
+    """Split at hyphens between two characters, from the left; in a-b-c only at the first, as b is used once."""
+    return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
+
+
+# tensor2tensor's reference for newstest2014 has straight double quotation marks for all others (its issue 317); single
+# ones and the rest of the punctuation follow Moses' replace-unicode-punctuation.perl, which the script calls.
+_QUOTATION_MARKS = str.maketrans(dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‘’‚", "'"))
+
+
+def german_tokens(lines: Lines) -> list[str]:
+    """Tokenise German text as tensor2tensor's get_ende_bleu.sh: plain punctuation, Moses' escapes, compounds split."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, moses = MosesPunctNormalizer("de"), MosesTokenizer("de")
+    texts = (normalizer.replace_unicode_punct(line.translate(_QUOTATION_MARKS)) for line in lines)
+    return [split_compounds(str(moses.tokenize(text, return_str=True))) for text in texts]
+
+
+def detokenize(lines: Lines, language: str) -> list[str]:
+    """Join Moses tokens to text and undo Moses' escapes; case is kept."""
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(lang=language)
+    return [moses.detokenize(line.split()) for line in lines]
+
+
+def _bleu(settings: Settings) -> Any:
+    from sacrebleu.metrics.bleu import BLEU
+
+    tokens = settings.tokenize == "none" or settings.flavour is not None
+    return BLEU(
+        tokenize="none" if tokens else settings.tokenize,
+        lowercase=settings.lowercase,
+        smooth_method="none" if tokens else "exp",
+        force=tokens,  # no warning that tokenised text looks tokenised
+    )
+
+
+def _chrf(settings: Settings) -> Any:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(lowercase=settings.lowercase)
+
+
+def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
+    """Return hypotheses and all references in the form that is compared."""
+    references = [paired_references(hypotheses, settings), *settings.more_references]
+    if settings.flavour == "get_ende_bleu":
+        return german_tokens(detokenize(hypotheses, "de")), list(map(german_tokens, references))
+    if settings.detokenize:
+        hypotheses = detokenize(hypotheses, settings.detokenize)
+    if settings.compound_split:
+        hypotheses = list(map(split_compounds, hypotheses))
+        references = [list(map(split_compounds, lines)) for lines in references]
+    return hypotheses, references
+
+
+def _signature(metric: Any, settings: Settings) -> str:
+    parts = [str(metric.get_signature())]
+    if settings.detokenize or settings.flavour:
+        from sacremoses import __version__
+
+        language = settings.detokenize or "de"
+        parts.append(f"hypotheses:detokenised-{language}|sacremoses:{__version__}")
+    if settings.flavour:
+        parts.append(f"flavour:{settings.flavour}")
+    if settings.tokenize == "none":
+        parts.append("text:tokenised")
+    if settings.compound_split:
+        parts.append("compounds:split")
+    return "|".join(parts)
+
+
+def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
+    metric = _bleu(settings)
+    hypotheses, references = _texts(hypotheses, settings)
+    result = metric.corpus_score(hypotheses, references)
+    precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
+    detail = f"{precisions}, brevity penalty {result.bp:.3f}"
+    return [Score("BLEU", result.score, _signature(metric, settings), detail, len(hypotheses))]
+
+
+def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
+    """Compute corpus chrF2 (Popović 2015): F-score with β = 2 of character n-grams up to 6."""
+    metric = _chrf(settings)
+    hypotheses, references = _texts(hypotheses, settings)
+    result = metric.corpus_score(hypotheses, references)
+    return [Score("chrF2", result.score, _signature(metric, settings), "character F-score", len(hypotheses))]
+
+
+def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
+    """Compute hypothesis tokens / reference tokens of the corpus by BLEU's tokenizer; None without reference tokens."""
+    hypotheses, references = _texts(hypotheses, settings)
+    result = _bleu(settings).corpus_score(hypotheses, references)
+    return result.sys_len / result.ref_len if result.ref_len else None
+
+
+def bleu_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the n-grams of each sentence that BLEU sums over the corpus."""
+    return _statistics(_bleu(settings), hypotheses, settings)
+
+
+def chrf_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Count the n-grams of each sentence that chrF sums over the corpus."""
+    return _statistics(_chrf(settings), hypotheses, settings)
+
+
+def _statistics(metric: Any, hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    numbers = np.array(metric._extract_corpus_statistics(*_texts(hypotheses, settings)), dtype=float)
+    return SentenceStatistics(numbers, lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))

@@ -1,0 +1,220 @@
+"""The server's answers.
+
+GET / is the page, GET /health and GET /openapi.json say what is there, POST /translate, /translate-file and /inspect
+compute. Nothing else is served, so that no file of the machine can be read.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+import ode_transformer
+from ode_transformer.lab.pages.batches import BatchQueue, QueueFullError
+from ode_transformer.lab.pages.page import render_page
+from ode_transformer.lab.pages.requests import (
+    GuardedApplication,
+    Health,
+    InspectedLine,
+    Inspections,
+    Limits,
+    Refusal,
+    TextRequest,
+    TranslatedText,
+    Translation,
+    Translations,
+)
+from ode_transformer.lab.pages.served_model import Hypothesis, ServedModel
+from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.files import file_name
+from ode_transformer.support.lines import decode_lines
+
+RETRY = {"Retry-After": "5"}
+REFUSALS = (
+    "A refusal. 400: the request is not what this description says, or a line is not UTF-8; 403: a page of another "
+    "site sent it; 408: it did not arrive in time; 413: too many bytes, lines or tokens of a line; 415: it is not "
+    "JSON; 429: too many lines wait, Retry-After says when to try again; 500: the server failed; 503: no answer in "
+    "time, or too many connections."
+)
+TEXT_BODY = {"requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+class TranslationServer:
+    """Models, the queue of what they compute, and the bounds.
+
+    :param models: of one pair of languages
+    """
+
+    def __init__(self, models: Sequence[ServedModel], queue: BatchQueue, limits: Limits, beam: int) -> None:
+        self.models = {model.name: model for model in models}
+        self.queue, self.limits, self.beam = queue, limits, beam
+        self.languages: dict[Any, str] = {"source": models[0].source_lang, "target": models[0].target_lang}
+        self.page = render_page(
+            "serve.html",
+            scripts=("attention_map.js", "serve.js"),
+            connect="'self'",
+            models=list(self.models),
+            languages=self.languages,
+            continues=models[0].hub.continues,
+            beam=beam,
+            limits=limits,
+            version=ode_transformer.__version__,
+        )
+
+    def application(self, hosts: Collection[str] | None) -> ASGIApp:
+        """Return the application."""
+        app = FastAPI(
+            title="ode-transformer serve",
+            version=ode_transformer.__version__,
+            lifespan=self._lifespan,
+            docs_url=None,  # its pages would load scripts from elsewhere
+            redoc_url=None,
+            responses={"default": {"model": Refusal, "description": REFUSALS}},
+        )
+        for kind in (HTTPException, RequestValidationError, UserError, Exception):
+            app.add_exception_handler(kind, _refuse)
+        app.get("/", include_in_schema=False)(self.show_page)
+        app.get("/health", summary="State of the server")(self.health)
+        app.post("/translate", summary="Translate lines")(self.translate)
+        app.post("/inspect", summary="Attention and stage weights of one line")(self.inspect)
+        app.post(
+            "/translate-file",
+            summary="Translate a text to a text of as many lines",
+            response_class=PlainTextResponse,
+            openapi_extra=TEXT_BODY,
+        )(self.translate_file)
+        return GuardedApplication(app, hosts, self.limits)
+
+    async def show_page(self) -> HTMLResponse:
+        """Answer with the page."""
+        return HTMLResponse(self.page)
+
+    async def health(self) -> Health:
+        """Return the models and the lines that wait."""
+        return Health(
+            status="ok",
+            waiting_lines=self.queue.waiting,
+            models=list(self.models),
+            languages=self.languages,
+            version=ode_transformer.__version__,
+        )
+
+    async def translate(self, request: TextRequest) -> Translations:
+        """Return as many translations as lines by each model."""
+        models, beam = self._chosen(request)
+        systems = []
+        for model in models:
+            lines, warning = await self._translations(model, request.lines, beam)
+            best = [hypotheses[0].text if hypotheses else "" for hypotheses in lines]
+            n_best = [
+                [Translation(text=h.text, score=round(h.score, 4)) for h in hypotheses[: request.n_best]]
+                for hypotheses in lines
+            ]
+            systems.append(TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
+        return Translations(systems=systems)
+
+    async def translate_file(self, request: Request, model: str = "") -> PlainTextResponse:
+        """Answer a text with a text of as many lines."""
+        (chosen,) = self._models([model] if model else [])
+        lines = decode_lines(await request.body(), "the file")
+        self._check_line_count(len(lines))
+        translations, _ = await self._translations(chosen, lines, self.beam)
+        text = "".join(f"{hypotheses[0].text if hypotheses else ''}\n" for hypotheses in translations)
+        disposition = f'attachment; filename="translation.{file_name(self.languages["target"])}"'
+        return PlainTextResponse(text, headers={"Content-Disposition": disposition})
+
+    async def inspect(self, request: TextRequest) -> Inspections:
+        """Return each model's attention and stage weights for one line."""
+        models, beam = self._chosen(request)
+        if len(request.lines) != 1 or not request.lines[0].strip():
+            raise HTTPException(400, "lines: name one line of text to look into")
+        systems = []
+        for model in models:
+            sources, _ = await self._encode(model, request.lines)
+            compute = partial(_inspect_each, model, beam)
+            inspections = await self._compute(("inspect", model.name, beam), compute, list(sources.values()))
+            systems += [InspectedLine(model=model.name, **inspection) for inspection in inspections]
+        return Inspections(systems=systems)
+
+    def _chosen(self, request: TextRequest) -> tuple[list[ServedModel], int]:
+        """Return the models and the beam of a request, whose bounds are checked."""
+        self._check_line_count(len(request.lines))
+        beam = self.beam if request.beam is None else request.beam
+        if beam > self.limits.beam or request.n_best > beam:
+            raise HTTPException(400, f"beam: at most {self.limits.beam} is allowed; n_best: at most the beam, {beam}")
+        return self._models(request.models), beam
+
+    def _models(self, names: Sequence[str]) -> list[ServedModel]:
+        """Return the models of these names, by default the first of all."""
+        if unknown := [name for name in names if name not in self.models]:
+            served = ", ".join(self.models)
+            raise HTTPException(400, f"models: {one_line(unknown[0], 80)} is not served; these are: {served}")
+        return [self.models[name] for name in dict.fromkeys(names or list(self.models)[:1])]
+
+    def _check_line_count(self, count: int) -> None:
+        if count > self.limits.lines:
+            raise HTTPException(413, f"{count:,} lines, at most {self.limits.lines:,} are allowed in a request")
+
+    async def _translations(
+        self, model: ServedModel, lines: Sequence[str], beam: int
+    ) -> tuple[list[list[Hypothesis]], str]:
+        """Return the hypotheses of each line, none for a line without text, and a warning or ""."""
+        sources, warning = await self._encode(model, lines)
+        compute = partial(model.translate, beam=beam)
+        results = await self._compute(("translate", model.name, beam), compute, list(sources.values()))
+        by_line = dict(zip(sources, results, strict=True))
+        return [by_line.get(number, []) for number in range(len(lines))], warning
+
+    async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
+        try:
+            return await asyncio.to_thread(model.encode, lines)
+        except UserError as error:  # a line has more tokens than the model takes
+            raise HTTPException(413, str(error)) from error
+
+    async def _compute(
+        self, key: Hashable, compute: Callable[[list[Any]], Sequence[Any]], items: list[Any]
+    ) -> list[Any]:
+        """Let the queue compute a job."""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await self.queue.compute(key, compute, items)
+        except TimeoutError:
+            raise HTTPException(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
+        except QueueFullError:
+            raise HTTPException(429, f"{self.queue.waiting:,} lines wait already", RETRY) from None
+        except UserError as error:  # of the model, not of the request
+            raise HTTPException(500, str(error)) from error
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        batches = asyncio.create_task(self.queue.run())
+        yield
+        batches.cancel()
+
+
+def _inspect_each(model: ServedModel, beam: int, sources: Sequence[Any]) -> list[dict[str, Any]]:
+    return [model.inspect(source, beam) for source in sources]
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer a request that fails with one line."""
+    status, message, headers = 500, "the server failed; its terminal says how", None
+    if isinstance(error, HTTPException):
+        status, message, headers = error.status_code, error.detail, error.headers
+    elif isinstance(error, UserError):  # a line that is not UTF-8
+        status, message = 400, str(error)
+    elif isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        field = ".".join(map(str, fault["loc"][1:]))
+        status, message = 400, one_line(f"{field or 'the request'}: {fault['msg']}", 500)
+        if "json" not in request.headers.get("content-type", ""):
+            status, message = 415, "the request's Content-Type is not application/json"
+    return JSONResponse({"error": message}, status, headers)

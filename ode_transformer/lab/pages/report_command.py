@@ -1,0 +1,178 @@
+"""``ode-transformer report``: one page about a run, several runs or a study, complete in itself.
+
+The page needs no network and no other file. What a run's folder lacks is left out: without a checkpoint or its data
+nothing is measured on the model, without a log there are no curves. docs/gallery.md shows a page.
+"""
+
+import argparse
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ode_transformer import __version__
+from ode_transformer.lab.analysis.examples import SystemOutputs
+from ode_transformer.lab.analysis.one_sentence import readable_tokens
+from ode_transformer.lab.analysis.plots import new_figure
+from ode_transformer.lab.metrics.m2_file import read_m2
+from ode_transformer.lab.metrics.max_match import max_match
+from ode_transformer.lab.metrics.significance import SAMPLES
+from ode_transformer.lab.pages import figures, sentences
+from ode_transformer.lab.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
+from ode_transformer.lab.pages.overview import (
+    COSTS,
+    overview_rows,
+    published_rows,
+    run_origin,
+    score_titles,
+    validation_tables,
+)
+from ode_transformer.lab.pages.page import render_page
+from ode_transformer.lab.pages.runs import ReportedRun, read_runs, systems_of
+from ode_transformer.support.arguments import add_systems, positive_int, rising_numbers
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import check_writable, write_text
+
+METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer report``."""
+    add_systems(parser, "folder of the run of each system, or of a study's results; seeds of one system have one name:")
+    add, page = parser.add_argument, Path("report.html")
+    add("--output", type=Path, default=page, metavar="FILE.html", help="the page (default: report.html)")
+    add("--data", type=Path, metavar="DIR", help="binarised data (default: data-bin beside the run)")
+    add("--split", metavar="NAME", help="split of the sentences (default: the decoded one, or valid)")
+    add("--sentences", type=positive_int, default=32, metavar="N", help="measure layers on the first N (default: 32)")
+    lines = "sentences for attention and depth, from 1 on (default: short ones on which the systems differ most)"
+    add("--lines", type=rising_numbers, metavar="N,N,...", help=lines)
+    add("--examples", type=positive_int, default=12, metavar="N", help="outputs to show side by side (default: 12)")
+    add("--logs-only", action="store_true", help="load no model: show only what was written down")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and print where it lies."""
+    check_writable(args.output)
+    new_figure(1, 1)  # a missing library is an error before the work, not after it
+    runs, study = read_runs(args.systems, args.data)
+    page = build_report(runs, study, args, shlex.join(["ode-transformer", *args.words]))
+    write_text(args.output, page)
+    print(f"report: {args.output} ({len(page.encode()) / 1e6:.1f} MB), for a browser")
+    return 0
+
+
+def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: argparse.Namespace, command: str) -> str:
+    """Return the page as HTML; the content of the study's file is empty without one."""
+    systems = systems_of(runs)
+    decoded = sentences.decoded_split(systems)
+    notes, outputs = [], None
+    try:
+        outputs = sentences.read_system_outputs(systems, decoded) if decoded else None
+    except UserError as error:  # a log that was cut off, or of other sentences
+        notes.append(f"No outputs side by side: {error}.")
+    metric = "per" if "PER" in score_titles(runs) else "chrf"
+    split = args.split or (decoded if outputs is not None else None) or "valid"
+    numbers = args.lines
+    if outputs is not None and numbers is None and split == decoded:
+        numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
+    measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
+    logged = {
+        name: [run.logged(measured[name].operations if name in measured else None) for run in of_system]
+        for name, of_system in systems.items()
+    }
+    recipe = next((str(run.experiment["recipe"]) for run in runs if run.experiment.get("recipe")), "")
+    return render_page(
+        "report.html",
+        ("attention_map.js", "report.js"),
+        title=str(study.get("title") or recipe or ", ".join(systems)),
+        study=study,
+        systems=systems,
+        titles=[*score_titles(runs), *COSTS],
+        rows=overview_rows(systems, measured),
+        published=published_rows(runs),
+        samples=SAMPLES,
+        notes=notes,
+        training=figures.training_figures(logged),
+        validations=validation_tables(systems),
+        depth=depth_sections(systems, logged, measured),
+        split_note=f"the first {args.sentences} sentences of {split}",
+        error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",
+        attention=sentences.attention_section(measured),
+        surprisal=sentences.surprisal_rows(measured),
+        language_models=runs[0].is_language_model,
+        origins=[run_origin(run) for run in runs],
+        command=command,
+        version=f"ode-transformer {__version__}",
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        **side_by_side(systems, outputs, metric, args.examples, runs[0].corpus / f"{decoded}.m2"),
+    )
+
+
+def side_by_side(
+    systems: Collection[str], outputs: SystemOutputs | None, metric: str, count: int, gold: Path
+) -> dict[str, Any]:
+    """Return what the page shows of the outputs: as edits, if the file of annotated corrections is there."""
+    compared, edits = [], {}
+    if outputs is not None:
+        if gold.is_file():
+            annotated = read_m2(gold)
+            edits = {name: max_match(hypotheses, annotated) for name, hypotheses in outputs.systems.items()}
+        shown = sentences.chosen_numbers(outputs, metric, count)
+        compared = sentences.compared_sentences(outputs, shown, metric, edits)
+    title = "Corrections" if edits else "Outputs side by side" if len(systems) > 1 else "Outputs"
+    return {"sentences": compared, "sentences_title": title, "edits": bool(edits), "metric": METRIC_NAMES[metric]}
+
+
+def measure_systems(
+    systems: Mapping[str, Sequence[ReportedRun]], split: str, count: int, numbers: Sequence[int] | None
+) -> dict[str, Measurements]:
+    """Measure the model of the first run of each system that has one."""
+    measured = {}
+    for name, runs in systems.items():
+        run = next((run for run in runs if run.checkpoint and run.data), None)
+        if run is None:
+            print_progress(f"{name}: left out, {runs[0].folder} has no checkpoint, or no data-bin beside it: --data")
+            continue
+        print_progress(f"{name}: measuring {run.checkpoint}")
+        measured[name] = measure_run(run, split, count, numbers)
+    return measured
+
+
+def depth_sections(
+    systems: Mapping[str, Sequence[ReportedRun]], logged: Mapping[str, Any], measured: Mapping[str, Measurements]
+) -> dict[str, Any] | None:
+    """Return the parts of the section on depth; None if there is nothing to show."""
+    parts = {
+        "logged": figures.logged_depth_figures(logged),
+        "can_be_logged": any(run.points for runs in systems.values() for run in runs),
+        "weights": {name: m.stage_weights for name, m in measured.items() if m.stage_weights},
+        "word_weights": [table for name, m in measured.items() for table in word_tables(name, m)],
+        "histories": [
+            (f"{name}, {stack}", weights) for name, m in measured.items() for stack, weights in m.histories.items()
+        ],
+        "norms": figures.norm_figures(measured) if measured else [],
+        "paths": [drawing for name, m in measured.items() for drawing in figures.path_figures(name, m.paths)],
+        "paths_of": next((m.paths_of for m in measured.values() if m.paths_of), None),
+        "errors": figures.error_figures(measured),
+        "notes": [f"{name}: {note}." for name, m in measured.items() for note in m.notes],
+    }
+    return parts if measured or parts["logged"] else None
+
+
+def word_tables(name: str, measurements: Measurements) -> list[dict[str, Any]]:
+    """Return the stage weights at each word of the chosen sentences: a row for each stage of each block."""
+    tables = []
+    for sentence in measurements.sentences:
+        for stack, side in (("encoder", "source"), ("decoder", "prefix")):
+            rows = {
+                f"{entry.block}, stage {number}": row.tolist()
+                for entry in sentence.word_weights
+                if entry.block.startswith(stack)
+                for number, row in enumerate(entry.weights, 1)
+            }
+            if rows:
+                title, columns = f"{name}, {stack}, sentence {sentence.number}", readable_tokens(sentence.tokens[side])
+                tables.append({"title": title, "columns": columns, "rows": rows})
+    return tables

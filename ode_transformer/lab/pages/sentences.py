@@ -1,0 +1,180 @@
+"""Sentences of a report: outputs of several systems side by side, edits of corrections, surprisal, attention."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ode_transformer.lab.analysis.examples import (
+    SystemOutputs,
+    differences,
+    most_different,
+    read_outputs,
+    sentence_score,
+)
+from ode_transformer.lab.analysis.one_sentence import matrix_data
+from ode_transformer.lab.metrics.max_match import MatchedSentence
+from ode_transformer.lab.pages.measurements import Measurements
+from ode_transformer.lab.pages.runs import ReportedRun
+
+SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
+Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
+
+
+@dataclass(frozen=True)
+class SystemLine:
+    """The output of a system for one sentence.
+
+    :param pieces: its words beside the reference
+    :param score: of the sentence; empty if it has none
+    :param edits: of a correction, beside those of the annotator; empty for other tasks
+    """
+
+    name: str
+    pieces: Pieces
+    score: str = ""
+    edits: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ComparedSentence:
+    """A sentence with the outputs of all systems.
+
+    :param number: in its split, from 1 on
+    :param source: empty if it is not known
+    """
+
+    number: int
+    source: str
+    reference: str
+    lines: list[SystemLine]
+
+
+def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
+    """Return the first split that all systems with logs have decoded; None if there is none."""
+    decoded = [[split for run in runs for split in run.decode_logs] for runs in systems.values()]
+    first, *others = [splits for splits in decoded if splits] or [[]]
+    return next((split for split in first if all(split in splits for splits in others)), None)
+
+
+def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
+    """Return the outputs of the first run of each system that decoded a split; None if there are none."""
+    logs = {
+        name: [run.decode_logs[split] for run in runs if split in run.decode_logs and not run.is_language_model]
+        for name, runs in systems.items()
+    }
+    first_logs = {name: of_system[0] for name, of_system in logs.items() if of_system}
+    return read_outputs(first_logs, None, None) if first_logs else None
+
+
+def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int | None = None) -> list[int]:
+    """Return the numbers of sentences to show: where systems differ most; of one system, evenly spread ones.
+
+    :param longest: words of a source or reference, at most
+    """
+    texts = [outputs.references, *([outputs.source] if outputs.source is not None else [])]
+    short = [
+        number
+        for number in range(1, len(outputs.references) + 1)
+        if longest is None or all(SHORTEST_CHOSEN <= len(text[number - 1].split()) <= longest for text in texts)
+    ]
+    if len(outputs.systems) > 1:
+        allowed = set(short)
+        return [n for n in most_different(outputs, metric, len(outputs.references)) if n in allowed][:count]
+    return short[:: max(1, len(short) // count)][:count]
+
+
+def compared_sentences(
+    outputs: SystemOutputs, numbers: Sequence[int], metric: str, edits: Mapping[str, Sequence[MatchedSentence]]
+) -> list[ComparedSentence]:
+    """Return sentences with the output of each system beside the reference."""
+    sentences = []
+    for number in numbers:
+        reference, lines = outputs.references[number - 1], []
+        for name, hypotheses in outputs.systems.items():
+            score = sentence_score(metric, hypotheses[number - 1], reference)
+            text = "" if score is None else f"{score:.1f}"
+            matched = edits[name][number - 1] if name in edits else None
+            pieces = list(differences(hypotheses[number - 1], reference)) if matched is None else edit_pieces(matched)
+            lines.append(SystemLine(name, pieces, text, [] if matched is None else edit_list(matched)))
+        source = "" if outputs.source is None else outputs.source[number - 1]
+        sentences.append(ComparedSentence(number, source, reference, lines))
+    return sentences
+
+
+def edit_pieces(matched: MatchedSentence) -> Pieces:
+    """Return the source with the system's edits: what each removed and what it wrote."""
+    tokens, pieces, position = matched.source.tokens, [], 0
+    for edit in matched.edits:
+        unchanged, removed = " ".join(tokens[position : edit.start]), " ".join(tokens[edit.start : edit.end])
+        texts = (("equal", unchanged), ("missing", removed), ("added", " ".join(edit.correction)))
+        pieces += [(kind, words) for kind, words in texts if words]
+        position = edit.end
+    last = " ".join(tokens[position:])
+    return [*pieces, *([("equal", last)] if last else [])]
+
+
+def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:
+    """Return the edits of a sentence, each with its judgement: right, wrong or missed."""
+    tokens = matched.source.tokens
+
+    def describe(start: int, end: int, correction: Sequence[str]) -> str:
+        return f"{' '.join(tokens[start:end]) or '∅'} → {' '.join(correction) or '∅'}"
+
+    edits = [
+        ("right" if edit.correct else "wrong", describe(edit.start, edit.end, edit.correction))
+        for edit in matched.edits
+    ]
+    correct_edits = [(edit.start, edit.end, edit.correction) for edit in matched.edits if edit.correct]
+    for gold in matched.gold:
+        changes = ((gold.start, gold.end, text) for text in gold.corrections)
+        matching_edit = next((change for change in changes if change in correct_edits), None)
+        if matching_edit is None:
+            edits.append(("missed", describe(gold.start, gold.end, gold.corrections[0])))
+        else:
+            correct_edits.remove(matching_edit)  # two insertions can stand at one place
+    return edits
+
+
+def words_of(tokens: Sequence[str], bits: Sequence[float]) -> list[tuple[str, float]]:
+    """Join the pieces of sentencepiece or subword-nmt to words; a word has the sum of its pieces' surprisals."""
+    with_sentencepiece = any(token.startswith("▁") for token in tokens)
+    words: list[tuple[str, float]] = []
+    continues = False
+    for token, value in zip(tokens, bits, strict=True):
+        if with_sentencepiece:
+            continues = bool(words) and not token.startswith("▁") and token != "</s>"
+        text = token.removeprefix("▁").removesuffix("@@")
+        if continues:
+            words[-1] = words[-1][0] + text, words[-1][1] + value
+        else:
+            words.append((text, value))
+        continues = token.endswith("@@")
+    return words
+
+
+def surprisal_rows(measured: Mapping[str, Measurements]) -> list[tuple[int, dict[str, list[tuple[str, float]]]]]:
+    """Return the surprisal of each word of the chosen sentences: number of the sentence -> system -> words."""
+    rows: dict[int, dict[str, list[tuple[str, float]]]] = {}
+    for name, measurements in measured.items():
+        for sentence in measurements.sentences:
+            rows.setdefault(sentence.number, {})[name] = words_of(sentence.tokens["target"], sentence.bits)
+    return list(rows.items())
+
+
+def attention_section(measured: Mapping[str, Measurements]) -> dict[str, Any] | None:
+    """Return the attention maps for the page; None if there are none.
+
+    The page first shows the last map of the first sentence: of a translation model, the last layer's attention over the
+    source.
+    """
+    sentences = [(name, sentence) for name, m in measured.items() for sentence in m.sentences if sentence.attention]
+    if not sentences:
+        return None
+    first = sentences[0][1].attention[-1]
+    entries = first.heads.mean(dim=0).tolist()
+    data = [
+        {"sentence": sentence.number, "system": name, **matrix_data(matrix)}
+        for name, sentence in sentences
+        for matrix in sentence.attention
+    ]
+    return {"first": first, "entries": entries, "most": max(map(max, entries)), "data": data}

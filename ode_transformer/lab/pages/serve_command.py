@@ -1,0 +1,143 @@
+"""``ode-transformer serve``: a page on this machine to try models, and an endpoint that translates."""
+
+import argparse
+import ipaddress
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments, search_options
+from ode_transformer.lab.analysis.systems import named_systems
+from ode_transformer.lab.pages.application import TranslationServer
+from ode_transformer.lab.pages.batches import BatchQueue
+from ode_transformer.lab.pages.requests import Limits
+from ode_transformer.lab.pages.served_model import ServedModel
+from ode_transformer.support.arguments import add_systems, non_negative_int, positive_float, positive_int
+from ode_transformer.support.errors import UserError
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+BEAMS = 4  # times the default beam: the largest that a request may name
+CONNECTIONS = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer serve``."""
+    add_systems(parser, "checkpoint")
+    add_model_arguments(parser)
+    add = parser.add_argument
+    add("--data", type=Path, metavar="DIR", help="folder with the dictionaries (default: the model's)")
+    add("--schemes", nargs="+", default=[], metavar="NAME", help="serve each model also stepped by these schemes")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
+    add("--port", type=non_negative_int, default=8000, help="port; 0 for any free one (default: 8000)")
+    add("--max-bytes", type=positive_int, default=1_000_000, help="bytes of a request (default: 1000000)")
+    add("--max-lines", type=positive_int, default=1000, help="lines of a request (default: 1000)")
+    add("--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)")
+    add("--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM."""
+    if not args.host:
+        raise UserError("--host: an address, such as 127.0.0.1; 0.0.0.0 is every address of this machine")
+    family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    with socket.create_server((args.host, args.port), family=family, backlog=1024) as listener:
+        models = load_models(args)
+        server = build_server(args, models)
+        with signals_end(server):
+            host = f"[{args.host}]" if ":" in args.host else args.host
+            names, port = ", ".join(model.name for model in models), listener.getsockname()[1]
+            print(f"serving {names} at http://{host}:{port}/  (Ctrl-C stops)", flush=True)
+            if not is_loopback(args.host):
+                print("everyone who reaches this address can use it: there is no password", flush=True)
+            server.run(sockets=[listener])
+    print("stopped", flush=True)
+    return 0
+
+
+def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn.Server:
+    """Return uvicorn's server of the models, not started yet."""
+    limits = Limits(args.max_bytes, args.max_lines, BEAMS * args.beam, args.timeout)
+    queue = BatchQueue(args.batch_size, args.max_waiting)
+    hosts = {*LOOPBACK, args.host} if is_loopback(args.host) else None
+    config = uvicorn.Config(
+        TranslationServer(models, queue, limits, args.beam).application(hosts),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        http=connections_with_timeout(args.timeout),
+        loop="asyncio",
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=int(args.timeout) + 1,
+    )
+    return uvicorn.Server(config)
+
+
+def load_models(args: argparse.Namespace) -> list[ServedModel]:
+    """Load the models of the command line, each as trained and under each of ``--schemes``."""
+    search = search_options(args)
+    models = []
+    for name, path in named_systems(args).items():
+        for scheme in (None, *args.schemes):
+            shown = name if scheme is None else f"{name} stepped by {scheme}"
+            models.append(ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search))
+    if len({(model.source_lang, model.target_lang) for model in models}) > 1:
+        pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models]
+        raise UserError(f"{', '.join(pairs)}; one page is for one pair of languages")
+    return models
+
+
+def connections_with_timeout(seconds: float) -> type[H11Protocol]:
+    """Return uvicorn's protocol, with a bound on the time until the head of a request is there.
+
+    uvicorn itself closes only connections that are silent between two requests; others could take all of them.
+
+    :param seconds: after which, or twice that, a connection is closed
+    """
+
+    class Connection(H11Protocol):
+        """A connection that waits for a request for a limited time."""
+
+        def connection_made(self, transport: Any) -> None:
+            """Begin to wait."""
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._close_if_silent, None)
+
+        def _close_if_silent(self, last_request: object) -> None:
+            answers = self.cycle is not None and not self.cycle.response_complete
+            if not answers and self.cycle is last_request:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(seconds, self._close_if_silent, self.cycle)
+
+    return Connection
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def signals_end(server: uvicorn.Server) -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the server and not the process, to which uvicorn sends them again as it ends."""
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

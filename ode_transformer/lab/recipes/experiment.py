@@ -1,0 +1,325 @@
+"""An experiment: a recipe with one architecture, and its commands that train, decode and score.
+
+DATA/                       of preparation.RecipeData
+RUN = DATA/ARCH-FLAGS/
+    checkpoints/  train.log  tensorboard/  trained.json
+    model/                  the averaged model with dictionaries and pieces, complete for translation
+    generate.test.log  scores.json
+    experiment.json         recipe, commands and published results, for ode-transformer report
+"""
+
+import shlex
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.models import BaseFairseqModel
+
+from ode_transformer.lab.recipes import machine, training
+from ode_transformer.lab.recipes.machine import Batch, Machine
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.preparation import RecipeData
+from ode_transformer.lab.recipes.recipe import Recipe, Scoring, architectures
+from ode_transformer.models import fairseq_parser
+from ode_transformer.models.criteria import COUNTERPARTS
+from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.nn import STACKS
+from ode_transformer.support import commands
+from ode_transformer.support.arguments import MAX_LENGTH
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.tables import markdown_table
+
+Command = list[str | Path]
+
+GPU_WORKERS = 1  # processes that prepare batches while a GPU computes
+SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
+FIRST_SENTENCES = 200
+_LOGGED_OPTIONS = 2**15  # characters of a log, among which fairseq writes its options
+
+# Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
+CHANGEABLE_FLAGS = {
+    *("log-depth-interval", "log-samples", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir"),
+    *("max-tokens-valid", "no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A recipe with one architecture, on a machine.
+
+    :param recipe: with the architecture's overrides applied
+    :param seed: of the training; None for the recipe's
+    """
+
+    recipe: Recipe
+    data: RecipeData
+    machine: Machine
+    options: RunOptions = RunOptions()
+    seed: int | None = None
+
+    @cached_property
+    def folder(self) -> Path:
+        """Folder of the run; its name tells the run from runs with other flags."""
+        return self.data.folder / self._run_name(self.seed)
+
+    @property
+    def table_path(self) -> Path:
+        """File of the table with the scores of all seeds."""
+        return self.data.folder / f"{self._run_name()}.md"
+
+    def _run_name(self, seed: int | None = None) -> str:
+        options = {"variant": self.options.variant, "seed": seed}
+        return training.run_name(self.recipe.arch, [*commands.flags(options), *self.options.train_flags])
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def log(self) -> Path:
+        """Log of the training."""
+        return self.folder / "train.log"
+
+    @property
+    def model_path(self) -> Path:
+        """File of the averaged model."""
+        return self.folder / "model" / "model.pt"
+
+    @property
+    def time_limit(self) -> float | None:
+        """Minutes after which the training stops; None if something else ends it."""
+        return self.options.minutes or self.recipe.minutes
+
+    def run(
+        self, command: Command, log: Path, progress: Callable[[str], None] | None = None, append: bool = False
+    ) -> None:
+        """Run a command of this experiment with the recipe's threads, see ``commands.run``."""
+        commands.run(command, log, progress, append, threads=self.recipe.threads)
+
+    # -- train ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The division of an update's tokens over the machine; their number is the recipe's on every machine."""
+        return machine.plan_batch(self.recipe.tokens_per_update, self._max_tokens_per_process, self.machine.processes)
+
+    @property
+    def _max_tokens_per_process(self) -> int:
+        return self.options.max_tokens or int(self.recipe.train["max-tokens"])
+
+    @property
+    def _users_flags(self) -> set[str]:
+        """The flags among the user's words, which come after all others."""
+        return {word.partition("=")[0] for word in self.options.train_flags}
+
+    @property
+    def batch_description(self) -> str:
+        """The batch in words."""
+        batch_flags = {"--max-tokens", "--update-freq", "--batch-size"}
+        overridden = batch_flags & self._users_flags
+        return f"batches as {', '.join(sorted(overridden))} after -- makes them" if overridden else str(self.batch)
+
+    def train_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the flags of fairseq-train by their source; a later source replaces what an earlier one says.
+
+        Words of the user come after them all, and flags that nobody sets have the architecture's or fairseq's values.
+        """
+        recipe, minutes, user_dir = self.recipe, self.time_limit, commands.USER_DIR.get()
+        task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
+        log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
+        layers = recipe.train_layers
+        if not architectures(recipe.task).get(recipe.arch):  # fairseq's own have no such flag
+            layers = [(name, {f: v for f, v in flags.items() if f != "log-depth-interval"}) for name, flags in layers]
+        elif recipe.task == "translation":
+            log["log-samples"] = 2
+        return [
+            ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
+            ("average", recipe.average.train_flags()),
+            *layers,
+            ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
+            ("tokens_per_update", self.batch.flags()),
+            ("machine", self.machine.flags(self._keeps_own_copy)),
+            ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
+            ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
+            ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
+            ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
+        ]
+
+    @cached_property
+    def _keeps_own_copy(self) -> bool:
+        """Whether ``fused_adam`` trains in half precision, and not on from checkpoints of fairseq's own copy."""
+        precision, optimizer = self.machine.precision, self.recipe.train.get("optimizer")
+        if precision == "fp32" or optimizer != "fused_adam" or "--optimizer" in self._users_flags:
+            return False
+        if not self.log.exists():
+            return True
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            begin = log.read(_LOGGED_OPTIONS)
+        return not (f"'{precision}': True" in begin and f"'memory_efficient_{precision}': False" in begin)
+
+    def train_options(self) -> dict[str, Any]:
+        """Return the flags of fairseq-train."""
+        return {name: value for _, flags in self.train_layers() for name, value in flags.items()}
+
+    def train_sources(self) -> str:
+        """Return a table of the flags of fairseq-train with their values and sources."""
+        sources = {name: source for source, flags in self.train_layers() for name in flags}
+        rows = [
+            [*(commands.flags({name: value}) + [""])[:2], sources[name]]
+            for name, value in self.train_options().items()
+            if commands.flags({name: value})
+        ]
+        rows.append([shlex.join(self.options.train_flags), "", "the study, or words after --"])
+        return markdown_table(["flag", "value", "from"], rows, "lll")
+
+    def train_words(self) -> list[str]:
+        """Return the command line of fairseq-train without the program's name."""
+        return list(map(str, [self.data.binary, *commands.flags(self.train_options()), *self.options.train_flags]))
+
+    def train_command(self) -> Command:
+        """Return the command that trains, as a user would type it."""
+        return [*self.machine.launcher(), "fairseq-train", *self.train_words()]
+
+    def digest(self, data: Jobs) -> str:
+        """Return the digest that identifies the training: its data and flags, but not machine, time and place."""
+        flags = self.train_options() | training.RESUMABLE_FLAGS  # the machine's workers are no part of the training
+        for name in CHANGEABLE_FLAGS | set(self.batch.flags()) | set(self.machine.flags()):
+            flags.pop(name, None)
+        for name in ("optimizer", "criterion"):  # either resumes the checkpoints of the other
+            flags[name] = COUNTERPARTS.get(str(flags.get(name)), flags.get(name))
+        return data.digest_of([self.recipe.tokens_per_update, commands.flags(flags), self.options.train_flags])
+
+    @cached_property
+    def train_settings(self) -> Namespace:
+        """The options of fairseq-train, as it reads its command line."""
+        return fairseq_parser.parse("fairseq-train", self.train_words())
+
+    def build_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
+        """Build the model that is trained, with dictionaries of these sizes and without trained parameters."""
+        return build_from_options(Namespace(**vars(self.train_settings)), *dictionaries)
+
+    def meta_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
+        """Build the model without memory for its parameters, to count them."""
+        with torch.device("cpu" if self.recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
+            return self.build_model(dictionaries)
+
+    def model_description(self, dictionaries: Sequence[int] = ()) -> str:
+        """Return architecture and layers in words, and the number of parameters with dictionaries of these sizes."""
+        stacks = {"language_modeling": ["decoder"], "masked_lm": ["encoder"]}.get(self.recipe.task, STACKS)
+        layers = " + ".join(str(getattr(self.train_settings, f"{stack}_layers", "?")) for stack in stacks)
+        description = f"{self.recipe.arch}: {layers} layers"
+        if dictionaries:
+            count = sum(parameter.numel() for parameter in self.meta_model(dictionaries).parameters())
+            description += f", {count:,} parameters"
+        return description
+
+    def last_update(self) -> int | None:
+        """Return the update that ends the training; None if something else does."""
+        return self.train_settings.max_update or None
+
+    @property
+    def provenance_path(self) -> Path:
+        """File with the software, machine and command of the training, see ``provenance``."""
+        return self.folder / "trained.json"
+
+    # -- evaluate ------------------------------------------------------------------------------------------------
+
+    def average_command(self, until: int | None = None) -> Command:
+        """Return the command that writes the model of the recipe's checkpoints.
+
+        :param until: leave out checkpoints after this epoch, or update
+        """
+        average = self.recipe.average
+        if average.best:
+            return self.checkpoint_command("best")
+        last = commands.flags({"last": average.last, "by": average.by, "until": until})
+        return ["ode-transformer", "checkpoint", "average", self.checkpoints, *last, "--output", self.model_path]
+
+    def checkpoint_command(self, name: str) -> Command:
+        """Return the command that makes one checkpoint the model: ``best`` or ``last``."""
+        path = self.checkpoints / f"checkpoint_{name}.pt"
+        return ["ode-transformer", "checkpoint", "average", path, "--output", self.model_path]
+
+    def validation_command(self) -> Command:
+        """Return the command that measures the validation loss of the model."""
+        batch = {"max-tokens": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}
+        options = {**self._model_options(), **batch, "log-format": "json"}
+        return ["fairseq-validate", self.data.binary, *commands.flags(options)]
+
+    @property
+    def first_sentences(self) -> Path | None:
+        """Folder with the first sentences of each set, all that a short run decodes; None for the whole sets."""
+        is_short = self.options.minutes is not None and self.options.minutes < SHORT_RUN
+        return self.folder / "first" if is_short and self.data.parallel else None
+
+    def _model_options(self, split: str | None = None) -> dict[str, Any]:
+        """Return the flags with which fairseq's commands load the model, and the split that they decode."""
+        return {
+            "user-dir": commands.USER_DIR.get(),
+            "task": self.recipe.task,
+            **self.data.language_flags(),
+            "path": self.model_path,
+            "gen-subset": split,
+            "cpu": self.machine.gpus == 0,
+            "fp16": self.machine.precision == "fp16",
+            "bf16": self.machine.precision == "bf16",
+            "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
+            "required-batch-size-multiple": 1,
+        }
+
+    def decode_command(self, split: str) -> Command:
+        """Return the command that translates a test set, or measures a language model on it."""
+        given = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
+        limit = (
+            {} if given or not self.data.parallel else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
+        )
+        options = {
+            **self._model_options(split),
+            "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
+            "log-interval": 1,  # for the progress
+            "dataset-impl": "raw" if self.first_sentences else None,
+            **limit,
+            **self.recipe.generate,
+        }
+        return [self.recipe.decoder, self.first_sentences or self.data.binary, *commands.flags(options)]
+
+    def decode_log(self, split: str) -> Path:
+        """Return the log of the command that decodes a split."""
+        return self.folder / f"generate.{split}.log"
+
+    def score_command(self, scoring: Scoring, split: str) -> Command:
+        """Return the command that scores the decoded text of a split."""
+        log = {"generate-log" if self.data.parallel else "eval-lm-log": self.decode_log(split)}
+        score = ["ode-transformer", "score", *commands.flags({"metric": scoring.metric, **log, **scoring.options})]
+        references = [(self.first_sentences or self.data.corpus) / name for name in self.references(scoring, split)]
+        if scoring.against == "m2":
+            return [*score, "--gold", *references, "--json"]
+        return [*score, *(["--references"] if references else []), *references, "--json"]
+
+    def references(self, scoring: Scoring, split: str) -> list[str]:
+        """Return the names of the files of the corpus that a split is scored against; none: the log has them."""
+        if scoring.against == "m2":
+            return [f"{split}.m2"]
+        if split == "valid" and self.data.parallel:
+            return []  # some pairs are left out
+        target = self.data.languages[-1]
+        numbers = range(1, self.recipe.corpus.further_references(self.recipe.sets[split]) + 1)
+        further = [f"{scoring.against}{number}.{split}.{target}" for number in numbers]
+        return [f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}", *further]
+
+    def evaluation_commands(self) -> list[Command]:
+        """Return the commands of the evaluation."""
+        decode = [self.decode_command(split) for split in self.recipe.sets]
+        score = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
+        validate = [self.validation_command()] if self.recipe.average.compare else []
+        return [self.average_command(), *validate, *decode, *score]
+
+    @property
+    def scores_path(self) -> Path:
+        """File of the scores."""
+        return self.folder / "scores.json"

@@ -1,0 +1,66 @@
+"""Disk and time that trainings will need, estimated from their models and numbers of updates."""
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq.models import BaseFairseqModel
+
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH
+
+# Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu.json, euler-6.
+GPU_SPEED = 33e12
+DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
+
+
+def model_of(experiment: Experiment) -> BaseFairseqModel:
+    """Build the model of an experiment without memory for it; its dictionary has the published or the recipe's size."""
+    recipe, vocabulary = experiment.recipe, experiment.recipe.vocabulary
+    sizes = [recipe.counts.get("dictionary"), getattr(vocabulary, "merges", None), getattr(vocabulary, "size", None)]
+    size = next(filter(None, sizes), DEFAULT_DICTIONARY)
+    return experiment.meta_model([size] if vocabulary.joined else [size, size])
+
+
+def operations_of_token(model: Any) -> float:
+    """Return the operations of a forward pass for each target token, with a source as long as the target."""
+    operations = 0.0
+    for stack in filter(None, (getattr(model, name, None) for name in ("encoder", "decoder"))):
+        words = {id(weight) for name, weight in stack.named_parameters() if "embed_tokens" in name or "output" in name}
+        layers = sum(weight.numel() for weight in stack.parameters() if id(weight) not in words)
+        evaluations = stack.choice.stages * stack.choice.steps if hasattr(stack, "choice") else 1
+        operations += 2 * layers * evaluations * (SENTENCE_LENGTH if hasattr(stack, "reduction") else 1)
+    output = getattr(getattr(model, "decoder", None), "output_projection", None)
+    return operations + (0 if output is None else 2 * output.weight.numel())
+
+
+def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
+    """Return in lines the disk and the time that systems need, each with an experiment for each seed."""
+    all_checkpoints, largest, models, hours, untimed = 0.0, 0.0, 0.0, 0.0, 0
+    for experiments in systems:
+        first, model = experiments[0], model_of(experiments[0])
+        parameters = sum(weight.numel() for weight in model.parameters())
+        # Checkpoints have a parameter and two moments in FP32; in half precision the parameter is half as long.
+        checkpoint = parameters * (12 if first.machine.precision == "fp32" else 10)
+        run = checkpoint * (2 + (first.recipe.average.last or 0))  # the last one and the best one beside the averaged
+        all_checkpoints, largest = all_checkpoints + len(experiments) * run, max(largest, run)
+        models += len(experiments) * 4 * parameters
+        if first.time_limit:
+            hours += len(experiments) * first.time_limit / 60
+        elif first.machine.gpus and (updates := first.last_update()):
+            training = 3 * operations_of_token(model) * first.batch.tokens * updates  # backward counts twice
+            hours += len(experiments) * training / (GPU_SPEED * first.machine.processes) / 3600
+        else:
+            untimed += len(experiments)
+    output = next(folder for folder in systems[0][0].folder.absolute().parents if folder.exists())
+    sizes = [all_checkpoints + models, shutil.disk_usage(output).free, largest + models]
+    needed, free, least = (_rounded(size / 1e9) for size in sizes)
+    fewer = f"; with --model-only about {least} GB" if least != needed else ""
+    disk = f"disk: about {needed} GB of checkpoints; {free} GB are free{fewer}"
+    speed = " if a GPU is as fast as an H100 (docs/results/speed.md)" if systems[0][0].machine.gpus else ""
+    unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
+    return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

@@ -1,0 +1,72 @@
+"""Scores of a recipe beside the published ones."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+
+from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe
+from ode_transformer.support import commands
+from ode_transformer.support.tables import markdown_table
+
+
+def published_results(recipe: Recipe, variant: str | None, train_flags: Sequence[str]) -> list[PublishedResult]:
+    """Return the published results of the system that the recipe trains with these flags.
+
+    :param recipe: with an architecture's overrides applied
+    :param train_flags: words for fairseq-train beside those of the recipe, in any order
+    """
+    flags = _flag_set(train_flags)
+    return [
+        result
+        for result in recipe.expected
+        if result.arch == recipe.arch and result.variant == variant and _flag_set(commands.flags(result.flags)) == flags
+    ]
+
+
+def _flag_set(arguments: Sequence[str]) -> set[tuple[str, ...]]:
+    """Return flags, each with its values, without their order."""
+    groups: list[list[str]] = []
+    for word in arguments:
+        if word.startswith("--") or not groups:
+            groups.append([])
+        groups[-1].append(word)
+    return {tuple(group) for group in groups}
+
+
+def comparison_table(
+    recipe: Recipe, variant: str | None, train_flags: Sequence[str], scores: Mapping[int | None, Mapping[str, Score]]
+) -> str:
+    """Return a Markdown table of the scores of each seed, their mean and deviation, and the published results."""
+    titles = list(next(iter(scores.values())))
+    rows: list[list[str | float | None]] = [
+        [f"seed {seed}" if seed is not None else recipe.arch, *(by_title[title].value for title in titles)]
+        for seed, by_title in scores.items()
+    ]
+    if len(scores) > 1:
+        columns = [[by_title[title].value for by_title in scores.values()] for title in titles]
+        rows.append(["mean", *map(mean, columns)])
+        rows.append(["standard deviation", *map(stdev, columns)])
+    for result in published_results(recipe, variant, train_flags):
+        rows.append([f"{result.table}: {result.system}", *(result.scores.get(title) for title in titles)])
+    return markdown_table([recipe.title, *titles], [[_entry(value) for value in row] for row in rows])
+
+
+def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[str, Score]]]]) -> str:
+    """Return a Markdown table of the systems of a published table: the mean of the seeds and the published score.
+
+    :param systems: each with the scores of each seed by title
+    """
+    titles = list(dict.fromkeys(title for _, seeds in systems for scores in seeds for title in scores))
+    rows = []
+    for result, seeds in systems:
+        means = [mean(scores[title].value for scores in seeds) for title in titles]
+        pairs = zip(means, map(result.scores.get, titles), strict=True)
+        rows.append([result.title, *(_entry(value) for pair in pairs for value in pair)])
+    columns = [column for title in titles for column in (title, "published")]
+    return markdown_table([systems[0][0].table, *columns], rows)
+
+
+def _entry(value: str | float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if isinstance(value, float) else value

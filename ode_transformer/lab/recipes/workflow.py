@@ -1,0 +1,247 @@
+"""The way of a recipe: read it, plan its experiments, prepare, train, evaluate, compare with published results."""
+
+import contextlib
+import math
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+from ode_transformer import __version__
+from ode_transformer.lab.analysis.training_log import UPDATES, read_log
+from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.recipes import machine, run_experiment
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.needs import describe_needs
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe
+from ode_transformer.lab.recipes.preparation import RecipeData
+from ode_transformer.lab.recipes.published import comparison_table, published_table
+from ode_transformer.lab.recipes.recipe import Average, PublishedResult, Recipe, check_architecture, read_recipe
+from ode_transformer.lab.recipes.series import Training, run_all
+from ode_transformer.lab.recipes.training import TrainingProgress, has_checkpoints
+from ode_transformer.models import fairseq_parser
+from ode_transformer.support import commands
+from ode_transformer.support.console import print_text
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.yaml_file import CONFIGS
+
+DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
+
+
+def load_recipe(name: str, options: RunOptions) -> Recipe:
+    """Read a recipe, and apply the user's architecture, variant and number of averaged checkpoints.
+
+    :raises UserError: there is no such recipe, architecture or variant, or something in the recipe is wrong
+    """
+    return choose_system(read_recipe(find_recipe(name)), options)
+
+
+def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
+    """Return a recipe with the user's architecture, variant and number of averaged checkpoints."""
+    check_architecture(options.arch or recipe.arch, recipe.task, f"--arch {options.arch or recipe.arch}")
+    recipe = recipe.for_arch(options.arch, options.variant)
+    if options.average is None:
+        return recipe
+    average = Average(last=options.average, by=recipe.average.by, every=recipe.average.every)
+    return recipe.model_copy(update={"average": average})
+
+
+def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
+    """Return the data of a recipe in the user's output folder; every preparation has its own folder.
+
+    :param name: of the recipe, or the path of its file
+    """
+    path = Path(name)
+    stem = path.stem if path.suffix == ".yaml" else name
+    folder = options.output / "-".join(filter(None, (stem, recipe.preparation)))
+    is_own = path.suffix == ".yaml" and path.resolve().parent != CONFIGS
+    # Relative, so that both can be moved together.
+    return RecipeData(recipe, folder, os.path.relpath(path.resolve(), folder.resolve()) if is_own else stem)
+
+
+def plan_experiments(recipe: Recipe, data: RecipeData, options: RunOptions) -> list[Experiment]:
+    """Return one experiment for each seed.
+
+    :raises UserError: the machine lacks what the options demand, or fairseq-train rejects the flags
+    """
+    longest = max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0)))
+    available = machine.detect(options, recipe.tokens_per_update, longest)
+    experiments = [Experiment(recipe, data, available, options, seed) for seed in options.seeds]
+    settings = fairseq_parser.parse("fairseq-train", experiments[0].train_words())
+    # fairseq would start anew.
+    if settings.restore_file != DEFAULT_CHECKPOINT and not Path(settings.restore_file).is_file():
+        raise UserError(f"--restore-file {settings.restore_file}: no such file")
+    return experiments
+
+
+def prepare(data: RecipeData, options: RunOptions) -> None:
+    """Prepare the data and print their sizes, or print the command that binarises them."""
+    downloads = options.output / "raw"
+    if options.dry_run:
+        published = [name for name in data.recipe.corpus.sources if name not in data.recipe.own_files]
+        if published:
+            print_text(f"raw files, from {options.raw or downloads}: {', '.join(published)}")
+        commands.print_command(data.preprocess_command(data.all_splits(), options.workers))
+        return
+    data.prepare(options.raw, downloads, options.workers)
+    print(data.report())
+
+
+def train(experiment: Experiment, options: RunOptions) -> None:
+    """Train, or print the command that trains."""
+    if options.dry_run:
+        sizes = experiment.data.dictionary_sizes() if experiment.data.is_prepared() else ()
+        print(f"{experiment.model_description(sizes)}\n{experiment.batch_description}; {experiment.machine}")
+        if options.sources:
+            print(experiment.train_sources())
+        commands.print_command(experiment.train_command(), experiment.log)
+    else:
+        train_with_progress(experiment)
+
+
+def train_with_progress(experiment: Experiment) -> None:
+    """Train with a line of progress."""
+    log, minutes = experiment.log, 0.0
+    if has_checkpoints(experiment.checkpoints) and log.exists():
+        with contextlib.suppress(UserError):  # a log without reports: no reason to train nothing
+            minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
+    with TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update()) as progress:
+        run_experiment.train(experiment, progress)
+    updates, warmup = progress.values.get(UPDATES, math.inf), getattr(experiment.train_settings, "warmup_updates", 0)
+    if updates < warmup:
+        print(f"warning: training ended at update {updates:.0f}, within its warm-up of {warmup} updates: train longer")
+
+
+def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
+    """Evaluate and return the scores by title, or print the commands of the evaluation."""
+    if options.dry_run:
+        for command in experiment.evaluation_commands():
+            commands.print_command(command)
+        return {}
+    return run_experiment.evaluate(experiment)
+
+
+def reproduce(
+    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
+) -> dict[int | None, Mapping[str, Score]]:
+    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones.
+
+    :return: seed -> title -> score; without scores in a dry run
+    """
+    print(describe_needs([experiments]), flush=True)
+    prepare(data, options)
+    return train_and_compare(data, experiments, options)
+
+
+def train_and_compare(
+    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
+) -> dict[int | None, Mapping[str, Score]]:
+    """Do what ``reproduce`` does after the preparation."""
+    scores: dict[int | None, Mapping[str, Score]] = {}
+    for experiment in experiments:
+        train(experiment, options)
+        scores[experiment.seed] = evaluate(experiment, options)
+        if options.model_only and not options.dry_run:
+            shutil.rmtree(experiment.checkpoints, ignore_errors=True)
+    if not options.dry_run:
+        run = experiments[0].folder
+        report = ["ode-transformer", "report", str(run), "--output", str(run / "report.html")]
+        page = shlex.join([*report, *commands.user_dir_flags()])
+        print(f"\nmodel: {experiments[0].model_path}\na page about it: {page}")
+        if data.recipe.score_titles:
+            table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
+            write_text(experiments[0].table_path, table + "\n")
+            print(f"\n{table}")
+    return scores
+
+
+def table_systems(name: str, table: str, variant: str | None, patterns: Sequence[str]) -> list[PublishedResult]:
+    """Return the systems of a published table.
+
+    :param variant: only the systems that the recipe lists for it; if there are none, those without one are trained so
+    :param patterns: of the systems' titles
+    :raises UserError: there are none
+    """
+    expected = read_recipe(find_recipe(name)).expected
+    if not (results := [result for result in expected if result.table == table]):
+        tables = "; ".join(dict.fromkeys(result.table for result in expected))
+        raise UserError(f"--table {table}: not among the published results of {name}: {tables or 'it has none'}")
+    if variant is not None:
+        listed = [result for result in results if result.variant == variant]
+        plain = [result.model_copy(update={"variant": variant}) for result in results if result.variant is None]
+        results = listed or plain
+    systems: dict[str, PublishedResult] = {}
+    for result in results:  # a system may be listed twice, as an architecture of its own and by flags
+        systems.setdefault(result.title, result)
+    if not (chosen := [r for title, r in systems.items() if any(fnmatchcase(title, p) for p in patterns)]):
+        raise UserError(f"--systems: no system of {table} matches; it has {' | '.join(systems)}")
+    return chosen
+
+
+def reproduce_table(
+    name: str, table: str, patterns: Sequence[str], options: RunOptions, command: Sequence[str]
+) -> None:
+    """Reproduce the systems of a published table, and print all scores beside the published ones.
+
+    A failure does not stop the other systems.
+
+    :param name: of the recipe, or the path of its file
+    :param patterns: of the titles of the systems
+    :param options: the variant chooses systems, see ``table_systems``; flags after -- are for every system
+    :param command: that the user has typed
+    """
+    plans = {}
+    for result in table_systems(name, table, options.variant, patterns):
+        flags = (*commands.flags(result.flags), *options.train_flags)
+        system = replace(options, arch=result.arch, variant=result.variant, train_flags=flags)
+        recipe = load_recipe(name, system)
+        data = recipe_data(recipe, name, system)
+        plans[result.title] = (result, data, plan_experiments(recipe, data, system), system)
+    trainings = sum(len(experiments) for _, _, experiments, _ in plans.values())
+    print(f"{table}: {trainings} trainings of {len(plans)} systems; --systems and --variant choose some of them")
+    print(describe_needs([experiments for _, _, experiments, _ in plans.values()]), flush=True)
+    for data in {data.folder: data for _, data, _, _ in plans.values()}.values():
+        prepare(data, options)
+    scores: dict[str, dict[int | None, Mapping[str, Score]]] = {}
+
+    def reproduce_system(title: str) -> None:
+        _, data, experiments, system = plans[title]
+        scores[title] = train_and_compare(data, experiments, system)
+
+    failures = run_all(
+        Training(title, experiments[0].folder, partial(reproduce_system, title))
+        for title, (_, _, experiments, _) in plans.items()
+    )
+    measured = [(plans[title][0], list(scores[title].values())) for title in plans if title in scores]
+    if measured and not options.dry_run:
+        print(f"\n{published_table(measured)}")
+    end = command.index("--") if "--" in command else len(command)
+    for title in (title for title in plans if title not in scores):
+        print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")
+    if failures:
+        raise UserError(f"{len(failures)} of {len(plans)} systems failed; the first: {failures[0]}")
+
+
+def write_report(folder: Path, inputs: Sequence[Path], threads: int | None = None) -> None:
+    """Write ``report.html`` of a run or a study unless it is current, and print where it lies.
+
+    :param folder: of the run or of the study's results
+    :param inputs: files that decide what the page shows
+    :param threads: as for ``commands.run``
+    """
+    page = folder / "report.html"
+    command: list[str | Path] = ["ode-transformer", "report", folder, "--output", page]
+    jobs = Jobs(folder, report=lambda line: None)
+    measure = partial(commands.run, command, folder / "report.log", threads=threads)
+    try:
+        jobs.run("report", [__version__, content_digest(inputs)], page, measure)
+    except UserError as error:  # the page is an addition: all results are there without it
+        print_text(f"report: left out ({error})")
+    else:
+        print(f"report, for a browser: {page}")

@@ -1,0 +1,209 @@
+"""``ode-transformer analyse scaling``: a larger architecture, by one step along two gradients (``studies.scaling``).
+
+    ode-transformer analyse scaling --arch NAME --gradients L'_l L'_w
+    ode-transformer analyse scaling --arch NAME [--recipe NAME | --data DIR] [--seeds 1,2,3] [-- FLAGS OF fairseq-train]
+
+Without ``--gradients`` they are measured:
+
+    L'_l = (L(l + ε, w) - L(l, w)) / ε      L'_w = (L(l, w + ε) - L(l, w)) / ε      Reformer (Li et al. 2020), Eq. 10
+
+L is what Eq. 9 maximises on the validation set; the paper chooses cross-entropy. Here L = -(mean of -log p of all
+target tokens, end symbols included, without label smoothing, in nats), for the checkpoint of a training that has the
+best validation loss. l + ε means ε more layers in each stack, w + ε an inner size larger by ε times the width. Each
+seed takes three short trainings: the base architecture, the deeper and the wider one.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.lab.recipes import training, workflow
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.training import TrainingProgress
+from ode_transformer.lab.studies.scaling import (
+    ModelSize,
+    ScalingStep,
+    StackSize,
+    architecture_lines,
+    model_size,
+    solution_lines,
+    training_options,
+)
+from ode_transformer.support import commands
+from ode_transformer.support.arguments import add_train_flags, positive_int, whole_numbers
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
+from ode_transformer.support.jobs import Jobs
+from ode_transformer.support.tables import markdown_table
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Data of the trainings.
+
+    :param flags: flags of fairseq-train that belong to the data
+    """
+
+    folder: Path
+    digest: str
+    flags: dict[str, Any]
+
+
+def training_data(args: argparse.Namespace) -> TrainingData:
+    """Return the folder of ``--data``, or the data and training flags of ``--recipe``, prepared where missing."""
+    if args.data is not None:
+        files = [[file.name, *file_stamp(file)] for file in sorted(args.data.iterdir())]
+        return TrainingData(args.data, Jobs(args.data).digest_of(files), {})
+    options = RunOptions(output=args.experiments, arch=args.arch, raw=args.raw)
+    recipe = workflow.load_recipe(args.recipe, options)
+    data = workflow.recipe_data(recipe, args.recipe, options)
+    workflow.prepare(data, options)
+    return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | recipe.train)
+
+
+def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> float:
+    """Return the cross-entropy of a checkpoint on the validation set, in nats per token.
+
+    fairseq's log has three decimals, too few for a difference of losses.
+    """
+    model, _, task = load_trained_model(checkpoint, data)
+    valid = Split(model, task, data, "valid", checkpoint)
+    batches = map(valid.sample, valid.batches(None, max_tokens))
+    return cross_entropy(
+        predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, task.target_dictionary.pad())
+    )
+
+
+def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str], updates: int) -> float:
+    """Train for so many updates, or resume, unless it is done; return the validation loss of the best checkpoint."""
+    checkpoints, result = run_folder / "checkpoints", run_folder / "loss.json"
+    command: list[str | Path] = ["fairseq-train", data.folder, *flags, "--save-dir", checkpoints]
+    jobs = Jobs(run_folder, data.digest)
+
+    def train_and_evaluate() -> None:
+        with TrainingProgress(last_update=updates) as progress:
+            training.train(command, run_folder, checkpoints, jobs.digest_of(flags), progress, updates)
+        loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
+        write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
+
+    with lock_directory(run_folder, "training"):
+        jobs.run(run_folder.name, flags, result, train_and_evaluate)
+    return float(read_json(result)["validation_loss"])
+
+
+def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[str, tuple[float, float]]:
+    """Return losses and gradients (Eq. 10) as a Markdown table, and the means of both gradients over the seeds.
+
+    :param losses: seed -> name of the model -> validation loss, in the order base, deeper, wider
+    """
+    titles = ["seed", *(f"loss, {name}" for name in next(iter(losses.values()))), "L'_l", "L'_w"]
+    rows, gradients = [], []
+    for seed, by_model in losses.items():
+        base, *larger = by_model.values()
+        gradients.append(tuple((base - loss) / epsilon for loss in larger))
+        rows.append([str(seed), *(f"{value:.5f}" for value in (base, *larger, *gradients[-1]))])
+    by_depth, by_width = zip(*gradients, strict=True)
+    if len(losses) > 1:
+        means = [f"{mean(g):.5f} ± {stdev(g) / math.sqrt(len(g)):.5f}" for g in (by_depth, by_width)]
+        rows.append(["mean ± standard error", "", "", "", *means])
+    return markdown_table(titles, rows, "r" * len(titles)), (mean(by_depth), mean(by_width))
+
+
+def measure(args: argparse.Namespace, data: TrainingData) -> None:
+    """Run all trainings, skipping finished ones; print and write the table, and print the solution."""
+    train_options = training_options(args.arch, [*commands.flags(data.flags), *args.train_flags])
+    size = model_size(train_options)
+    updates = train_options.max_update or args.updates
+    run_name = training.run_name(args.arch, ["updates", str(args.updates), *args.train_flags])
+    folder = args.output / data.folder.resolve().parent.name / run_name
+    steps = {
+        "base": ScalingStep(1, 0, 0),
+        f"l+{args.epsilon}": ScalingStep(1, args.epsilon, 0),
+        f"w+{args.epsilon}": ScalingStep(1, 0, args.epsilon),
+    }
+    losses: dict[int, dict[str, float]] = {}
+    for seed in args.seeds:
+        losses[seed] = {}
+        for name, step in steps.items():
+            flags = training_flags(args, data, size.enlarged(step), seed)
+            losses[seed][name] = train_and_measure(folder / f"{name}-seed{seed}", data, flags, updates)
+    table, gradients = gradient_table(losses, args.epsilon)
+    print(f"\n== {folder}: validation loss in nats per token after {updates} updates\n{table}\n")
+    numbers = {"epsilon": args.epsilon, "beta": args.beta, "losses": losses, "gradients": gradients}
+    texts = {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}
+    write_files(folder, texts, "scaling.md")
+    lines = architecture_lines(train_options, gradients, args.beta)
+    print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {args.beta:g}", *lines]))
+
+
+def training_flags(args: argparse.Namespace, data: TrainingData, size: ModelSize, seed: int) -> list[str]:
+    """Return the flags of one training; where fairseq-train reads a flag twice, the later one counts."""
+    flags = {
+        "user-dir": commands.USER_DIR.get(),
+        "arch": args.arch,
+        "distributed-world-size": 1,  # with fairseq's, every GPU of the machine adds to the batch
+        "cpu": not torch.cuda.is_available(),
+        **training.RESUMABLE_FLAGS,
+        "no-epoch-checkpoints": True,
+        "keep-interval-updates": 1,
+        "log-format": "json",
+        "log-interval": 25,
+        **data.flags,
+        "max-update": args.updates,
+        "save-interval-updates": max(1, args.updates // 10),
+    }
+    return [*commands.flags(flags), *args.train_flags, *commands.flags({**size.options(), "seed": seed})]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``ode-transformer analyse scaling``."""
+    parser.epilog = "After an interruption the same command resumes where it stopped. Every fairseq command is printed."
+
+    add = parser.add_argument
+    add("--arch", metavar="NAME", help="registered architecture to scale")
+    add("--layers", type=positive_int, metavar="L", help="joint layers of Eq. 8, instead of --arch")
+    add("--ffn-ratio", type=float, metavar="W", help="inner size / width of these layers")
+    gradients = ("L'_l", "L'_w")
+    add("--gradients", type=float, nargs=2, metavar=gradients, help="by depth and by width (default: measured)")
+    add("--beta", type=float, default=2.0, help="how many times as many parameters (default: 2)")
+    sizes = "sizes of the dictionaries with their special symbols, to count with embeddings"
+    add("--dictionaries", type=positive_int, nargs=2, metavar=("SOURCE", "TARGET"), help=sizes)
+    add("--recipe", default="quickstart_text", help="recipe of the trainings' data and flags (default: %(default)s)")
+    add("--data", type=Path, metavar="DIR", help="folder of fairseq-preprocess instead; all flags then stand after --")
+    add("--raw", type=Path, metavar="DIR", help="raw files of the recipe, instead of downloading them")
+    for flag, folder, text in (
+        ("--experiments", "experiments", "folder of recipes' data"),
+        ("--output", "scaling", "folder for everything else"),
+    ):
+        add(flag, type=Path, metavar="DIR", default=Path(folder), help=f"{text} (default: {folder})")
+    add("--updates", type=positive_int, default=1000, metavar="N", help="of each training (default: 1000)")
+    epsilon = "layers, or widths of inner size, added to measure a gradient (default: 1)"
+    add("--epsilon", type=positive_int, default=1, metavar="E", help=epsilon)
+    seeds = "three trainings for each; gradients are averaged (default: 1)"
+    add("--seeds", type=whole_numbers, default=(1,), metavar="S,S,...", help=seeds)
+    add_train_flags(parser, "flags of fairseq-train, which override the recipe's")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the larger architecture, or the solution of Eq. 11 alone; measure the gradients if none are given."""
+    if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
+        raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
+    if args.arch is None:
+        size = ModelSize({"decoder": StackSize(args.layers)}, 1, args.ffn_ratio)
+        print("\n".join(solution_lines(size, tuple(args.gradients), args.beta)))
+    elif args.gradients is None:
+        measure(args, training_data(args))
+    else:
+        options = training_options(args.arch, args.train_flags)
+        print("\n".join(architecture_lines(options, tuple(args.gradients), args.beta, args.dictionaries)))
+    return 0

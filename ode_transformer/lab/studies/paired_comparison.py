@@ -1,0 +1,116 @@
+"""Test of two systems of a study over the sentences of its test set (``metrics.significance``)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ode_transformer.lab.metrics.registry import METRICS
+from ode_transformer.lab.metrics.score_command import parse_recorded, read_systems
+from ode_transformer.lab.metrics.significance import (
+    SAMPLES,
+    PairedDifference,
+    SentenceStatistics,
+    drawn_scores,
+    paired_difference,
+)
+from ode_transformer.lab.recipes.recipe import Scoring
+from ode_transformer.lab.studies.results import StudyResults, StudyTable
+from ode_transformer.lab.studies.study_runs import StudyRuns
+from ode_transformer.support.tables import csv_text
+
+SEED = 1
+NOTE = (
+    "Difference to the first system, and to the systems it is measured against, of the seeds that both have. Interval "
+    f"and p contain the chance of sentences alone, by {SAMPLES:,} draws; the tables above contain that of seeds."
+)
+StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Two systems compared over sentences.
+
+    :param key: the texts of ``StudyResults.pair_titles``
+    :param seeds: that both systems have
+    :param differences: by title of the score
+    """
+
+    key: Sequence[str]
+    seeds: int
+    differences: Mapping[str, PairedDifference]
+
+
+def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReader]) -> Iterator[PairedTest]:
+    """Compare every system with the first one, and with those of its ``against``, at the same value of the axis.
+
+    Systems without a seed in common are left out, and all if there is no score.
+
+    :param statistics: of each score of the test set
+    """
+
+    @cache  # a system stands in several comparisons
+    def drawn(title: str, *folders: Path) -> NDArray[np.float64]:
+        return drawn_scores([statistics[title](folder) for folder in folders], SAMPLES, SEED)
+
+    references = [(row, results.baseline(row)) for row in results.rows]
+    references += [(row, other) for row, other in results.pairs() if other != results.baseline(row)]
+    for pair in references:
+        folders = [{run.seed: run.folder for run in results.runs_of(row) if run.folder} for row in pair]
+        seeds = sorted(folders[0].keys() & folders[1].keys())
+        if pair[0] == pair[1] or not seeds or not statistics:
+            continue
+        differences = {
+            title: paired_difference(*(drawn(title, *(of_row[seed] for seed in seeds)) for of_row in folders))
+            for title in statistics
+        }
+        yield PairedTest(results.pair_texts(*pair), len(seeds), differences)
+
+
+def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTable:
+    """Return a row for each test.
+
+    :param tests: of these results, at least one
+    """
+    titles = [f"{title}: difference [95%], p" for title in tests[0].differences]
+    lines = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
+    return StudyTable("Paired test over sentences", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)
+
+
+def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
+    """Return a line for each test and score as CSV."""
+    heads = [*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]
+    lines = [
+        [*test.key, test.seeds, title, *(f"{number:.4f}" for number in (found.value, *found.interval, found.p_value))]
+        for test in tests
+        for title, found in test.differences.items()
+    ]
+    return csv_text([heads, *lines])
+
+
+def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:
+    """Return, for each score of the first test set that follows from sentences, what reads them from a run's folder."""
+    recipe = runs.row_recipe(runs.rows[0])  # all systems are scored as the baseline
+    split = next((split for split in recipe.sets if split != "valid"), None)
+    if split is None or not runs.data.parallel:
+        return {}
+    experiments = {experiment.folder: experiment for _, experiment, _ in runs.complete_runs}
+
+    def reader(scoring: Scoring) -> StatisticsReader:
+        return lambda folder: read_statistics(experiments[folder].score_command(scoring, split))
+
+    return {
+        recipe.score_title(scoring.names[0], split): reader(scoring)
+        for scoring in recipe.score
+        if METRICS[scoring.metric].statistics
+    }
+
+
+def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
+    """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
+    args = parse_recorded(score_command)
+    (hypotheses, settings), (metric,) = read_systems(args)[0], args.metric
+    return METRICS[metric].sentence_statistics(hypotheses, settings)

@@ -1,0 +1,194 @@
+"""The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
+
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import inf
+from pathlib import Path
+
+from ode_transformer import __version__
+from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.run_experiment import is_trained
+from ode_transformer.lab.recipes.series import Training, run_all
+from ode_transformer.lab.studies import STUDIES, equal_footing, find_study, paired_comparison
+from ode_transformer.lab.studies.analyses import analysis_commands
+from ode_transformer.lab.studies.paired_comparison import PairedTest
+from ode_transformer.lab.studies.results import STUDY_FILE, StudyResults, StudyTable
+from ode_transformer.lab.studies.study import Row, Study, Tuning, read_study
+from ode_transformer.lab.studies.study_runs import MAX_BITS, StudyRuns
+from ode_transformer.support import commands
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError, one_line
+from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.jobs import Jobs, Manifest
+from ode_transformer.support.provenance import provenance
+from ode_transformer.support.tables import csv_text
+
+
+def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
+    """Return the systems whose names match, at some values of the axis.
+
+    :param values: None for all
+    """
+    rows = [row for row in runs.rows if any(fnmatch.fnmatchcase(row.system.name, pattern) for pattern in patterns)]
+    rows = [row for row in rows if values is None or row.value in values]
+    if not rows:
+        existing = " | ".join(map(str, runs.rows))
+        raise UserError(f"--systems, --values: no row of the study at {runs.setting_name} matches; it has {existing}")
+    return rows
+
+
+def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
+    """Return the runs that the user asks for: for each seed all systems."""
+    seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
+    experiments = [(row, runs.experiments(row, seeds)) for row in rows]
+    return [(row, of_row[number]) for number in range(len(seeds)) for row, of_row in experiments]
+
+
+def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
+    """Train each system with every combination of the setting's grid; return a line for each failure."""
+    if (tuning := runs.setting.tuning) is None:
+        return []
+    workflow.prepare(runs.data, runs.options)
+    trials = [
+        Training(
+            f"{row}, {name}, seed {tuning.seed}",
+            trial.folder,
+            partial(workflow.train, trial, runs.options),
+        )
+        for row in rows
+        for name, trial in runs.trials(row).items()
+        if runs.options.dry_run or not is_trained(trial)
+    ]
+    failures = run_all(trials)
+    for row in rows:
+        if not runs.options.dry_run and (chosen := runs.chosen_trial(row)):
+            print(f"{row}: {chosen}", flush=True)
+    if runs.options.dry_run:
+        print("\nThe following runs take the flags of each system's trial with the lowest validation loss.")
+    return failures
+
+
+def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Row, Experiment]]) -> list[str]:
+    """Train and evaluate the missing runs; a failure does not stop the others.
+
+    :return: a line for each failure
+    """
+    workflow.prepare(runs.data, runs.options)
+
+    def train_and_evaluate_one(experiment: Experiment) -> None:
+        workflow.train(experiment, runs.options)
+        workflow.evaluate(experiment, runs.options)
+
+    return run_all(
+        Training(f"{row}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
+        for row, experiment in experiments
+    )
+
+
+def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder: Path, dry_run: bool) -> list[str]:
+    """Run the analyses of a study that are not current, or print their commands; return a line for each failure."""
+    failures = []
+    runs = [(str(row), experiment) for row, experiment in experiments]
+    for name, command in analysis_commands(study.analyses, runs, folder) if runs else ():
+        if dry_run:
+            commands.print_command(command)
+            continue
+        log = folder / f"{name}.log"
+        result = next((Path(word) for word in command if str(word).startswith(str(folder / name))), log)
+        request = [__version__, command, content_digest([experiment.scores_path for _, experiment in experiments])]
+        try:
+            Jobs(folder, report=lambda line: None).run(name, request, result, partial(commands.run, command, log))
+        except UserError as error:
+            failures.append(f"{name}: {error}")
+            print_progress(failures[-1])
+    return failures
+
+
+def tuning_rows(runs: StudyRuns, tuning: Tuning) -> list[list[str]]:
+    """Return the validation perplexity of each trial of each system, and the chosen one, the heads first."""
+    rows = [["system", *tuning.candidates, "chosen"]]
+    for row in runs.rows:
+        losses = runs.trial_losses(row)
+        values = [f"{2 ** losses[name]:.2f}" if losses.get(name, inf) < MAX_BITS else "" for name in tuning.candidates]
+        rows.append([str(row), *values, runs.chosen_trial(row) or ""])
+    return rows
+
+
+def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
+    """Yield the tables of the grid, of equal footing, and of the tests over sentences, if there are any."""
+    if (tuning := runs.setting.tuning) is not None:
+        note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
+        yield StudyTable("Tuning, before the comparison", tuning_rows(runs, tuning), note)
+    if equal_footing.can_be_compared(results):
+        lines = equal_footing.table_rows(results)
+        yield StudyTable("Equal updates, equal compute, equal parameters", lines, equal_footing.NOTE)
+    if tests:
+        yield paired_comparison.paired_table(results, tests)
+
+
+def claim_results(folder: Path, file: Path) -> None:
+    """Record the file of a study in the folder of its results, so that another of its name does not replace them.
+
+    :raises UserError: the folder has the results of another file
+    """
+    is_own = file.resolve().parent != STUDIES.resolve()
+    owner, manifest = os.path.relpath(file.resolve(), folder.resolve()) if is_own else file.stem, Manifest(folder)
+    if (earlier := manifest.entries().get("study", owner)) != owner:
+        raise UserError(f"{folder}: has the results of another study, {one_line(earlier)}; choose another --output")
+    manifest.record(study=owner)
+
+
+def run_study(
+    name: str,
+    setting_name: str | None,
+    patterns: Sequence[str],
+    values: Sequence[int] | None,
+    options: RunOptions,
+    table_only: bool,
+    command: Sequence[str],
+) -> None:
+    """Run a study and write its results.
+
+    :param name: of the study, or the path of its file
+    :param patterns: of the names of the systems to train
+    :param values: of the axis, to train these only
+    """
+    file = find_study(name)
+    study = read_study(file)
+    setting_name = setting_name or study.first_setting
+    if setting_name not in study.settings:
+        raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
+    folder = options.output / "studies" / f"{file.stem}-{setting_name}"
+    if not options.dry_run:
+        claim_results(folder, file)
+    runs = StudyRuns(study, setting_name, options)
+    failures, planned = [], []
+    if not table_only:
+        rows = selected_rows(runs, patterns, values)
+        failures = tune(runs, rows)
+        planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])
+        failures += train_and_evaluate(runs, planned)
+    if not options.dry_run:
+        results = runs.results()
+        tests = list(paired_comparison.paired_tests(results, paired_comparison.sentence_readers(runs)))
+        text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
+        if runs.setting.tuning is not None:
+            write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))
+        if tests:
+            write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
+        else:
+            (folder / "paired.csv").unlink(missing_ok=True)
+        if equal_footing.can_be_compared(results):
+            write_text(folder / "validations.csv", equal_footing.validation_csv(results))
+            equal_footing.draw_validations(results, folder / "validations.png")
+        print(f"\n{text}\n{folder}")
+        planned = [(row, experiment) for row, experiment, _ in runs.complete_runs]
+    failures += analyse(study, planned, folder, options.dry_run)
+    if not options.dry_run and results.runs:
+        workflow.write_report(folder, [folder / STUDY_FILE])
+    if failures:
+        raise UserError(f"{len(failures)} of the runs or analyses failed; the first: {failures[0]}")

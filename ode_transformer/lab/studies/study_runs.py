@@ -1,0 +1,215 @@
+"""The runs of a study at one of its settings: their flags, learning rates, trainings and results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, isfinite
+from typing import Any
+
+from ode_transformer.lab.analysis.training_log import read_log
+from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.machine import Machine
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe
+from ode_transformer.lab.recipes.preparation import RecipeData
+from ode_transformer.lab.recipes.published import published_results
+from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, check_architecture, read_recipe
+from ode_transformer.lab.recipes.run_experiment import existing_scores, is_trained
+from ode_transformer.lab.studies.results import PublishedScores, StudyResults, StudyRun
+from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Setting, Study
+from ode_transformer.models import fairseq_parser
+from ode_transformer.support import commands
+from ode_transformer.support.files import read_json
+
+MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
+
+
+@dataclass(frozen=True)
+class StudyRuns:
+    """The runs of a study at one of its settings.
+
+    :param options: of the user; variant, seeds and flags come from the study
+    """
+
+    study: Study
+    setting_name: str
+    options: RunOptions
+    _chosen: dict[tuple[str, int], str] = field(default_factory=dict, init=False, compare=False)
+
+    @property
+    def setting(self) -> Setting:
+        """The data set of the runs."""
+        return self.study.settings[self.setting_name]
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of the setting."""
+        return read_recipe(find_recipe(self.setting.recipe))
+
+    @cached_property
+    def data(self) -> RecipeData:
+        """The data of the setting, prepared as for the baseline."""
+        return workflow.recipe_data(self._baseline_recipe, self.setting.recipe, self.options)
+
+    @cached_property
+    def _baseline_recipe(self) -> Recipe:
+        return self._recipe_for(self.rows[0])
+
+    @property
+    def rows(self) -> list[Row]:
+        """The systems at every value of the axis."""
+        return list(self.study.rows(self.setting_name))
+
+    def row_recipe(self, row: Row) -> Recipe:
+        """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline."""
+        return self._recipe_for(row).with_data_of(self._baseline_recipe)
+
+    def _recipe_for(self, row: Row) -> Recipe:
+        arch = row.arch(self.setting)
+        check_architecture(arch, self.recipe.task, f"{row}: arch {arch}")
+        return self.recipe.for_arch(arch, self.setting.variant)
+
+    def train_flags(self, row: Row, tuned_flags: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Return the words for fairseq-train of a system, without those that say what its own flags and recipe say.
+
+        :param tuned_flags: of a trial; by default the chosen ones
+        """
+        system, setting, axis = row.system, self.setting, self.study.axis
+        options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
+        experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
+        parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
+
+        def default(flag: str) -> Any:
+            value = parsed.get(flag.replace("-", "_"))
+            # fairseq parses --lr as a list.
+            return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+        flags = setting.flags | ({} if "{size}" in system.arch else setting.sizes)
+        if axis and row.value is not None:
+            flags |= dict.fromkeys(axis.flags, row.value)
+        if system.depth > 1:
+            deepened = self.study.deepens or DEPTH_FLAGS[self.recipe.task]
+            flags |= {flag: system.depth * int(flags.get(flag, default(flag))) for flag in deepened}
+        if tuned_flags is None and setting.tuning and (chosen := self.chosen_trial(row)):
+            tuned_flags = setting.tuning.candidates[chosen]
+        flags |= tuned_flags or {}
+        own = {name: value for name, value in flags.items() if name not in system.flags and value != default(name)}
+        return tuple(commands.flags(system.flags | own))
+
+    def trials(self, row: Row) -> dict[str, Experiment]:
+        """Return the trainings of the setting's grid for a system, by their names; empty without a grid."""
+        if (tuning := self.setting.tuning) is None:
+            return {}
+        options = replace(self.options, variant=self.setting.variant, seeds=(tuning.seed,))
+        recipe = self.row_recipe(row)
+        return {
+            name: workflow.plan_experiments(
+                recipe, self.data, replace(options, train_flags=self.train_flags(row, flags))
+            )[0]
+            for name, flags in tuning.candidates.items()
+        }
+
+    def trial_losses(self, row: Row) -> dict[str, float]:
+        """Return the validation loss of each complete trial, without label smoothing; infinite if it diverged."""
+        last = self.setting.tuning is not None and self.setting.tuning.loss == "last"
+        losses = {}
+        for name, trial in self.trials(row).items():
+            if is_trained(trial):
+                validated = [point.bits for point in read_log(trial.log) if point.split == "valid"]
+                losses[name] = min(filter(isfinite, validated[-1:] if last else validated), default=inf)
+        return losses
+
+    def chosen_trial(self, row: Row) -> str | None:
+        """Return the name of the trial with the lowest validation loss; None until all trials are complete."""
+        tuning = self.setting.tuning
+        if tuning is not None and row.key not in self._chosen and self.data.is_prepared():
+            losses = self.trial_losses(row)
+            if len(losses) == len(tuning.candidates):
+                self._chosen[row.key] = min(losses, key=lambda name: losses[name])
+        return self._chosen.get(row.key)
+
+    def is_tuned(self, row: Row) -> bool:
+        """Return whether the setting has no grid, or the system's trial is chosen."""
+        return self.setting.tuning is None or self.chosen_trial(row) is not None
+
+    def experiments(self, row: Row, seeds: Sequence[int]) -> list[Experiment]:
+        """Return one experiment of a system for each seed."""
+        options = replace(
+            self.options, variant=self.setting.variant, seeds=tuple(seeds), train_flags=self.train_flags(row)
+        )
+        return workflow.plan_experiments(self.row_recipe(row), self.data, options)
+
+    def model_size(self, experiment: Experiment) -> tuple[int, int]:
+        """Return the numbers of parameters and operations of an experiment's model."""
+        from ode_transformer.models.model_from_options import count_forward_operations
+
+        model = experiment.build_model(self.data.dictionary_sizes())
+        return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
+
+    def results(self) -> StudyResults:
+        """Collect the results of all complete runs of the study, whatever command trained them; nothing is run."""
+        sizes: dict[tuple[str, int], tuple[int, int]] = {}
+        runs = []
+        for row, experiment, scores in self.complete_runs:
+            if row.key not in sizes:
+                sizes[row.key] = self.model_size(experiment)
+            runs.append(self.run_results(row, experiment, scores, *sizes[row.key]))
+        return StudyResults(self.study, self.setting_name, runs, self.published_scores())
+
+    @cached_property
+    def complete_runs(self) -> list[tuple[Row, Experiment, dict[str, Score]]]:
+        """The trained and evaluated runs, whatever command trained them, when this is first read."""
+        seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
+        return [
+            (row, experiment, scores)
+            for row in self.rows
+            if self.is_tuned(row)
+            for experiment in self.experiments(row, seeds)
+            if (scores := existing_scores(experiment)) is not None
+        ]
+
+    def run_results(
+        self, row: Row, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
+    ) -> StudyRun:
+        """Return the results of one complete run."""
+        values = {title: score.value for title, score in scores.items()}
+        points = read_log(experiment.log)
+        # A language model's loss is that of the text; label smoothing makes another of a translation's.
+        validated = [p for p in points if p.split == "valid" and (p.nll_loss is not None or not self.data.parallel)]
+        if self.data.parallel and validated and validated[-1].perplexity < 2**MAX_BITS:
+            values["perplexity valid"] = validated[-1].perplexity
+        validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
+        minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
+        path = experiment.provenance_path
+        origin = read_json(path) if path.exists() else {}
+        assert experiment.seed is not None
+        return StudyRun(
+            *(row, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),
+            validations=validations,
+        )
+
+    def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
+        """Return the published scores of each row, by its key: for this setting, or else for the study's first."""
+        scores = dict(self._published_here())
+        if scores or self.setting_name == self.study.first_setting:
+            return scores
+        return dict(replace(self, setting_name=self.study.first_setting)._published_here())
+
+    def _published_here(self) -> Iterator[tuple[tuple[str, int], PublishedScores]]:
+        """Yield the key and the published scores of each row that the recipe of the setting has results for."""
+        preferred = {table: rank for rank, table in enumerate(self.study.tables)}
+
+        def rank(result: PublishedResult) -> int:
+            return preferred.get(result.table, len(preferred))
+
+        for row in self.rows:
+            recipe, train_flags = self.row_recipe(row), self.train_flags(row)
+            results = published_results(recipe, self.setting.variant, train_flags)
+            plain = self.recipe.for_arch(recipe.arch)
+            if not results and self._recipe_for(row).model_dump() == plain.model_dump():
+                # The variant changes nothing for this architecture.
+                results = published_results(recipe, None, train_flags)
+            if results:
+                result = min(results, key=rank)
+                yield row.key, PublishedScores(self.setting.recipe, result.scores, row.value)

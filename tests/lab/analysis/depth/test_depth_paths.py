@@ -1,0 +1,67 @@
+"""Paths of a sentence through depth, and norms of activations."""
+
+import pytest
+import torch
+from models_for_tests import batch, small_model, teacher_forced
+
+from ode_transformer.lab.analysis.depth.block_flows import TRAINED
+from ode_transformer.lab.analysis.depth.depth_paths import depth_paths, principal_plane
+from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms
+from ode_transformer.lab.analysis.one_sentence import attention_by_head
+from ode_transformer.numerics import get_tableau
+
+TABLEAUS = {name: get_tableau(name) for name in ("euler", "rk2", "rk4")}
+
+
+def sample(lengths: list[int]) -> dict:
+    target = batch(lengths, 1)
+    inputs = {"src_tokens": batch(lengths), "src_lengths": None, "prev_output_tokens": teacher_forced(target)}
+    return {"net_input": inputs, "target": target}
+
+
+@pytest.mark.parametrize("history", ["none", "dlcl"])
+@pytest.mark.parametrize("scheme", ["euler", "rk4"])
+def test_a_models_own_scheme_walks_its_own_path(scheme: str, history: str) -> None:
+    model = small_model(encoder_ode_scheme=scheme, encoder_layer_history=history)
+    before = model(**sample([5])["net_input"])[0]
+    paths = depth_paths(model, "encoder", sample([5]), TABLEAUS)
+    for step, own in zip(paths[scheme], paths[TRAINED], strict=True):
+        torch.testing.assert_close(step.end, own.end)
+        torch.testing.assert_close(step.points[0], own.points[0])
+    assert [len(step.points) for step in paths["rk4"]] == [4, 4]
+    other = "rk4" if scheme == "euler" else "euler"
+    assert (paths[other][-1].end - paths[TRAINED][-1].end).norm() > 1e-4
+    starts_where_it_ended = torch.allclose(paths["euler"][1].points[0], paths["euler"][0].end)
+    assert starts_where_it_ended == (history == "none")
+    assert torch.equal(model(**sample([5])["net_input"])[0], before)  # the scheme is the trained one again
+
+
+def test_the_plane_keeps_what_differs_most() -> None:
+    corners = torch.tensor([[3.0, 0, 0, 5], [-3, 0, 0, 5], [0, 1, 0, 5], [0, -1, 0, 5]])
+    plane = principal_plane(corners)
+    torch.testing.assert_close(plane.axes.T @ plane.axes, torch.eye(2))
+    torch.testing.assert_close(plane.project(corners), corners[:, :2])
+    assert plane.fractions == pytest.approx((0.9, 0.1))
+
+
+def test_activation_norms_leave_padding_out() -> None:
+    model = small_model(encoder_layer_history="none", decoder_layer_history="none")
+    apart = [activation_norms(model, [sample([length])])["decoder"][0] for length in (5, 3)]
+    together = activation_norms(model, [sample([5]), sample([3])])["decoder"][0]
+    assert together == pytest.approx((5 * apart[0] + 3 * apart[1]) / 8)
+    source = sample([4])["net_input"]
+    output = model.encoder.forward(source["src_tokens"], None, return_all_hiddens=True)["encoder_states"][-1]
+    (_, last) = activation_norms(model, [sample([4])])["encoder"]
+    assert last == pytest.approx(float(output.norm(dim=-1).mean()), rel=1e-6)
+
+
+def test_attention_of_each_layer_and_head() -> None:
+    maps = attention_by_head(small_model(encoder_ode_scheme="rk2"), sample([5]))
+    titles = [f"{layer}: {kind.value}" for layer, kind in maps]
+    assert titles == [
+        *("encoder layer 1: self-attention", "encoder layer 2: self-attention"),
+        *(f"decoder layer {n}: {kind}" for n in (1, 2) for kind in ("self-attention", "cross-attention")),
+    ]
+    for weights in maps.values():
+        assert weights.shape == (2, 5, 5)
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 5))

@@ -1,0 +1,96 @@
+"""Gradient norms by layer: the right tensors, the right loss, and a command that says them."""
+
+import csv
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoint_for_tests import binarise
+from models_for_tests import PAD, batch, small_model, teacher_forced
+from torch import nn
+
+from ode_transformer.cli.command import main
+from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
+
+
+def sample(lengths: list[int], seed: int = 0) -> dict:
+    target = batch(lengths, seed + 1)
+    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": None}
+    return {"net_input": net_input | {"prev_output_tokens": teacher_forced(target)}, "target": target}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options"),
+    [
+        *((scheme, {}) for scheme in ("leapfrog", "multistep", "pcformer2", "iiet", "rk4-moulton", "dlstm")),
+        ("dlstm", {"dlstm_first_cell": "embedding"}),
+    ],
+)
+def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: str, options: dict) -> None:
+    """Each norm is that of inputs that depend on nothing: where all below a layer is cut off."""
+    one, layers = sample([6, 3]), 5
+    model = small_model(encoder_ode_scheme=scheme, encoder_layer_history="none", encoder_layers=layers, **options)
+    norms = gradient_norms(model, [one], PAD)["encoder"]
+    step, cut = model.encoder.scheme.step, []
+
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        if not x.requires_grad:  # a constant start
+            return x
+        cut.append(x.detach().requires_grad_())
+        return cut[-1]
+
+    for number in range(layers):
+
+        def step_apart(layer, state, number=number):
+            if state.depth == number:
+                state = replace(state, y=apart(state.y), memory=tuple(map(apart, state.memory)))
+            return step(layer, state)
+
+        cut.clear()
+        model.encoder.scheme.step = step_apart
+        gradients = torch.autograd.grad(negative_log_likelihood(model, one, PAD), cut)
+        expected = sum(float(gradient.square().sum()) for gradient in gradients) ** 0.5
+        assert norms[number] == pytest.approx(expected), number
+
+
+def test_batches_are_averaged_and_padding_has_no_part() -> None:
+    model, first, second = small_model(), sample([6, 3]), sample([4, 4], seed=7)
+    apart = [gradient_norms(model, [one], PAD) for one in (first, second)]
+    together = gradient_norms(model, [first, second], PAD)
+    for stack, norms in together.items():
+        assert norms == pytest.approx([(a + b) / 2 for a, b in zip(apart[0][stack], apart[1][stack], strict=True)])
+    wider = {key: nn.functional.pad(t, (0, 3), value=PAD) for key, t in second["net_input"].items() if t is not None}
+    padded = {
+        "net_input": wider | {"src_lengths": None},
+        "target": nn.functional.pad(second["target"], (0, 3), value=PAD),
+    }
+    for stack, norms in gradient_norms(model, [padded], PAD).items():
+        assert norms == pytest.approx(apart[1][stack])
+    kept = first["target"].ne(PAD)
+    likelihoods = model(**first["net_input"])[0].log_softmax(-1)[kept].gather(1, first["target"][kept][:, None])
+    assert float(negative_log_likelihood(model, first, PAD)) == pytest.approx(-float(likelihoods.mean()))
+    assert model.encoder.observers == []
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def command(folder: Path, *options: object) -> int:
+    path = folder / "model.pt"
+    return main(["analyse", "gradient-norms", f"a={path}", f"b={path}", "--data", str(folder), *map(str, options)])
+
+
+def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "few", [("▁The s", "▁D er"), ("s s s", "e e e")])
+    table, picture = tmp_path / "norms.csv", tmp_path / "norms.png"
+    assert command(folder, "--split", "few", "--csv", table, "--output", picture) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["a encoder", "a decoder", "b encoder", "b decoder"]
+    rows = list(csv.DictReader(table.open()))
+    printed = [float(number) for line in lines for number in line.split(":")[1].split()]
+    assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert command(folder, "--split", "absent") == 2
+    assert "Dataset not found: absent" in capsys.readouterr().err

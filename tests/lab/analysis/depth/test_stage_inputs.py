@@ -1,0 +1,65 @@
+"""What the stages of a step read and add: by definition, without padding, and by the command."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import make_language_model
+from models_for_tests import PAD, batch, small_model
+from observers_for_tests import FirstInputs
+from torch import Tensor
+
+from ode_transformer.cli.command import main
+from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
+from ode_transformer.nn import Layer, observing
+from ode_transformer.numerics import Block
+
+A = torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def means(y: Tensor, point: Tensor, increment: Tensor, first: Tensor) -> list[float]:
+    cosines = (increment * first).sum(dim=1) / (increment.norm(dim=1) * first.norm(dim=1))
+    ratios = [(point - y).norm(dim=1) / y.norm(dim=1), increment.norm(dim=1) / y.norm(dim=1), cosines]
+    return [float(ratio.mean()) for ratio in ratios]
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1.0, 1), (0.5, 1), (1.0, 2)])
+def test_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages of Heun's scheme over F(y) = A y, those of the first step, at the positions that are no padding."""
+    choice: dict[str, Any] = {"decoder_layers": 1, "decoder_layer_history": "none"}
+    model = small_model(
+        arch="ode_transformer_lm_rk2", ode_coefficients="tableau", ode_step_size=size, ode_steps=steps, **choice
+    )
+    tokens = batch([6, 3, 4])
+    inputs = FirstInputs("decoder")
+    with observing(model, inputs), torch.no_grad():
+        model(tokens)
+    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
+    y = inputs.tensors[0][tokens.ne(PAD)]
+    first = size * y @ A.T
+    second_point = y + first / steps
+    found = stage_inputs(model, [{"net_input": {"src_tokens": tokens}}])
+    assert [(stage.block, stage.stage) for stage in found] == [("decoder layer 1", 1), ("decoder layer 1", 2)]
+    for stage, point in zip(found, (y, second_point), strict=True):
+        expected = means(y, point, size * point @ A.T, first)
+        assert [stage.moved, stage.increment, stage.cosine] == pytest.approx(expected, rel=1e-5)
+
+
+def command(folder: Path, *options: object) -> int:
+    return main(["analyse", "stage-inputs", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_language_model(tmp_path)
+    numbers = tmp_path / "stages.csv"
+    assert command(tmp_path, "--sentences", 3, "--csv", numbers) == 0
+    title, columns, *lines = capsys.readouterr().out.splitlines()
+    assert title == "one:"
+    assert columns.split() == ["block", "stage", "|z-y|/|y|", "|hF|/|y|", "cosine", "of", "F", "and", "F_1"]
+    rows = list(csv.DictReader(numbers.open()))
+    assert [line.split()[:4] for line in lines] == [[*row["block"].split(), row["stage"]] for row in rows]
+    for line, row in zip(lines, rows, strict=True):
+        written = f"{float(row['moved']):.3g} {float(row['increment']):.3g} {float(row['cosine']):.3f}"
+        assert line.split()[4:] == written.split()

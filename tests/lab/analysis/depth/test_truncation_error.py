@@ -1,0 +1,149 @@
+"""Truncation errors of blocks: against the matrix exponential, by hand, and by the command."""
+
+import csv
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import binarise, make_language_model
+from models_for_tests import PAD, batch, small_model, teacher_forced
+from observers_for_tests import FirstInputs
+
+from ode_transformer.cli.command import main
+from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
+from ode_transformer.lab.analysis.depth.truncation_error import measured_order
+from ode_transformer.nn import Layer, observing
+from ode_transformer.numerics import Block, get_tableau
+
+A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+NAMES = ("euler", "rk2", "rk4")
+
+
+def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
+    previous = teacher_forced(batch(target, 1))
+    return {"net_input": {"src_tokens": batch(source), "src_lengths": None, "prev_output_tokens": previous}}
+
+
+def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: Any) -> dict[str, BlockErrors]:
+    options = {"tolerance": 1e-7, "max_steps": 1024} | more
+    blocks = block_errors(model, samples, {name: get_tableau(name) for name in NAMES}, counts, **options)
+    return {block.block: block for block in blocks}
+
+
+@pytest.mark.parametrize("size", [1.0, 0.5])
+def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The solution of y' = A y is that at the end of the model's own step, at t = h."""
+    choice = {"ode_coefficients": "tableau", "decoder_layers": 1, "ode_step_size": size, **NO_HISTORY}
+    model = small_model(arch="ode_transformer_lm_rk2", **choice)
+    tokens = batch([6, 3, 4])
+    inputs = FirstInputs("decoder")
+    with observing(model, inputs), torch.no_grad():
+        model(tokens)
+    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
+    (block,) = measured(model, [{"net_input": {"src_tokens": tokens}}], (1, 2)).values()
+    y0 = inputs.tensors[0][tokens.ne(PAD)]
+    scaled = size * A
+    exact = y0 @ torch.matrix_exp(scaled).T
+    moved = (exact - y0).norm(dim=1)
+    one, half = torch.eye(16, dtype=torch.float64), scaled / 2
+    propagators = {
+        Method("euler", 1): one + scaled,
+        Method("euler", 2): (one + half) @ (one + half),
+        Method("rk2", 1): one + scaled + scaled @ scaled / 2,
+        Method("rk4", 1): one
+        + scaled
+        + scaled @ scaled / 2
+        + scaled @ scaled @ scaled / 6
+        + scaled @ scaled @ scaled @ scaled / 24,
+        Method(TRAINED, 1): one + scaled + scaled @ scaled / 2,
+    }
+    for method, propagator in propagators.items():
+        errors = (y0 @ propagator.T - exact).norm(dim=1)
+        expected = float((errors / moved).mean()), float(errors.mean())
+        assert block.mean(method) == pytest.approx(expected, rel=1e-3)
+    assert block.distance / block.positions == pytest.approx(float(moved.mean()))
+    assert block.positions == 13
+
+
+@pytest.mark.parametrize("parts", [{}, NO_HISTORY, {"arch": "reformer", "max_joint_cells": 20}])
+@pytest.mark.parametrize("scheme", NAMES)
+def test_what_is_trained_as_a_tableau_has_its_error(scheme: str, parts: dict[str, Any]) -> None:
+    model = small_model(**(parts | {"decoder_ode_scheme": scheme}))
+    sample = pairs([4, 3], [5, 2])
+    before = model(**sample["net_input"])[0]
+    names = [name for name, _ in model.named_modules()]
+    for name, block in measured(model, [sample], tolerance=1e-4).items():
+        stack = name.split()[0]
+        assert block.mean(Method(TRAINED, 1)) == block.mean(Method(scheme if stack == "decoder" else "euler", 1))
+    assert [name for name, _ in model.named_modules()] == names
+    assert torch.equal(model(**sample["net_input"])[0], before)
+
+
+def test_smooth_blocks_keep_the_orders() -> None:
+    """Attention, normalisation and a feed-forward network without ReLU's kinks."""
+    model = small_model(activation_fn="tanh", **NO_HISTORY)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "fc2" in name or "out_proj" in name:
+                parameter.mul_(0.2)  # a short way, on which the solution needs few steps
+    blocks = measured(model, [pairs([6, 3, 4], [5, 7, 2])], (8, 16), tolerance=1e-10).values()
+    for name, order in zip(NAMES, (1, 2, 4), strict=True):
+        assert [measured_order(block, name, (8, 16)) for block in blocks] == pytest.approx([order] * 4, abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"encoder_ode_scheme": "dlstm"}, "a depth-wise LSTM steps no F"),
+        ({"encoder_ode_scheme": "rk2", "ode_function": "layer-output"}, "no rate of change"),
+        ({"encoder_ode_scheme": "rk2", "ode_stage_parameters": "separate"}, "each stage has another F"),
+    ],
+)
+def test_blocks_without_a_flow(parts: dict[str, Any], reason: str) -> None:
+    assert reason in str(refusals(small_model(**parts))["encoder"])
+
+
+def command(folder: Path, *options: object) -> int:
+    return main(
+        ["analyse", "truncation-error", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)]
+    )
+
+
+def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "valid", [("▁The s", "▁D er"), ("s s s", "e e e")])
+    numbers, picture = tmp_path / "errors.csv", tmp_path / "errors.png"
+    wanted = ("--schemes", "euler,kutta3", "--steps", "1,2", "--tolerance", "1e-3")
+    assert command(folder, *wanted, "--csv", numbers, "--output", picture) == 0
+    lines = capsys.readouterr().out.splitlines()
+    blocks = [f"{stack} layer {number}" for stack in ("encoder", "decoder") for number in (1, 2)]
+    assert [line.split(":")[0] for line in lines[::5]] == [f"one, {block}" for block in blocks]
+    assert [line.split()[0] for line in lines[:5]] == ["one,", "steps", "euler", "kutta3", "as"]
+    rows = list(csv.DictReader(numbers.open()))
+    assert {(row["scheme"], row["steps"]) for row in rows} == {
+        *((scheme, count) for scheme in ("euler", "kutta3") for count in "12"),
+        (TRAINED, "1"),
+    }
+    euler = [f"{float(r['relative_error']):.2e}" for r in rows if (r["block"], r["scheme"]) == (blocks[0], "euler")]
+    assert lines[2].split()[1:3] == euler
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_language_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_language_model(tmp_path)
+    assert command(tmp_path, "--tolerance", "1e-3", "--sentences", 3, "--output", tmp_path / "errors.png") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0].split(", ")[1] for line in lines[::6]] == ["decoder layer 1", "decoder layer 2"]
+    paths = [str(tmp_path / "model.pt"), "--data", str(tmp_path)]
+    assert main(["analyse", "gradient-norms", *paths, "--output", str(tmp_path / "norms.png")]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["decoder:"]
+    assert main(["analyse", "coefficients", *paths]) == 0
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "decoder layer 1",
+        "decoder layer 2",
+    ]
+    assert main(["analyse", "linear-probe", *paths, "--output", str(tmp_path / "probe")]) == 2
+    assert "a model of the task language_modeling, not of translation" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Curves from fairseq's logs."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from ode_transformer.cli.command import main
+from ode_transformer.lab.analysis.curves import LoggedRun, curve, draw_panel
+from ode_transformer.lab.analysis.training_log import read_log
+from ode_transformer.support.errors import UserError
+
+
+def start() -> str:
+    return "2026-01-01 | INFO | fairseq_cli.train | training on 1 devices (GPUs/TPUs)\n"
+
+
+def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1, extra: str = "") -> str:
+    return (
+        f'2026-01-01 | INFO | train_inner | {{"epoch": {epoch}, "update": 0.5, "loss": "{loss}", '
+        f'"nll_loss": "4.5", "num_updates": "{updates}", "train_wall": "0", "wall": "{wall}"{extra}}}\n'
+    )
+
+
+def valid(updates: int, loss: float = 4.0, name: str = "valid", epoch: int = 1) -> str:
+    return (
+        f'2026-01-01 | INFO | {name} | {{"epoch": {epoch}, "{name}_loss": "{loss}", '
+        f'"{name}_nll_loss": "3.5", "{name}_num_updates": "{updates}"}}\n'
+    )
+
+
+def epoch_end(updates: int, wall: int) -> str:
+    return (
+        f'2026-01-01 | INFO | train | {{"epoch": 1, "train_loss": "4.5", "train_num_updates": "{updates}", '
+        f'"train_train_wall": "0", "train_wall": "{wall}"}}\n'
+    )
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(lines))
+    return path
+
+
+def series(path: Path, split: str) -> list[tuple[int, float | None, float]]:
+    return [(point.updates, point.minutes, point.loss) for point in read_log(path) if point.split == split]
+
+
+def test_a_clock_that_stands_still_after_a_resume_is_replaced(tmp_path: Path) -> None:
+    resumed = [train(updates, 0).replace('"train_wall": "0"', '"train_wall": "30"') for updates in (20, 30)]
+    log = write(tmp_path / "log", start(), train(10, 60), start(), *resumed)
+    assert series(log, "train") == [(10, 1.0, 5.0), (20, 1.5, 5.0), (30, 2.0, 5.0)]
+
+
+def test_training_and_validation(tmp_path: Path):
+    log = write(
+        tmp_path / "log",
+        "2026-01-01 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n",
+        start(),
+        train(10, 60, 6.0),
+        train(20, 120, 5.0),
+        valid(20, 4.5),
+        epoch_end(20, 150),
+        train(30, 210, 4.0, epoch=2),
+    )
+    # The end of the epoch sets the clock of its update anew, validation included.
+    assert series(log, "train") == [(10, 1.0, 6.0), (20, 2.5, 5.0), (30, 3.5, 4.0)]
+    assert series(log, "valid") == [(20, 2.5, 4.5)]
+    assert series(log, "train-epoch") == [(20, 2.5, 4.5)]
+    first = read_log(log)[0]
+    assert (first.split, first.epoch, first.nll_loss) == ("train", 1, 4.5)
+
+
+def test_minutes_of_a_validation_are_interpolated(tmp_path: Path):
+    log = write(tmp_path / "log", start(), valid(5), train(10, 60), valid(15), train(20, 180), valid(25))
+    assert series(log, "valid") == [(5, 0.5, 4.0), (15, 2.0, 4.0), (25, None, 4.0)]
+
+
+def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
+    log = write(
+        tmp_path / "log",
+        *(start(), train(10, 60), train(20, 120), valid(20, 9.0), train(30, 180)),
+        *(start(), train(15, 60, 1.0), train(20, 120, 2.0)),
+    )
+    assert series(log, "train") == [(10, 1.0, 5.0), (15, 4.0, 1.0), (20, 5.0, 2.0)]
+    assert series(log, "valid") == []
+
+
+def test_csv(tmp_path: Path):
+    write(tmp_path / "rk2.log", train(10, 20), valid(15))
+    assert main(["analyse", "curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
+    with open(tmp_path / "curves.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0] == {
+        **{"run": str(tmp_path.name), "split": "train", "epoch": "1", "updates": "10"},
+        **{"minutes": "0.333", "loss": "5.0", "nll_loss": "4.5", "perplexity": "22.6274", "gnorm": ""},
+        **{"epochs": "0.5", "log": str(tmp_path / "rk2.log")},
+    }
+    assert (rows[1]["split"], rows[1]["minutes"]) == ("valid", "")
+
+
+def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
+    shown = "null" if gate is None else f'"{gate}"'
+    return train(updates, updates, extra=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
+
+
+def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
+    logs = [
+        write(tmp_path / "1", norms(10, 1.0), norms(20, 2.0), norms(30, 7.0)),
+        write(tmp_path / "2", norms(10, 3.0), norms(20, 5.0)),
+        write(tmp_path / "3", norms(5, 9.0), norms(10, 2.0), norms(20, 2.0)),
+    ]
+    seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
+    assert curve(seeds, "train", "updates", lambda point: point.gnorm) == (
+        [10.0, 20.0],
+        [2.0, 3.0],
+        [1.0, 2.0],
+        [3.0, 5.0],
+    )
+
+
+def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
+    last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
+    log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
+    run = LoggedRun("a", log, read_log(log))
+    for split, loss in (("train", 4.5), ("valid", 6.0)):
+        assert curve([run], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
+    assert curve([run], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
+
+
+def test_a_log_without_reports(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no reports in it: train with --log-format json"):
+        read_log(write(tmp_path / "log", "nothing here\n{'a': 1}\n{broken\n", '{"a": ' * 100_000))
+
+
+@pytest.mark.parametrize(
+    ("quantity", "labels", "bands"),
+    [
+        ("loss", ["a, training", "a, validation", "b, training", "b, validation"], 2),
+        ("gradient-norm", ["a, training", "b, training"], 1),
+        ("depth/*", ["a, encoder/1/weight_1", "b, encoder/1/weight_1"], 1),
+    ],
+)
+def test_a_panel(tmp_path: Path, quantity: str, labels: list[str], bands: int) -> None:
+    """Two seeds of a system called a, and a system called b."""
+    logs = [
+        write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
+    ]
+    runs = [LoggedRun(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
+    axes = Figure().subplots()
+    draw_panel(axes, [runs[:2], runs[2:]], quantity, "minutes")
+    assert [len(line.get_xdata()) for line in axes.lines] == [2] * len(labels)
+    assert [line.get_label() for line in axes.lines] == labels
+    assert len(axes.collections) == bands  # least to greatest, where there are several seeds
+    assert axes.get_xlabel() == "minutes of training"
+
+
+def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
+    write(tmp_path / "euler.log", train(10, 20))
+    words = ["analyse", "curves", *(str(tmp_path / name) for name in ("rk2.log", "euler.log"))]
+    words += ["--output", str(tmp_path / "curves.png")]
+    assert main(words) == 0
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(words) == 2
+    assert "plots need matplotlib: pip install 'ode-transformer[plots]'" in capsys.readouterr().err

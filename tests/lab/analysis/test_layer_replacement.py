@@ -1,0 +1,176 @@
+"""A layer as a function, observed and replaced, in every kind of stack."""
+
+from typing import Any
+
+import pytest
+import torch
+from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from torch import nn
+
+from ode_transformer.lab.analysis.layer_replacement import (
+    batch_sums,
+    distil,
+    linear_layer,
+    negative_log_likelihood,
+    replace_layer,
+)
+from ode_transformer.nn.observers import LayerId, LayerObserver, observing
+from ode_transformer.numerics import RECURRENCES
+
+BOTH = ("encoder", "decoder")
+COMBINING = ("dlcl-increments", "pcformer2")  # schemes that combine what layers return
+
+
+def both(**options: str) -> dict[str, str]:
+    return {f"{stack}_{name}": value for stack in BOTH for name, value in options.items()}
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "euler": both(layer_history="none"),
+    "dense": both(layer_history="dense"),
+    "dlcl": {},
+    "gate": {"ode_coefficients": "gate", **both(ode_scheme="rk2")},
+    "sub-layers": {"ode_coefficients": "scalar", "ode_function_scope": "san/ffn", **both(ode_scheme="rk4")},
+    "repeat": both(ode_scheme="repeat"),
+    "dlstm": both(ode_scheme="dlstm", layer_history="none"),
+    "dlstm with history": {"dlstm_share": "none", **both(ode_scheme="dlstm", layer_history="dlcl")},
+    **{
+        name: both(ode_scheme=name, layer_history="none")
+        for name in RECURRENCES
+        if name not in ("pcformer4", "iiet", "heun-moulton")  # the same classes as others
+    },
+    "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
+    "post-norm without history": {
+        "post_norm": True,
+        "ode_function": "layer-output",
+        **both(ode_scheme="rk2", layer_history="none"),
+    },
+}
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+every_layer = pytest.mark.parametrize("layer_id", [LayerId("encoder", 2), LayerId("decoder", 3)], ids=str)
+
+SOURCE = batch([9, 6, 7, 8])
+TARGET = batch([8, 9, 5, 9], seed=1)
+INPUT = {"src_tokens": SOURCE, "src_lengths": None, "prev_output_tokens": teacher_forced(TARGET)}
+SAMPLE = {"net_input": INPUT, "target": TARGET}
+
+
+def model_of(kind: dict[str, Any]) -> Any:
+    return small_model(encoder_layers=3, decoder_layers=3, **kind)
+
+
+def output(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model(**INPUT)[0]
+
+
+class Recording(nn.Module):
+    """A layer as it has been seen: knows what to make of one argument."""
+
+    def __init__(self, model: Any, layer_id: LayerId) -> None:
+        super().__init__()
+        recording = self
+
+        class Recorder(LayerObserver):
+            def see_layer(self, layer, inputs, outputs, padding) -> None:
+                if layer == layer_id:
+                    recording.given, recording.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
+
+        with observing(model, Recorder()):
+            output(model)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        assert torch.equal(given, self.given)
+        return self.made
+
+
+@every_layer
+@every_kind
+def test_a_layer_replaced_by_its_own_function_changes_nothing(kind: dict[str, Any], layer_id: LayerId) -> None:
+    """Later layers read what they read and keep coefficients of their own."""
+    model = model_of(kind)
+    expected = output(model)
+    recording = Recording(model, layer_id)
+    with replace_layer(model, layer_id, recording):
+        assert torch.equal(output(model), expected)
+        recording.made = recording.made + torch.randn_like(recording.made)
+        assert not torch.allclose(output(model), expected)
+    assert torch.equal(output(model), expected)
+
+
+@every_layer
+@every_kind
+def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[str, Any], layer_id: LayerId) -> None:
+    model = model_of(kind)
+    recording = Recording(model, layer_id)
+    width, made = recording.given.size(-1), recording.made.size(-1)
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(made, width, generator=generator) / width**0.5
+    layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
+    with torch.no_grad(), replace_layer(model, layer_id, layer):
+        encoder_out = model.encoder(SOURCE, None)
+        tokens = torch.full((4, 1), EOS)
+        incremental_state: dict[str, Any] = {}
+        for _ in range(5):
+            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
+            full = model.decoder(tokens, encoder_out=encoder_out)[0]
+            torch.testing.assert_close(logits[:, 0], full[:, -1])
+            rows = torch.randint(0, 4, (4,), generator=generator)
+            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
+            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (4, 1), generator=generator)], dim=1)
+
+
+def make_affine(model: Any, layer_id: LayerId) -> None:
+    """Lets every sub-layer of a layer add a constant: the layer is y + b."""
+    with torch.no_grad():
+        for name, parameter in getattr(model, layer_id.stack).layers[layer_id.number - 1].named_parameters():
+            if name.endswith(("out_proj.weight", "fc2.weight")):
+                parameter.zero_()
+
+
+@every_layer
+@pytest.mark.parametrize("kind", ["euler", "dlcl", "gate", "strang"])
+def test_a_linear_layer_is_recovered_exactly(kind: str, layer_id: LayerId) -> None:
+    model = model_of(KINDS[kind])
+    make_affine(model, layer_id)
+    expected = output(model)
+    fit = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
+    assert fit.r_squared == pytest.approx(1, abs=1e-10)
+    torch.testing.assert_close(fit.weight, torch.eye(16, dtype=torch.float64), atol=1e-6, rtol=0)
+    with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        torch.testing.assert_close(output(model), expected)
+    other = LayerId(layer_id.stack, layer_id.number % 3 + 1)
+    assert batch_sums(model, INPUT, [other])[other].fit().r_squared < 0.9999
+
+
+def test_cells_of_a_grid_are_positions() -> None:
+    """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
+    model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
+    layer_id = LayerId("decoder", 1)
+    sums = batch_sums(model, INPUT, [layer_id, LayerId("encoder", 1)])
+    cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
+    assert sums[layer_id].count == cells
+    assert sums[LayerId("encoder", 1)].count == 9 + 6 + 7 + 8
+    fit = sums[layer_id].fit()
+    with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
+        again = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
+    assert again.r_squared == pytest.approx(1, abs=1e-9)
+
+
+@every_layer
+def test_likelihood_trains_w_and_b_alone_and_gets_better(layer_id: LayerId) -> None:
+    model = model_of(KINDS["gate"])
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    start = batch_sums(model, INPUT, [layer_id])[layer_id].fit()
+    trained = distil(model, layer_id, start, lambda update: SAMPLE, updates=30, lr=1e-2, padding_idx=PAD)
+    losses = []
+    for fit in (start, trained):
+        function = linear_layer(fit.weight, fit.bias, next(model.parameters()))
+        with torch.no_grad(), replace_layer(model, layer_id, function):
+            losses.append(negative_log_likelihood(model, SAMPLE, PAD).item())
+    assert losses[1] < losses[0] - 0.01
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert model.encoder.observers == model.decoder.observers == []

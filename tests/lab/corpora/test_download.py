@@ -1,0 +1,213 @@
+"""Raw files from a user's folder and from a local server, with the faults that servers have."""
+
+import gzip
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
+
+from ode_transformer.lab.corpora import download
+from ode_transformer.lab.corpora.download import obtain_files
+from ode_transformer.lab.corpora.sources import Source, read_sources
+from ode_transformer.lab.glue.tasks import TASKS
+from ode_transformer.support.errors import UserError
+
+OTHER = CONTENT[::-1]
+OTHER_SHA256 = hashlib.sha256(OTHER).hexdigest()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    monkeypatch.setattr(download, "RETRY_PAUSES", (0,))
+    with serving() as file_server:
+        file_server.files["a.tgz"] = CONTENT
+        yield file_server
+
+
+def fetch(remote: Source, folder: Path, raw: Path | None = None) -> Path:
+    return obtain_files(["a"], {"a": remote}, raw, folder)["a"]
+
+
+@pytest.mark.parametrize(
+    ("cuts", "faults"), [([40_000, 30_000], {}), ([40_000], {"hangs": True}), ([40_000], {"ranges": False})]
+)
+def test_a_cut_connection_is_taken_up_where_it_was_cut(
+    tmp_path: Path, server: FileServer, monkeypatch, cuts: list[int], faults: dict[str, bool]
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT", 0.2)
+    server.cuts = list(cuts)
+    vars(server).update(faults)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-", "bytes=70000-"][: 1 + len(cuts)]
+
+
+@pytest.mark.parametrize(("checksum", "content"), [(True, CONTENT), (True, OTHER), (False, CONTENT)])
+def test_a_later_run_goes_on_if_there_is_a_checksum(tmp_path: Path, server: FileServer, checksum: bool, content: bytes):
+    remote = source(server, checksum=checksum)
+    server.cuts = [40_000, 0]
+    with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*: 40,000 bytes came of 100,000; --raw"):
+        fetch(remote, tmp_path)
+    assert not (tmp_path / "a.tgz").exists()
+    server.fetched.clear()
+    server.files["a.tgz"] = content
+    remote = remote.model_copy(update={"sha256": hashlib.sha256(content).hexdigest() if checksum else None})
+    assert fetch(remote, tmp_path).read_bytes() == content
+    ranges = (["bytes=40000-"] if checksum else []) + ([""] if content == OTHER or not checksum else [])
+    assert [byte_range for _, byte_range in server.fetched] == ranges
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        ("absent.tgz", "HTTP Error 404: Not Found"),
+        ("wrong.tgz", f"100,000 bytes with sha256 {OTHER_SHA256} instead of {SHA256}"),
+        ("page.tgz", "answers with a page"),
+    ],
+)
+def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServer, first: str, reason: str) -> None:
+    server.files |= {"wrong.tgz": OTHER, "page.tgz": b"<html>"}
+    server.types["page.tgz"] = "text/html; charset=utf-8"
+    assert fetch(source(server, first, "a.tgz"), tmp_path / "two").read_bytes() == CONTENT
+    with pytest.raises(UserError, match=f"a.tgz: cannot be downloaded: http.*{first}: {reason}; --raw takes"):
+        fetch(source(server, first), tmp_path / "one")
+    assert not (tmp_path / "one" / "a.tgz").exists()
+
+
+def test_a_file_that_was_not_downloaded_is_never_replaced(tmp_path: Path, server: FileServer) -> None:
+    mine = tmp_path / "a.tgz"
+    mine.write_bytes(OTHER)
+    with pytest.raises(UserError, match=f"a.tgz: sha256 {OTHER_SHA256} instead of {SHA256} .from us.; it was not down"):
+        fetch(source(server), tmp_path)
+    mine.unlink()
+    fetch(source(server), tmp_path)
+    mine.write_bytes(OTHER)  # the download is the user's file from now on
+    with pytest.raises(UserError, match="move it away"):
+        fetch(source(server), tmp_path)
+    assert mine.read_bytes() == OTHER
+
+
+def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
+    remote = source(server, checksum=False)
+    fetch(remote, tmp_path).unlink()
+    server.files |= {"a.tgz": OTHER, "b.tgz": OTHER}
+    with pytest.raises(UserError, match=f"100,000 bytes with sha256 {OTHER_SHA256}"):
+        fetch(remote, tmp_path)
+    assert fetch(source(server, "b.tgz", checksum=False), tmp_path).read_bytes() == OTHER
+
+
+def test_a_download_is_hashed_once_and_replaced_by_a_whole_one(tmp_path: Path, server: FileServer, capsys, monkeypatch):
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "file_digest", lambda *_: pytest.fail("hashed again"))
+        assert fetch(source(server), tmp_path) == tmp_path / "a.tgz"
+    assert server.fetched == [("a.tgz", "")]
+    corrected = source(server, sha256=OTHER_SHA256)
+    with pytest.raises(UserError, match="cannot be downloaded"):
+        fetch(corrected, tmp_path)
+    assert (tmp_path / "a.tgz").read_bytes() == CONTENT
+    server.files["a.tgz"] = OTHER
+    assert fetch(corrected, tmp_path).read_bytes() == OTHER
+    assert "it is downloaded again" in capsys.readouterr().err
+
+
+def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
+    own = tmp_path / "mine.en"
+    sources = {"a": source(server), "n": LICENSED, "own": own}
+    for name, message in (
+        ("owns", "owns: no such source .did you mean own.."),
+        ("n", r"missing: .*n\.tar .ask at http"),
+    ):
+        with pytest.raises(UserError, match=message):
+            obtain_files(["a", name], sources, None, tmp_path)
+    assert server.fetched == []
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "n.tar").write_text("theirs")
+    own.write_text("mine")
+    assert obtain_files(["n", "own"], sources, None, tmp_path) == {"n": tmp_path / "corpora" / "n.tar", "own": own}
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from ode_transformer.lab.corpora.download import obtain_files
+from ode_transformer.lab.corpora.sources import read_sources
+obtain_files(["a"], read_sources(Path(sys.argv[1])), None, Path(sys.argv[2]))
+"""
+
+
+def test_a_killed_download_goes_on_and_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
+    server.cuts, server.hangs = [40_000], True
+    catalogue, data = tmp_path / "sources.yaml", tmp_path / "data"
+    catalogue.write_text(
+        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {SHA256}, checksum_from: us}}\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(catalogue), str(data)])
+    while process.poll() is None and not any(part.stat().st_size for part in data.rglob("*.part")):
+        time.sleep(0.01)
+    with pytest.raises(UserError, match="another process is downloading a.tgz here"):
+        fetch(source(server), data)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert os.listdir(data) == [".downloads"]
+    server.hangs = False
+    assert fetch(source(server), data).read_bytes() == CONTENT
+    assert server.fetched[1][1].startswith("bytes=")
+
+
+def test_a_copy_in_an_archive_is_taken_last(tmp_path: Path, server: FileServer) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        entry = tarfile.TarInfo("d/a.tgz")
+        entry.size = len(CONTENT)
+        archive.addfile(entry, io.BytesIO(CONTENT))
+    server.files["b.tar.gz"] = data.getvalue()
+    sources = {
+        "a": source(server, "missing", copies=[{"source": "b", "member": "d/a.tgz"}]),
+        "b": source(server, "b.tar.gz", checksum=False, file="b.tar.gz"),
+    }
+    assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
+    assert [name for name, _ in server.fetched] == ["missing", "b.tar.gz"]
+
+
+def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "a.tgz").write_bytes(OTHER)
+    with pytest.raises(UserError, match=f"a.tgz: sha256 {OTHER_SHA256} instead of {SHA256} .from us."):
+        fetch(source(server), tmp_path / "data", raw)
+    (raw / "a.tgz").write_bytes(CONTENT)
+    for _ in range(2):
+        assert fetch(source(server), tmp_path / "data", raw) == raw / "a.tgz"
+        monkeypatch.setattr(download, "file_digest", lambda *_: pytest.fail("hashed again"))
+    assert [path.name for path in raw.iterdir()] == ["a.tgz"]
+    assert server.fetched == []
+    # A text in place of its gzip file, which has no checksum; a gzip file in place of a text, whose checksum holds.
+    monkeypatch.undo()
+    (raw / "t.en").write_bytes(b"one\n")
+    (raw / "u.de.gz").write_bytes(gzip.compress(b"zwei\n"))
+    plain = source(server, file="u.de", sha256=hashlib.sha256(b"zwei\n").hexdigest())
+    assert fetch(source(server, file="t.en.gz"), tmp_path / "data", raw) == raw / "t.en"
+    assert fetch(plain, tmp_path / "data", raw) == raw / "u.de.gz"
+
+
+def test_files_addresses_checksums_and_copies_go_together() -> None:
+    """Each file is on two hosts, or the list says why not."""
+    sources = read_sources()
+    assert len({source.file for source in sources.values()}) == len(sources)
+    for name, entry in sources.items():
+        urls = [url for other in (entry, *(sources[copy.source] for copy in entry.copies)) for url in other.urls]
+        assert entry.obtain or entry.single_host or len({url.split("/")[2] for url in urls}) > 1, name
+        assert bool(entry.checksum) == bool(entry.checksum_from), name
+        assert bool(entry.urls) != bool(entry.obtain), name
+    assert {name for task in TASKS.values() for name in task.sources} == {
+        name for name in sources if name.startswith("glue_")
+    }

@@ -1,0 +1,73 @@
+"""Vocabularies: every kind gives the text back, and has an error for text that is too small."""
+
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from ode_transformer.lab.corpora.vocabulary import (
+    LowercasePieceVocabulary,
+    MergeVocabulary,
+    PieceVocabulary,
+    WordVocabulary,
+    encode_text,
+)
+from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
+
+WORDS = "the a red green old new house garden river bridge".split()  # noqa: SIM905
+MERGES = MergeVocabulary(kind="subword_nmt", merges=20)
+PIECES = PieceVocabulary(kind="sentencepiece", size=50)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> list[Path]:
+    """Training text of two sides."""
+    lines = [" ".join(WORDS[(7 * i + j * j) % len(WORDS)] for j in range(3 + i % 5)) for i in range(180)]
+    paths = [tmp_path / "train.en", tmp_path / "train.xx"]
+    for path, side in zip(paths, (lines, [line.upper() for line in lines]), strict=True):
+        path.write_text("".join(f"{line}\n" for line in side))
+    return paths
+
+
+@pytest.mark.parametrize("vocabulary", [MERGES, PIECES, WordVocabulary(kind="words")], ids=lambda v: v.kind)
+def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary) -> None:
+    with texts[1].open("a") as file:
+        file.write("\nTHE RED\u2028BRIDGE\n" if vocabulary is PIECES else "\n")  # only line feeds end a line
+    vocabulary.learn(texts, tmp_path, 1)
+    assert vocabulary.model_file is None or (tmp_path / vocabulary.model_file).is_file()
+    lines = list(encode_text(vocabulary, tmp_path, texts[1], workers=2))
+    expected = [" ".join(line.split()) for line in texts[1].read_text().split("\n")[:-1]]
+    again = [line.replace("@@ ", "") for line in lines]
+    if vocabulary is PIECES:
+        processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
+        again = [processor.decode(line.split()) for line in lines]
+    assert again == expected
+    assert any(" " in line for line in lines)
+
+
+@pytest.mark.parametrize(("side", "unsplit_word"), [("source", "GREEN"), ("target", "green")])
+def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path, side: str, unsplit_word: str) -> None:
+    merges = MergeVocabulary(kind="subword_nmt", merges=20, learned_from=side)
+    merges.learn(texts, tmp_path, workers=1)
+    assert (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") == 21  # a line for the version
+    assert merges.encoder(tmp_path)([unsplit_word]) == [
+        " ".join(f"{letter}@@" for letter in unsplit_word[:-1]) + f" {unsplit_word[-1]}"
+    ]
+
+
+def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Path) -> None:
+    """The source's lie where a model finds them."""
+    merges = MergeVocabulary(kind="subword_nmt", merges=40, learned_from="each", joined=False)
+    merges.learn(texts, tmp_path, workers=1)
+    assert merges.encoder(tmp_path)(["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
+    assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
+
+
+def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_for(tmp_path: Path) -> None:
+    text = tmp_path / "train"
+    text.write_text("a word in a short line\n" * 50 + f"{'Πρωτα λογια ' * 400}\n" * 50, encoding="utf-8")
+    with pytest.raises(RuntimeError, match="Vocabulary size too high"):
+        LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
+    LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
+    assert processor.unk_id() not in processor.encode("πρωτα λογια")

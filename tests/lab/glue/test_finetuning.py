@@ -1,0 +1,184 @@
+"""GLUE from a briefly pre-trained model: metrics, fine-tuning, predictions, submission files."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from forked_commands import run_quickly
+from glue_tables import sentence, write_tables
+
+from ode_transformer.cli import main
+from ode_transformer.lab.glue import finetuning
+from ode_transformer.lab.glue.finetuning import METRICS, PreparedTask, evaluate
+from ode_transformer.lab.glue.glue_command import CONFIG
+from ode_transformer.lab.glue.tasks import TASKS, Example
+from ode_transformer.support import commands
+from ode_transformer.support.subword_models import SubwordEncoder
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+TINY = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 48}
+
+# true positives 3, false positives 1, false negatives 1, true negatives 3
+PREDICTIONS, LABELS = list("11110000"), list("11100001")
+
+
+def test_metrics_of_classes() -> None:
+    measured = evaluate(["accuracy", "f1", "matthews"], PREDICTIONS, LABELS)
+    assert measured == pytest.approx({"accuracy": 75.0, "f1": 75.0, "matthews": 100 * (9 - 1) / 16})
+    flipped = [["01"[value == "0"] for value in values] for values in (LABELS[:5], PREDICTIONS[:5])]
+    assert METRICS["f1"][0](*flipped) == pytest.approx(2 / 3)  # of the class 1: 1 of 1 predicted, 1 of 2 right
+    assert evaluate(["matthews"], ["1", "1"], ["1", "0"]) == {"matthews": 0}
+
+
+def test_metrics_of_numbers() -> None:
+    predictions, labels = ["1.0", "2.0", "3.0", "10.0"], ["1.0", "2.0", "4.0", "3.0"]
+    # ranks 1 2 3 4 and 1 2 4 3: 1 − 6·2/(4·15); sums over the four: 4.5 + 1 − 1.5 + 3 of products, 50 and 5 of squares
+    expected = {"spearman": 80.0, "pearson": 100 * 7 / 250**0.5}
+    assert evaluate(["spearman", "pearson"], predictions, labels) == pytest.approx(expected)
+    assert evaluate(["pearson", "spearman"], ["2", "2"], ["1", "3"]) == {"pearson": 0, "spearman": 0}
+    assert evaluate(["pearson", "accuracy"], ["2", "nan"], ["1", "3"]) == {"pearson": -100, "accuracy": 0}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An RK2 Macaron after a few updates of pre-training: model.pt, with dict.txt and its pieces beside it."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    lines = [f"{sentence(number)} {sentence(2 * number)} {number}" for number in range(300)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    recipe = yaml.safe_load((EXAMPLES / "bert_demo.yaml").read_text())
+    recipe["vocabulary"]["size"], recipe["corpus"]["valid_fraction"], recipe["tokens_per_update"] = 40, 0.1, 1000
+    recipe["train"] |= TINY | {"encoder-ode-scheme": "rk2", "ode-coefficients": "gate"}
+    recipe["train"] |= {"max-update": 12, "tokens-per-sample": 40, "max-tokens": 1000}
+    recipe["average"]["every"] = 6
+    (folder / "bert.yaml").write_text(yaml.safe_dump(recipe))
+    with pytest.MonkeyPatch.context() as patch:
+        run_quickly(patch)
+        assert main(["reproduce", str(folder / "bert.yaml"), "--output", str(folder / "out"), "--gpus", "0"]) == 0
+    (model,) = folder.glob("out/*/*/model/model.pt")
+    return model
+
+
+def diverged(checkpoint: Path, output: Path) -> Path:
+    """Save the same model with a head that predicts nan."""
+    state = torch.load(checkpoint, weights_only=True)
+    for name, value in state["model"].items():
+        if name.endswith("out_proj.bias") and "classification_heads" in name:
+            value.fill_(float("nan"))
+    torch.save(state, output)
+    return output
+
+
+@pytest.mark.slow
+def test_three_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path: Path, capfd, monkeypatch) -> None:
+    run_quickly(monkeypatch)
+    names = ["CoLA", "STS-B", "MNLI"]  # one text; a number; two sections
+    for name in names:
+        write_tables(tmp_path / "raw", name)
+    config = yaml.safe_load(CONFIG.read_text())
+    config["grid"] = {"batch-size": [4], "lr": [0.001, 0.0001], "max-epoch": [1], "seed": [1]}
+    (tmp_path / "glue.yaml").write_text(yaml.safe_dump(config))
+    output, runs = tmp_path / "glue", tmp_path / "glue" / "runs"
+    arguments = ["--tasks", ",".join(names), "--path", pretrained, "--config", tmp_path / "glue.yaml"]
+    words = ["analyse", "glue", *map(str, [*arguments, "--raw", tmp_path / "raw", "--output", output])]
+    capfd.readouterr()
+
+    assert main([*words, "--dry-run"]) == 0
+    planned = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+ ")]
+    assert len(planned) == 6
+    assert all("--distributed-world-size 1 " in line for line in planned)
+    assert all("--encoder-ode-scheme rk2" in line and "--encoder-layers 2" in line for line in planned)
+    assert not output.exists()
+
+    assert main(words) == 0
+    assert "matthews" in (output / "results.md").read_text()
+    submitted = output / "submission"
+    assert sorted(path.name for path in submitted.iterdir()) == ["CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"]
+    for file, allowed in (
+        ("CoLA.tsv", TASKS["CoLA"].classes),
+        ("MNLI-mm.tsv", TASKS["MNLI"].classes),
+        ("STS-B.tsv", ()),
+    ):
+        head, *rows = (line.split("\t") for line in (submitted / file).read_text().splitlines())
+        assert head == ["index", "prediction"]
+        assert [index for index, _ in rows] == list("01234")
+        assert all(value in allowed if allowed else 0 <= float(value) <= 5 for _, value in rows)
+    remaining = list((runs / "CoLA").glob("*/checkpoints"))
+    assert len(remaining) == 1  # those of the better run
+    broken = diverged(remaining[0] / "checkpoint_last.pt", tmp_path / "broken.pt")
+    assert finetuning.predict(broken, output / "data-bin" / "CoLA", ["test"]) == {"test": ["nan"] * 5}
+
+    capfd.readouterr()
+    assert main(words) == 0
+    again = capfd.readouterr().out
+    assert "+ fairseq-" not in again
+    assert again.count("already done") == 6 + 3
+    assert list((runs / "CoLA").glob("*/checkpoints")) == remaining
+    table = tmp_path / "raw" / "CoLA" / "test.tsv"  # other data: its runs are trained again
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    assert main([*words, "--tasks", "CoLA"]) == 0
+    assert capfd.readouterr().out.count("+ fairseq-train") == 2
+
+
+@pytest.mark.slow
+def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path: Path, monkeypatch) -> None:
+    """fairseq sorts and shuffles examples, and batches them by length."""
+    run_quickly(monkeypatch)
+    encode = SubwordEncoder("sentencepiece", pretrained.parent / "sentencepiece.bpe.model").encode
+    texts = [" ".join([sentence(number)] * (1 + number % 4)) for number in range(9)]
+    examples = [Example((text, text), f"{number}.5", "0") for number, text in enumerate(texts)]
+    tables = {"train": examples, "valid": examples, "test": examples[::-1]}
+    prepared = PreparedTask(TASKS["STS-B"], tmp_path / "data", tables, "")
+    finetuning.binarise(prepared, encode, pretrained.parent / "dict.txt", tmp_path / "text")
+    chosen = finetuning.model_options(pretrained) | {"batch-size": 3, "max-epoch": 3, "lr": 0.01, "optimizer": "adam"}
+    options = finetuning.training_options(prepared, tmp_path / "run", chosen | {"finetune-from-model": pretrained})
+    commands.run(["fairseq-train", tmp_path / "data", *commands.flags(options)], tmp_path / "log")
+    monkeypatch.setattr(finetuning, "PREDICTED_TOGETHER", 2)
+    predictions = finetuning.predict(tmp_path / "run" / "checkpoint_last.pt", tmp_path / "data", ["valid", "test"])
+    assert len(set(predictions["valid"])) > 4
+    ours, reverse = ([float(value) for value in predictions[split]] for split in ("valid", "test"))
+    assert ours == pytest.approx(reverse[::-1], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_roberta_s_interface_in_python(pretrained: Path) -> None:
+    from ode_transformer.models import ODEBertModel
+
+    folder = pretrained.parent
+    pieces = {"bpe": "sentencepiece", "sentencepiece_model": str(folder / "sentencepiece.bpe.model")}
+    model = ODEBertModel.from_pretrained(str(folder), "model.pt", str(folder), **pieces).eval()
+    filled = model.fill_mask("the old <mask> 7", topk=2)
+    assert len(filled) == 2
+    tokens = model.encode("the old house", "a new river", no_separator=True)
+    assert tokens.eq(2).sum() == 2
+    assert model.extract_features(tokens).shape == (1, len(tokens), 32)
+
+
+@pytest.mark.slow
+def test_the_demonstration(tmp_path: Path, monkeypatch, capfd) -> None:
+    """examples/bert_demo.py, with its commands run in this process."""
+    run_quickly(monkeypatch)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import bert_demo
+
+    def run(*words: object) -> None:
+        assert main(list(map(str, words))) == 0
+
+    monkeypatch.setattr(bert_demo, "run", run)
+    monkeypatch.setattr(bert_demo, "OUTPUT", tmp_path / "bert_demo")
+    text = [f"{sentence(number)} {sentence(3 * number + number // 7)} {number}." for number in range(300)]
+    (tmp_path / "text").write_text("\n".join(text) + "\n")
+    flags = ["--max-update", "4", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
+    bert_demo.main(tmp_path / "text", flags)
+    printed = capfd.readouterr().out
+    trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
+    assert len(trained) == 4
+    assert all("--encoder-ode-scheme heun" in line for line in trained)
+    assert [line.split(" accuracy ")[0] for line in printed.splitlines()[-2:]] == ["pre-trained  ", "from scratch "]
+    others, labelled = bert_demo.label_lines([*text, text[0], "too short"], 100)
+    assert (len(others), len(labelled)) == (201, 100)
+    plain = {line.lower().rstrip(".") for line in text}
+    assert all((line in plain) == bool(label) for line, label in labelled)
+    assert {" ".join(sorted(line.split())) for line, _ in labelled} <= {
+        " ".join(sorted(line.split())) for line in plain
+    }

@@ -1,0 +1,84 @@
+"""Pairs in random order, for tasks whose pairs have none."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
+
+from ode_transformer.lab.glue.glue_command import CONFIG, GlueConfig
+from ode_transformer.lab.glue.tasks import TASKS
+from ode_transformer.models.tasks import RandomOrderPairs, SymmetricSentencePredictionTask
+from ode_transformer.support.yaml_file import read_yaml
+
+PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
+
+
+def write_data(folder: Path, inputs: int, form: str = "mmap") -> Namespace:
+    """Write the pairs, with their numbers as labels, as data of sentence_prediction; return the task's options."""
+    dictionary = Dictionary()
+    for number in range(len(PAIRS)):
+        dictionary.add_symbol(f"a{number}")
+        dictionary.add_symbol(f"b{number}")
+    for name in [f"input{number}" for number in range(inputs)]:
+        (folder / name).mkdir()
+        dictionary.save(str(folder / name / "dict.txt"))
+        for split in ("train", "valid"):
+            builder = indexed_dataset.make_builder(str(folder / name / f"{split}.bin"), form, len(dictionary))
+            for pair in PAIRS:
+                builder.add_item(dictionary.encode_line(pair[int(name[-1])], add_if_not_exist=False))
+            builder.finalize(str(folder / name / f"{split}.idx"))
+    (folder / "label").mkdir()
+    for split in ("train", "valid"):
+        (folder / "label" / f"{split}.label").write_text("".join(f"{number}.0\n" for number in range(len(PAIRS))))
+    options = {"num_classes": 1, "init_token": 0, "separator_token": None, "regression_target": True, "seed": 3}
+    options |= {"shorten_method": "truncate", "shorten_data_split_list": "", "max_positions": 9, "no_shuffle": False}
+    return Namespace(data=str(folder), d2v2_multi=False, add_prev_output_tokens=False, **options)
+
+
+def load(options: Namespace, split: str):
+    task = SymmetricSentencePredictionTask.setup_task(options)
+    return task, task.load_dataset(split)
+
+
+def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
+    """Return the text of each example by its label."""
+    samples = [dataset[index] for index in range(len(dataset))]
+    return {sample["target"][0]: task.dictionary.string(sample["net_input.src_tokens"]) for sample in samples}
+
+
+def test_the_training_split_is_the_one_of_the_training(tmp_path: Path) -> None:
+    options = write_data(tmp_path, 2)
+    options.train_subset = "valid"
+    for split, is_random in (("train", False), ("valid", True)):
+        _, dataset = load(options, split)
+        assert isinstance(dataset, RandomOrderPairs) == is_random
+
+
+@pytest.mark.parametrize("form", ["mmap", "lazy"])
+def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: str, tmp_path: Path) -> None:
+    task, dataset = load(write_data(tmp_path, 2, form), "train")
+    if dataset.supports_prefetch:  # as fairseq's iterators do
+        dataset.prefetch(range(len(PAIRS)))
+    epochs = []
+    for epoch in (1, 2, 1):
+        dataset.set_epoch(epoch)
+        epochs.append(texts(task, dataset))
+        swapped = 0
+        for number, (first, second) in enumerate(PAIRS):
+            text = epochs[-1][number].split()
+            orders = [" ".join([*first.split(), second]).split(), [second, *first.split()]]
+            words = [word for word in text if word[0] in "ab"]
+            assert words in orders
+            swapped += words == orders[1]
+        assert 16 < swapped < 48  # half of 64, by four standard deviations
+    assert epochs[0] == epochs[2] != epochs[1]
+    batch = dataset.collater([dataset[0], dataset[1]])
+    assert batch["net_input"]["src_tokens"].shape[0] == batch["nsentences"] == 2
+
+
+def test_the_tasks_of_the_released_search() -> None:
+    flags = {name: read_yaml(CONFIG, GlueConfig).task_flags(name) for name in TASKS}
+    symmetric = {"task": "symmetric_sentence_prediction"}
+    assert {name for name, chosen in flags.items() if chosen == symmetric} == {"MRPC", "STS-B", "QQP"}

@@ -1,0 +1,152 @@
+"""Runs as a report reads them, its tables, and the sentences that it shows."""
+
+import json
+from pathlib import Path
+
+import pytest
+from models_for_tests import batch, perturb, small_model, teacher_forced
+
+from ode_transformer.lab.analysis.depth.coefficients import stage_weights
+from ode_transformer.lab.analysis.examples import SystemOutputs
+from ode_transformer.lab.analysis.one_sentence import word_weights
+from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit
+from ode_transformer.lab.metrics.max_match import max_match
+from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.pages.overview import bootstrap_results
+from ode_transformer.lab.pages.runs import ReportedRun, read_folder, read_runs, systems_of
+from ode_transformer.lab.pages.sentences import (
+    chosen_numbers,
+    compared_sentences,
+    decoded_split,
+    edit_list,
+    edit_pieces,
+    read_system_outputs,
+    words_of,
+)
+
+
+def write_run(folder: Path, **experiment: object) -> Path:
+    folder.mkdir(parents=True)
+    score = {"metric": "BLEU", "value": 1.0, "signature": "", "detail": "", "sentences": 3}
+    (folder / "scores.json").write_text(json.dumps({"BLEU": score}))
+    if experiment:
+        (folder / "experiment.json").write_text(json.dumps(experiment))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "experiment", "system", "seed"),
+    [
+        ("ode_transformer_rk2-seed-7", {}, "ode_transformer_rk2", 7),
+        ("x", {"arch": "a", "variant": "cpu", "train_flags": ["--seed", "3", "--lr", "1"]}, "a (cpu) --lr 1", 3),
+        ("x", {"arch": "a", "train_flags": [], "commands": {"train": ["fairseq-train", "--seed", "4"]}}, "a", 4),
+        ("x", {"arch": "a", "train_flags": ["--seed=3", "--lr=1"]}, "a --lr=1", 3),
+        ("plain", {}, "plain", None),
+    ],
+)
+def test_seeds_of_a_system_have_one_name(tmp_path: Path, name: str, experiment: dict, system: str, seed: int | None):
+    run = read_folder(write_run(tmp_path / name, **experiment))
+    assert (run.name, run.seed) == (system, seed)
+
+
+def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
+    for name in "ab":
+        write_run(tmp_path / "data" / f"{name}-seed-1")
+    folder = tmp_path / "studies" / "toy"
+    folder.mkdir(parents=True)
+    entries = [{"name": name, "folder": f"../../data/{name[0]}-seed-1"} for name in ("a", "b", "a of two layers")]
+    (folder / "study.json").write_text(json.dumps({"title": "Toy", "runs": entries}))
+    runs, study = read_runs([("", folder)])
+    assert list(systems_of(runs)) == ["a", "b"]
+    assert study["title"] == "Toy"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["▁Un", "able", "▁to", "</s>"], [("Unable", 3.0), ("to", 4.0), ("</s>", 8.0)]),
+        (["Un@@", "able", "to", "</s>"], [("Unable", 3.0), ("to", 4.0), ("</s>", 8.0)]),
+        (["a", "b", "c", "</s>"], [("a", 1.0), ("b", 2.0), ("c", 4.0), ("</s>", 8.0)]),
+    ],
+)
+def test_pieces_are_joined_to_words(tokens: list[str], words: list[tuple[str, float]]) -> None:
+    assert words_of(tokens, [1.0, 2.0, 4.0, 8.0]) == words
+
+
+def test_edits_of_a_correction_are_judged() -> None:
+    gold = (Edit(1, 2, "V", (("goes",),)), Edit(4, 4, "P", ((".",),)))
+    sentence = AnnotatedSentence(("He", "go", "to", "school"), {0: gold})
+    (matched,) = max_match(["He goes to the school"], [sentence])
+    assert edit_pieces(matched) == [
+        *[("equal", "He"), ("missing", "go"), ("added", "goes"), ("equal", "to"), ("added", "the")],
+        ("equal", "school"),
+    ]
+    assert edit_list(matched) == [("right", "go → goes"), ("wrong", "∅ → the"), ("missed", "∅ → .")]
+    gold = (Edit(1, 1, "P", (("x",),)), Edit(1, 1, "P", (("y",),)))  # two insertions at one position
+    (matched,) = max_match(["a x b"], [AnnotatedSentence(("a", "b"), {0: gold})])
+    assert edit_list(matched) == [("right", "∅ → x"), ("missed", "∅ → y")]
+
+
+OUTPUTS = SystemOutputs(
+    ["one two three four five six", "short", "a b c d e f", "u v w x y z"],
+    ["eins zwei drei vier fünf sechs", "kurz", "a b c d e f", "u v w x y z"],
+    {
+        "first": ["eins zwei drei vier fünf acht", "lang", "a b c d e f", "q"],
+        "last": ["eins", "kurz", "a b c d e f", "u v w x y z"],
+    },
+)
+
+
+def test_the_sentences_that_differ_most_come_first() -> None:
+    assert chosen_numbers(OUTPUTS, "chrf", 3) == [2, 4, 1]
+    assert chosen_numbers(OUTPUTS, "chrf", 3, longest=30) == [4, 1, 3]  # the short one is no sentence to look into
+    single = SystemOutputs(OUTPUTS.source, OUTPUTS.references, {"first": OUTPUTS.systems["first"]})
+    assert chosen_numbers(single, "chrf", 2) == [1, 3]
+    (sentence,) = compared_sentences(OUTPUTS, [2], "chrf", {})
+    assert [line.pieces for line in sentence.lines] == [[("missing", "kurz"), ("added", "lang")], [("equal", "kurz")]]
+
+
+def test_a_system_shows_the_first_seed_that_decoded_the_split(tmp_path: Path) -> None:
+    systems = {name: [ReportedRun(tmp_path / f"{name}{seed}", name) for seed in (1, 2)] for name in "ab"}
+    for folder, split in (("a2", "test"), ("a2", "valid"), ("b1", "valid")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        log = f"T-0\tno\nH-0\t-0.1\t{folder}\nD-0\t-0.1\t{folder}\n"
+        (tmp_path / folder / f"generate.{split}.log").write_text(log)
+    assert decoded_split(systems) == "valid"
+    outputs = read_system_outputs(systems, "valid")
+    assert outputs is not None
+    assert outputs.systems == {"a": ["a2"], "b": ["b1"]}
+    assert decoded_split({"a": systems["a"][:1]}) is None
+
+
+def test_p_is_against_the_first_system_or_not_there(tmp_path: Path) -> None:
+    def run(name: str) -> ReportedRun:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        words = {"a": "a b c d", "b": "a b c x", "c": "y b c x"}[name[0]]
+        lines = "".join(f"T-{n}\ta b c d\nH-{n}\t-0.1\t{words}\nD-{n}\t-0.1\t{words}\n" for n in range(9))
+        (folder / "generate.test.log").write_text(lines)
+        command = ["ode-transformer", "score", "--metric", "bleu", "--generate-log", folder / "generate.test.log"]
+        score = {"split": "test", "titles": ["BLEU"], "command": [*map(str, command), "--json"]}
+        return ReportedRun(folder, name, experiment={"scores": [score]}, scores={"BLEU": Score("BLEU", 1.0, "", "", 9)})
+
+    def p_values(systems: dict[str, list[ReportedRun]]) -> list[bool]:
+        return [result.difference is not None for result in bootstrap_results(systems).values()]
+
+    b, c = [run("b")], [run("c")]
+    assert p_values({"a": [run("a")], "b": b, "c": c}) == [False, True, True]
+    assert p_values({"a": [run("a1"), run("a2")], "b": b, "c": c}) == [False, False]
+    command = b[0].experiment["scores"][0]["command"]
+    command += ["--references", "gone/test.de"]  # of a corpus that was not copied with the run
+    assert p_values({"b": b}) == []
+    assert bootstrap_results({"a": [ReportedRun(tmp_path, "a")]}) == {}
+
+
+def test_weights_by_word_of_several_steps_are_their_mean() -> None:
+    model = perturb(small_model(arch="ode_transformer_rk2", ode_steps=2))
+    source, target = batch([7]), teacher_forced(batch([5]))
+    texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
+    found = {entry.block: entry.weights for entry in word_weights(model, {"net_input": texts}, only_varying=False)}
+    assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
+    for row in stage_weights(model, [{"net_input": texts}]):
+        assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)

@@ -1,0 +1,225 @@
+"""``ode-transformer new``: a recipe for a user's own files, which runs as it is written."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from commands_for_tests import PAIRS
+from forked_commands import run_quickly
+from gec_stand_in import m2_text
+
+from ode_transformer.cli import main
+from ode_transformer.lab.recipes.own_recipe import TextCounts, plan_training
+from ode_transformer.support.files import lock_directory
+from ode_transformer.support.jobs import Manifest
+
+ROOT = Path(__file__).parents[3]
+SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
+SPLITS = ("train", "valid", "test")
+
+
+def two_files(name: str, sides: tuple[str, str]) -> list[dict[str, list[str]]]:
+    """Return the texts of each split by the names of their files."""
+    return [
+        {name.format(split=split, side=side): [pair[n] for pair in PAIRS] for n, side in enumerate(sides)}
+        for split in SPLITS
+    ]
+
+
+TEXTS = {
+    "translation": two_files("my.{split}.{side}", ("en", "de")),
+    "summaries": two_files("{split}.{side}.txt", ("article", "summary")),
+    "corrections": [{f"{split}.m2": m2_text(shift).splitlines()} for shift, split in enumerate(SPLITS)],
+    "text": [{f"{split}.txt": [pair[0] for pair in PAIRS]} for split in SPLITS],
+}
+SCORES = {
+    "translation": ["BLEU", "chrF2"],
+    "summaries": ["ROUGE-1", "ROUGE-2", "ROUGE-L"],
+    "corrections": ["Precision", "Recall", "F0.5"],
+    "text": ["Perplexity valid", "Perplexity test"],
+}
+
+
+def write_texts(kind: str, folder: Path) -> list[str]:
+    """Write the texts of a kind; return the words that name them."""
+    words = []
+    for split, texts in zip(SPLITS, TEXTS[kind], strict=True):
+        words.append(f"--{split}")
+        for name, lines in texts.items():
+            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            words.append(str(folder / name))
+    return words + (["--kind", "summaries"] if kind == "summaries" else [])
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "translation" else pytest.mark.slow) for kind in TEXTS]
+)
+def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    words = write_texts(kind, tmp_path)
+    path = tmp_path / "mine.yaml"
+    assert main(["new", str(path.with_suffix("")), *words]) == 0
+    printed = capsys.readouterr().out
+    assert "next: ode-transformer reproduce" in printed
+    layers = {"text": "ode_transformer_lm_rk2: 2 layers, "}.get(kind, "ode_transformer_rk2_tiny: 1 + 3 layers, ")
+    assert re.search(rf"^{re.escape(layers)}[\d,]+ parameters with at most [\d,]+ pieces", printed, re.M)
+    assert ("--for ctranslate2 chooses another model" in printed) == (kind != "text")
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 60
+    assert yaml.safe_load(text)["threads"] == 1
+    assert yaml.safe_load(text)["train"]["log-depth-interval"] == 100
+    assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
+
+    stacks = ("decoder",) if kind == "text" else ("encoder", "decoder")
+    small = [f"--{stack}-{size}={number}" for stack in stacks for size, number in SIZES.items()]
+    small += ["--decoder-input-dim=16", "--decoder-output-dim=16"] if kind == "text" else []
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    own = ["--output", "out", "--workers", "1", "--gpus", "0", "--", "--max-update", "3", *small]
+    assert main(["reproduce", str(path), *own]) == 0
+    printed = capsys.readouterr().out
+    (folder,) = {path.parent for path in elsewhere.glob("out/mine/*/scores.json")}
+    scores = json.loads((folder / "scores.json").read_text())
+    assert list(scores) == SCORES[kind]
+    assert all(math.isfinite(score["value"]) for score in scores.values())
+    run = folder.relative_to(elsewhere)
+    assert f"model: {run}/model/model.pt" in printed
+    assert f"\na page about it: ode-transformer report {run} --output {run}/report.html\n" in printed
+    hub = "language_model" if kind == "text" else "translation_model"
+    model = torch.hub.load(str(ROOT), hub, str(folder / "model"), source="local", trust_repo=True)
+    sentence = "The dog sleeps."
+    probabilities = model.models[0](model.encode(sentence)[None])[0] if kind == "text" else model.translate([sentence])
+    assert len(probabilities) == 1
+    lines = len(TEXTS[kind][2]["test.txt" if kind == "text" else next(iter(TEXTS[kind][2]))])
+    expected = sum(line.startswith("S ") for line in TEXTS[kind][2]["test.m2"]) if kind == "corrections" else lines
+    assert json.loads((elsewhere / "out/mine/counts.json").read_text())["test"] == expected
+
+
+def test_changed_files_are_prepared_again(tmp_path: Path, monkeypatch, capsys) -> None:
+    run_quickly(monkeypatch)
+    path, output = tmp_path / "mine.yaml", tmp_path / "out"
+    assert main(["new", str(path.with_suffix("")), *write_texts("translation", tmp_path)]) == 0
+    words = ["prepare", str(path), "--output", str(output), "--workers", "1"]
+
+    def prepared_lines() -> tuple[int, bool]:
+        capsys.readouterr()
+        assert main(words) == 0
+        skipped = "prepared already" in capsys.readouterr().out
+        return json.loads((output / "mine" / "counts.json").read_text())["train"], skipped
+
+    assert prepared_lines() == (len(PAIRS), False)
+    assert prepared_lines() == (len(PAIRS), True)
+    for side in ("en", "de"):
+        text = tmp_path / f"my.train.{side}"
+        text.write_text("".join(text.read_text(encoding="utf-8").splitlines(keepends=True)[2:]), encoding="utf-8")
+    assert prepared_lines() == (len(PAIRS) - 2, False)
+    description = Manifest(output / "mine").entries()
+    text.write_text("changed\n")
+    with lock_directory(output / "mine", "preparing data"):
+        assert main(words) == 2
+    assert "another process is preparing data here" in capsys.readouterr().err
+    assert Manifest(output / "mine").entries() == description
+    text.unlink()  # what is prepared stays usable without the raw files
+    assert prepared_lines() == (len(PAIRS) - 2, True)
+
+
+def test_the_numbers_follow_from_the_text() -> None:
+    small, large = TextCounts(3_000, (190_000, 200_000), 80), TextCounts(4_000_000, (7 * 10**8, 7 * 10**8), 2_000)
+    plan = plan_training(small)
+    assert plan.pieces == round(30 * 390_000 ** (1 / 3)) + 80
+    assert (plan.tokens_per_update, plan.updates, plan.warmup) == (512, math.ceil(40 * 50_000 / 512), 390)
+    assert (plan.scale.suffix, plan.scale.learning_rate) == ("tiny", 0.003)
+    plan = plan_training(large)
+    assert (plan.pieces, plan.tokens_per_update, plan.updates, plan.warmup) == (32_000, 32_768, 50_000, 4_000)
+    assert plan.scale.suffix == "wmt_en_de"
+
+
+def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:
+    words = write_texts("translation", tmp_path)
+    path = tmp_path / "mine.yaml"
+    assert main(["new", str(path), *words[:6], "--arch", "macaron_iwslt_de_en"]) == 0
+    assert "no --test: the scores will be those of the validation text" in capsys.readouterr().out
+    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert recipe["corpus"]["test"] == {"valid": recipe["corpus"]["valid"]}
+    assert (recipe["arch"], recipe["train"]["lr"]) == ("macaron_iwslt_de_en", 0.001)
+    assert "threads" not in recipe
+    big = tmp_path / "big.yaml"
+    assert main(["new", str(big), *words[:6], "--arch", "ode_transformer_rk2_wmt_en_de_big"]) == 0
+    assert yaml.safe_load(big.read_text(encoding="utf-8"))["train"]["lr"] == 0.002
+    assert main(["new", str(path), *words]) == 2
+    assert f"{path}: exists already" in capsys.readouterr().err
+
+
+def test_every_architecture_has_the_size_and_ctranslate2_one_that_it_can_run(tmp_path: Path, capsys) -> None:
+    words = write_texts("translation", tmp_path)
+    for number, choice in enumerate((["--for", "ctranslate2"], ["--arch", "macaron_tiny"])):
+        path = tmp_path / f"{number}.yaml"
+        assert main(["new", str(path), *words[:6], *choice]) == 0
+        assert ": 1 + 3 layers, " in capsys.readouterr().out
+    for arch, logs in (("ode_transformer_rk4_tiny", True), ("transformer_tiny", False)):  # fairseq's logs no layers
+        dry = ["reproduce", str(path), "--arch", arch, "--dry-run", "--output", str(tmp_path / "runs"), "--gpus", "0"]
+        assert main(dry) == 0
+        assert ("--log-depth-interval 100" in capsys.readouterr().out) == logs
+    assert yaml.safe_load((tmp_path / "0.yaml").read_text())["arch"] == "ode_transformer_ones_tiny"
+    assert main(["new", str(tmp_path / "text"), *write_texts("text", tmp_path), "--for", "ctranslate2"]) == 2
+    assert "--for ctranslate2: it takes no language model" in capsys.readouterr().err
+
+
+def test_a_file_that_stands_for_several_texts_is_named(tmp_path: Path, capsys) -> None:
+    _, english, german, *_ = write_texts("translation", tmp_path)
+    both = ["--train", english, german, "--valid", english, english]
+    assert main(["new", str(tmp_path / "mine"), *both]) == 0
+    warning = f"warning: {english}: the same file for --train en and --valid en and --valid de\n"
+    assert capsys.readouterr().err.endswith(warning)
+
+
+def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) -> None:
+    words = write_texts("translation", tmp_path) + ["--kind", "translation"]
+    for changed, message in (
+        ([*words[:2], *words[3:]], f"--train {tmp_path}/my.train.en: expected source and target"),
+        ([*words, "--arch", "none"], "--arch none: no architecture for translation; ours are"),
+    ):
+        assert main(["new", str(tmp_path / "mine"), *changed]) == 2
+        assert message in capsys.readouterr().err
+    (tmp_path / "my.test.de").write_text("one\n")
+    assert main(["new", str(tmp_path / "mine"), *words]) == 2
+    assert f"sides of different length: {tmp_path}/my.test.en" in capsys.readouterr().err
+    assert not (tmp_path / "mine.yaml").exists()
+
+
+def test_a_preparation_replaces_nothing_but_its_own(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Not what the user keeps in such a folder, not a raw file in it, not the data of another recipe of this name."""
+    run_quickly(monkeypatch)
+    words, output = write_texts("translation", tmp_path), tmp_path / "out"
+    (tmp_path / "other").mkdir()
+    paths = [tmp_path / "mine.yaml", tmp_path / "other" / "mine.yaml"]
+    assert main(["new", str(paths[0]), *words]) == 0
+    assert main(["new", str(paths[1]), *words[:3], "--valid", *words[1:3]]) == 0
+
+    def prepare(path: Path) -> str:
+        capsys.readouterr()
+        status = main(["prepare", str(path), "--output", str(output), "--workers", "1"])
+        error = capsys.readouterr().err.splitlines()[-1:]
+        assert (status, bool(error)) in ((0, False), (2, True))
+        return "".join(error)
+
+    corpus = output / "mine" / "corpus"
+    corpus.mkdir(parents=True)
+    (corpus / "thesis.txt").write_text("years of work\n")
+    assert f"{corpus}: no preparation has made it, and this one would replace it" in prepare(paths[0])
+    (corpus / "thesis.txt").rename(tmp_path / "thesis.txt")
+    corpus.rmdir()
+    assert prepare(paths[0]) == ""
+    counts = (output / "mine" / "counts.json").read_text()
+    assert re.search(r"out/mine: has the data of another recipe, \S+mine\.yaml; choose", prepare(paths[1]))
+    assert (output / "mine" / "counts.json").read_text() == counts
+
+    text = paths[0].read_text(encoding="utf-8")
+    paths[0].write_text(text.replace(": my.train.en", ": out/mine/corpus/train.en"), encoding="utf-8")
+    assert "corpus/train.en: a raw file in a folder that the preparation replaces" in prepare(paths[0])
+    paths[0].write_text(text, encoding="utf-8")

@@ -1,0 +1,328 @@
+"""Every recipe with every architecture: the command that would train, as fairseq reads it, and the model it builds.
+
+Every pair of one task is possible, because all architectures take separate dictionaries as well as a joined one; what
+needs a joined one, --share-all-embeddings, may stand only in a recipe that joins.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import Namespace
+from ast import literal_eval
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
+from torch import Tensor
+
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.machine import Machine
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe, recipe_names
+from ode_transformer.lab.recipes.preparation import RecipeData
+from ode_transformer.lab.recipes.recipe import (
+    Flags,
+    FlagValue,
+    PublishedResult,
+    Recipe,
+    package_architectures,
+    read_recipe,
+)
+from ode_transformer.models import fairseq_parser
+from ode_transformer.models.model_from_options import build_from_options, model_flags, numbered_dictionary
+from ode_transformer.nn import LayerId, LayerObserver
+from ode_transformer.nn.observers import observing
+from ode_transformer.support import commands
+
+RECIPES = recipe_names()
+BASELINES = {  # fairseq's own
+    "translation": [
+        *("transformer_tiny", "transformer_iwslt_de_en"),
+        *("transformer_wmt_en_de", "transformer_vaswani_wmt_en_de_big"),
+    ],
+    "language_modeling": ["transformer_lm"],
+    "masked_lm": [],
+}
+ONE_GPU = Machine(1, "fp16")
+
+
+@cache
+def recipe_of(name: str) -> Recipe:
+    return read_recipe(find_recipe(name))
+
+
+@cache
+def suitable(task: str) -> list[str]:
+    return [*package_architectures(task), *BASELINES[task]]
+
+
+def experiment(
+    name: str,
+    arch: str | None,
+    machine: Machine = ONE_GPU,
+    variant: str | None = None,
+    train_flags: Sequence[str] = (),
+) -> Experiment:
+    recipe = recipe_of(name).for_arch(arch, variant)
+    options = RunOptions(variant=variant, train_flags=tuple(train_flags))
+    return Experiment(recipe, RecipeData(recipe, Path(name)), machine, options)
+
+
+def read(made: Experiment) -> Namespace:
+    """The command that trains, as fairseq understands it."""
+    words = list(map(str, made.train_command()))
+    assert words[: words.index("fairseq-train")] == made.machine.launcher()
+    return fairseq_parser.parse("fairseq-train", words[words.index("fairseq-train") + 1 :])
+
+
+# -- commands -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) -> None:
+    for arch in suitable(recipe_of(name).task):
+        made = experiment(name, arch)
+        recipe, args = made.recipe, read(made)
+        assert args.arch == arch
+        assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == made.batch.tokens
+        assert int(args.max_tokens_valid) >= 1024  # what validation refuses, no model takes
+        if recipe.task == "masked_lm":
+            assert (args.lr_scheduler, int(args.total_num_update)) == ("polynomial_decay", args.max_update)
+            continue
+        # fairseq ends where the rate is not above stop-min-lr, also before the first update.
+        start = args.warmup_init_lr if args.warmup_init_lr >= 0 else 0
+        assert args.stop_min_lr < start < args.lr[0] or (start == 0 and args.stop_min_lr < 0), arch
+        assert args.lr_scheduler == "inverse_sqrt"
+        assert args.warmup_updates < (args.max_update or math.inf)
+        assert args.max_update or args.max_epoch or args.stop_time_hours < math.inf
+        first, second = literal_eval(args.adam_betas)
+        assert 0.8 <= first < second < 1
+        assert not getattr(args, "share_all_embeddings", False) or recipe.vocabulary.joined, arch
+        kept = (args.keep_last_epochs, args.keep_interval_updates)
+        assert recipe.average.best or recipe.average.last in kept
+        for flag, value in recipe.train.items():
+            if isinstance(value, float) and flag != "lr":
+                assert getattr(args, flag.replace("-", "_")) == value, flag
+
+
+# Tokens of an update, learning rate, warm-up, updates, epochs, dropout of residuals; beam, length penalty
+SCHEDULES = [  # Li et al. 2022, Table 8, with the batches of its text
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de", 65_536, 0.002, 16_000, 50_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk4_wmt_en_de_deep", 65_536, 0.002, 16_000, 50_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", 65_536, 0.002, 16_000, 100_000, 0, 0.3, 4, 0.6),
+    ("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big_deep", 65_536, 0.002, 16_000, 100_000, 0, 0.3, 4, 0.6),
+    ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_fr", "ode_transformer_rk2_wmt_en_de_big", 262_144, 0.002, 16_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt16_en_ro", "ode_transformer_rk2_wmt_en_de", 32_768, 0.002, 8_000, 17_000, 0, 0.1, 5, 1.3),
+    ("wmt16_en_ro", "ode_transformer_rk2_wmt_en_de_big", 32_768, 0.002, 8_000, 17_000, 0, 0.3, 5, 1.3),
+    ("cnn_dm", "ode_transformer_rk4_wmt_en_de", 131_072, 0.002, 8_000, 50_000, 0, 0.1, 4, 2.0),
+    ("gec_conll14", "ode_transformer_rk4_wmt_en_de", 65_536, 0.0015, 4_000, 15_000, 0, 0.2, 6, 0.6),
+    # Lu et al. 2019 and its scripts
+    ("wmt14_en_de", "macaron_wmt_en_de", 32_768, 0.0015, 8_000, 100_000, 0, 0.1, 4, 0.6),
+    ("wmt14_en_de", "macaron_wmt_en_de_big", 262_144, 0.003, 8_000, 100_000, 0, 0.3, 4, 0.6),
+    ("iwslt14_de_en", "macaron_iwslt_de_en", 4_096, 0.0015, 8_000, 50_000, 0, 0.3, 5, 1.0),
+    # Xu et al. 2020 by way of Vaswani et al. 2017
+    ("wmt14_en_de", "dlstm_wmt_en_de", 25_000, 4.94e-4, 8_000, 100_000, 0, 0.1, 4, 0.0),
+    ("wmt14_en_de", "dlstm_wmt_en_de_big", 25_000, 3.49e-4, 8_000, 300_000, 0, 0.3, 4, 0.0),
+    ("wmt14_en_fr", "dlstm_wmt_en_de_big", 25_000, 3.49e-4, 8_000, 300_000, 0, 0.1, 4, 0.0),
+    ("wmt15_cs_en", "dlstm_wmt_en_de", 25_000, 4.94e-4, 8_000, 100_000, 0, 0.1, 4, 0.0),
+    # Li et al. 2020
+    ("iwslt14_de_en", "reformer_fast_iwslt_de_en", 32_768, 0.0007, 8_000, 50_000, 0, 0.1, 5, 1.0),
+    ("iwslt14_en_de", "reformer_base_iwslt_de_en", 32_768, 0.0007, 8_000, 50_000, 0, 0.1, 5, 1.0),
+    ("nist_zh_en", "reformer_base_nist_zh_en", 32_768, 0.0007, 8_000, 0, 15, 0.1, 5, 1.0),
+    ("nist_zh_en", "reformer_fast_nist_zh_en_scaled", 32_768, 0.0007, 8_000, 0, 15, 0.2, 5, 1.0),
+    # fairseq's own recipe for IWSLT'14; Li et al. 2022 on the Penn Treebank
+    ("iwslt14_de_en", "transformer_iwslt_de_en", 4_096, 0.0005, 4_000, 50_000, 0, 0.3, 5, 1.0),
+    ("ptb", "transformer_lm", 4_096, 0.0007, 2_000, 0, 20, 0.1, None, None),
+    # Macaron Net's BERT, by its script
+    ("bert_pretraining", "macaron_bert_base", 128_000, 0.0003, 1, 800_000, 0, 0.1, None, None),
+]
+
+
+@pytest.mark.parametrize("row", SCHEDULES, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_published_schedules(row: tuple) -> None:
+    name, arch, tokens, rate, warmup, updates, epochs, dropout, beam, penalty = row
+    made = experiment(name, arch, Machine(8, "fp16"))
+    args, generate = read(made), made.recipe.generate
+    assert abs(made.batch.tokens - tokens) <= made.batch.update_freq * 4
+    assert (args.lr, args.warmup_updates, args.dropout) == ([rate], warmup, dropout)
+    assert (args.max_update, args.max_epoch) == (updates, epochs)
+    assert (generate.get("beam"), generate.get("lenpen")) == (beam, penalty)
+
+
+# Tokens of an update, learning rate, updates, dropout of residuals, averaged checkpoints
+VARIANTS = [  # Xu et al. 2020 and Vaswani et al. 2017: base and big
+    ("wmt14_en_de", "dlstm_wmt_en_de", "xu_2020", 25_000, 4.94e-4, 100_000, 0.1, 5),
+    ("wmt14_en_de", "dlstm_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
+    ("wmt14_en_de", "transformer_vaswani_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.3, 20),
+    ("wmt14_en_fr", "transformer_vaswani_wmt_en_de_big", "xu_2020", 25_000, 3.49e-4, 300_000, 0.1, 20),
+    ("wmt15_cs_en", "dlstm_wmt_en_de_big", None, 25_000, 3.49e-4, 300_000, 0.1, 20),
+    ("wmt14_en_de", "transformer_wmt_en_de", "vaswani_2017", 25_000, 6.99e-4, 100_000, 0.1, 5),
+    ("wmt14_en_fr", "transformer_vaswani_wmt_en_de_big", "vaswani_2017", 25_000, 4.94e-4, 300_000, 0.1, 20),
+    ("nist_zh_en", "transformer_vaswani_wmt_en_de_big", None, 32_768, 0.0007, 0, 0.3, None),
+]
+
+
+@pytest.mark.parametrize(("name", "arch", "variant", "tokens", "rate", "updates", "dropout", "averaged"), VARIANTS)
+def test_variants_fit_the_size_of_the_model(name, arch, variant, tokens, rate, updates, dropout, averaged) -> None:
+    made = experiment(name, arch, variant=variant)
+    args = read(made)
+    assert (made.recipe.tokens_per_update, made.recipe.average.last) == (tokens, averaged)
+    assert (args.lr, args.max_update, args.dropout) == ([rate], updates, dropout)
+
+
+@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt15_cs_en"])
+def test_deep_lstms_are_listed_with_an_open_gate_too(name: str) -> None:
+    deep = [e for e in recipe_of(name).expected if e.arch.startswith("dlstm") and "encoder-layers" in e.flags]
+    with_gate = [entry for entry in deep if entry.variant == "open_gate"]
+    assert [(e.flags, e.scores) for e in with_gate] == [(e.flags, e.scores) for e in deep if e.variant is None]
+    gates = [vars(read(published(name, entry))) for entry in with_gate]
+    assert [(gate["dlstm_forget_bias"], gate["dlstm_first_cell"]) for gate in gates] == [(2.0, "embedding")] * 3
+
+
+def test_the_release_of_the_readme_has_larger_batches_and_fewer_epochs() -> None:
+    made = experiment("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", variant="readme")
+    assert (made.recipe.tokens_per_update, read(made).max_epoch) == (131_072, 20)
+
+
+# -- models -------------------------------------------------------------------------------------------------------
+
+
+dictionary = cache(numbered_dictionary)
+
+
+def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseqModel:
+    """The model that the command trains, without memory for it.
+
+    :param sizes: of both dictionaries; without them they are joined if the recipe says so
+    """
+    args = read(made)
+    if made.recipe.task == "masked_lm":
+        sizes = (40, 40)
+    source, target = map(dictionary, sizes or ((40, 40) if made.recipe.vocabulary.joined else (40, 50)))
+    task = SimpleNamespace(
+        source_dictionary=source, target_dictionary=target, dictionary=source, output_dictionary=target
+    )
+    with torch.device("cpu" if made.recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
+        if made.recipe.task == "language_modeling":
+            return build_model(convert_namespace_to_omegaconf(args).model, task)
+        return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
+
+
+def in_turn() -> list[tuple[str, str]]:
+    """Every architecture once, with the recipes in turn, and so every recipe several times."""
+    turn = cycle(name for name in RECIPES if recipe_of(name).task == "translation")
+    return [(next(turn), arch) for arch in suitable("translation")] + [("ptb", "transformer_lm")]
+
+
+@pytest.mark.parametrize(("name", "arch"), in_turn())
+def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, arch: str) -> None:
+    model = build(experiment(name, arch))
+    joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
+    all_shared, tied = train.get("share-all-embeddings", False), train.get("share-decoder-input-output-embed", False)
+    if not hasattr(model, "encoder"):  # a language model
+        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied
+        return
+    source, target, output = (
+        model.encoder.embed_tokens.weight,
+        model.decoder.embed_tokens.weight,
+        model.decoder.output_projection.weight,
+    )
+    assert (source is target) == all_shared
+    assert (target is output) == (all_shared or tied)
+    assert target.shape[0] == (40 if joined else 50)
+
+
+# The usual preparation of IWSLT'14; of NIST the merges of each side, and characters of Chinese.
+NIST = recipe_of("nist_zh_en").vocabulary.merges
+DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (NIST + 4_600, NIST)}
+RESULTS = [(name, entry) for name in RECIPES for entry in recipe_of(name).expected]
+
+
+def published(name: str, entry: PublishedResult) -> Experiment:
+    return experiment(name, entry.arch, variant=entry.variant, train_flags=commands.flags(entry.flags))
+
+
+def title(value: object) -> str:
+    return f"{value.system} {value.arch}" if isinstance(value, PublishedResult) else str(value)
+
+
+@pytest.mark.parametrize(("name", "entry"), [(n, e) for n, e in RESULTS if e.parameters is not None], ids=title)
+def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> None:
+    """As the papers print them: whole millions, the rest cut off."""
+    size = recipe_of(name).counts.get("dictionary", 0)
+    model = build(published(name, entry), DICTIONARIES.get(name, (size, size)))
+    assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
+
+
+class LargestState(LayerObserver):
+    """The largest number in the states between layers."""
+
+    value = 0.0
+
+    def see_layer(self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: object) -> None:
+        self.value = max(self.value, *(float(state.abs().max()) for state in (*inputs, *outputs)))
+
+
+@cache
+def largest_state(arch: str, flags: frozenset[tuple[str, FlagValue]]) -> float:
+    """The largest number between the layers of a new encoder, or language model, of the same depth but narrow."""
+    stack = "decoder" if "_lm_" in arch else "encoder"
+    options = {"decoder_layers": 1} if stack == "encoder" else {}
+    options = {name.replace("-", "_"): value for name, value in flags} | options
+    for name in ("encoder", "decoder"):
+        options |= {f"{name}_embed_dim": 32, f"{name}_ffn_embed_dim": 64, f"{name}_attention_heads": 2}
+    torch.manual_seed(1)
+    options |= {"arch": arch, "decoder_input_dim": 32, "decoder_output_dim": 32}
+    model, state = build_from_options(Namespace(**options), 40).eval(), LargestState()
+    with torch.no_grad(), observing(model, state):
+        getattr(model, stack)(torch.arange(4, 24).view(1, 20), None)
+    return state.value
+
+
+def state_of(recipe: Recipe, arch: str, variant: str | None, flags: Flags) -> float:
+    of_model = {name for action in model_flags(arch) for name in action.option_strings}
+    of_depth = re.compile("--(?!share|.*dropout)")
+    train = recipe.for_arch(arch, variant).train | flags
+    chosen = {name: value for name, value in train.items() if f"--{name}" in of_model and of_depth.match(f"--{name}")}
+    return largest_state(arch, frozenset(chosen.items()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RECIPES if recipe_of(name).task != "masked_lm"])
+def test_no_encoder_starts_with_numbers_that_fp16_cannot_keep(name: str) -> None:
+    recipe = recipe_of(name)
+    ours = package_architectures(recipe.task)
+    systems: list[tuple[str, str | None, Flags]] = [(arch, None, {}) for arch in ours]
+    systems += [
+        (arch, variant, {})
+        for variant, patterns in recipe.variants.items()
+        for arch in ours
+        if any(fnmatchcase(arch, pattern) for pattern in patterns)
+    ]
+    systems += [(entry.arch, entry.variant, entry.flags) for entry in recipe.expected if entry.arch in ours]
+    assert [system for system in systems if state_of(recipe, *system) > 100] == []
+
+
+@pytest.mark.parametrize("coefficients", ["tableau", "ones", "gate"])
+def test_layer_outputs_without_a_layer_history_grow(coefficients: str) -> None:
+    """Narrow models do as those of the papers' width, which start with up to 1,570; with coefficients 1 with 27,404."""
+    flags: Flags = {"ode-function": "layer-output", "encoder-layer-history": "none", "ode-coefficients": coefficients}
+    assert state_of(recipe_of("wmt14_en_de"), "ode_transformer_rk2_wmt_en_de", None, flags) > 900
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_published_system_has_its_command(name: str) -> None:
+    rows = [(entry.table, published(name, entry).folder) for entry in recipe_of(name).expected]
+    assert len(set(rows)) == len(rows)  # a system can stand in several tables
+    for entry in recipe_of(name).expected:
+        args = read(published(name, entry))
+        for flag, value in entry.flags.items():
+            assert getattr(args, flag.replace("-", "_")) == value

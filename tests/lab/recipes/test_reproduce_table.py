@@ -1,0 +1,80 @@
+"""The systems of a published table: which they are, and what happens if one of them fails."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from ode_transformer.cli import main
+from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.workflow import table_systems
+from ode_transformer.support.errors import UserError
+
+TABLE = "Li et al. 2022, Table 5"
+
+
+def titles(recipe: str, table: str, variant: str | None = None, *patterns: str) -> list[str]:
+    return [result.title for result in table_systems(recipe, table, variant, patterns or ("*",))]
+
+
+def test_rows_of_one_name_are_told_apart_by_their_variant() -> None:
+    both = titles("wmt14_en_de", "Li et al. 2022, Table 1")
+    assert len(both) == 31
+    assert {"RK4-block, 6-6", "RK4-block, 6-6 (released)"} < set(both)
+    assert titles("wmt14_en_de", "Li et al. 2022, Table 1", "released", "RK4*6-6*") == [
+        *("RK4-block, 6-6 (released)", "RK4-block, big 6-6 (released)"),
+    ]
+    with pytest.raises(UserError, match=r"--systems: no system of .* it has Residual-block, 1 layer \| RK2-block"):
+        titles("ptb", TABLE, None, "nothing")
+
+
+def test_a_variant_that_lists_no_rows_trains_those_without_one() -> None:
+    results = table_systems("wmt15_cs_en", "Xu et al. 2020, Table 5", "stanford", ["* layers *"])
+    assert [result.variant for result in results] == ["stanford"] * 8
+    assert main(["reproduce", "wmt15_cs_en", "--table", results[0].table, "--variant", "stanford", "--dry-run"]) == 0
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stand-ins for training and evaluation, and the architectures that were trained; RK4 and γ = 1 fail at first."""
+    calls: list[str] = []
+    monkeypatch.chdir(tmp_path)
+
+    def train(experiment: Experiment, options: object) -> None:
+        calls.append(experiment.folder.name)
+        experiment.checkpoints.mkdir(parents=True, exist_ok=True)
+        (experiment.checkpoints / "checkpoint_last.pt").touch()
+        if calls.count(calls[-1]) == 1 and "rk4" in calls[-1]:
+            raise UserError("fairseq-train failed, see train.log: CUDA out of memory")
+        if calls.count(calls[-1]) == 1 and "ones" in calls[-1]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
+    monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(
+        workflow, "evaluate", lambda *_: {"Perplexity valid": Score("Perplexity valid", 120.0, "s", "", 1)}
+    )
+    return calls
+
+
+def test_a_failure_does_not_stop_the_other_systems(trained: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "ptb", "--gpus", "0", "--table", TABLE, "--systems", "*, 1 layer", "--", "--seed", "2"]
+    assert main(words) == 2
+    printed, error = capsys.readouterr()
+    assert len(trained) == 5
+    assert printed.startswith(f"{TABLE}: 5 trainings of 5 systems;")
+    assert "| RK2-block, 1 layer | 120.00 | 131.80 |" in printed
+    assert "| RK4-block, 1 layer |" not in printed
+    command = "+ ode-transformer reproduce ptb --gpus 0 --table 'Li et al. 2022, Table 5' --systems '*, 1 layer' "
+    assert f"failed: RK4-block, 1 layer\n{command}--systems 'RK4-block, 1 layer' -- --seed 2\n" in printed
+    assert "error: 2 of 5 systems failed; the first: RK2-block, γ = 1, 1 layer: [Errno 28] No space left" in error
+    assert main(words) == 0
+    assert "| RK4-block, 1 layer | 120.00 | 126.89 |" in capsys.readouterr().out
+
+
+def test_checkpoints_go_on_demand_once_a_run_is_evaluated(trained: list[str], tmp_path: Path) -> None:
+    for words, kept in (([], 1), (["--model-only"], 0)):
+        assert main(["reproduce", "ptb", "--gpus", "0", *words]) == 0
+        assert len(list(tmp_path.rglob("*.pt"))) == kept

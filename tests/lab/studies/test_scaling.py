@@ -1,0 +1,115 @@
+"""Model scaling: Eq. 11 solved in closed form, and the sizes and counts of real architectures."""
+
+import random
+
+import pytest
+
+from ode_transformer.cli.command import main
+from ode_transformer.lab.studies.scaling import (
+    ModelSize,
+    ScalingStep,
+    StackSize,
+    count_parameters,
+    growth,
+    meta_model,
+    model_size,
+    released_step,
+    solve,
+    training_options,
+)
+
+PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
+
+
+def bisected(stacks: list[StackSize], w: float, gradients: tuple[float, float], beta: float) -> float:
+    """Find α of Eq. 11 by bisection: its left side rises with α."""
+    low, high = 0.0, 1.0
+    while growth(stacks, w, ScalingStep(high, high * gradients[0], high * gradients[1])) < beta:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        below = growth(stacks, w, ScalingStep(middle, middle * gradients[0], middle * gradients[1])) < beta
+        low, high = (middle, high) if below else (low, middle)
+    return low
+
+
+def test_the_papers_numbers() -> None:
+    step = solve(*PAPER)
+    assert (step.alpha, step.layers, step.ffn_ratio) == pytest.approx((212.242, 2.256, 2.269), abs=5e-4)
+    assert step.rounded() == ScalingStep(step.alpha, 2, 2)
+    enlarged = ModelSize({"decoder": StackSize(5)}, 256, 1024).enlarged(step.rounded())
+    assert enlarged.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
+    assert growth(*PAPER[:2], step.rounded()) == pytest.approx(1.867, abs=5e-4)
+
+
+def test_the_released_search_over_whole_steps() -> None:
+    step = released_step(*PAPER)
+    assert step.alpha == 212
+    assert (step.layers, step.ffn_ratio) == pytest.approx((2.25, 2.27), abs=5e-3)
+    assert abs(growth(*PAPER[:2], step) - 2) == pytest.approx(0.0013, abs=5e-5)
+    searched = min(range(1000), key=lambda a: abs(growth(*PAPER[:2], ScalingStep(a, a * 0.01063, a * 0.01069)) - 2))
+    assert searched == 212
+
+
+def test_closed_form_and_bisection() -> None:
+    generator = random.Random(1)
+    for _ in range(200):
+        stacks = [
+            StackSize(generator.randint(1, 30), *pair) for pair in ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
+        ]
+        w, beta = generator.uniform(0.5, 8), generator.uniform(1.001, 5)
+        gradients = (10 ** generator.uniform(-6, 1), 10 ** generator.uniform(-6, 1))
+        step = solve(stacks, w, gradients, beta)
+        assert step.alpha == pytest.approx(bisected(stacks, w, gradients, beta), rel=1e-9)
+        assert growth(stacks, w, step) == pytest.approx(beta)
+        assert (step.layers, step.ffn_ratio) == (step.alpha * gradients[0], step.alpha * gradients[1])
+        assert step.layers > 0
+        assert step.ffn_ratio > 0
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "stacks", "dim", "inner"),
+    [
+        ("ode_transformer_rk2_tiny", [], (StackSize(4, 4, 2), StackSize(4, 8, 2)), 128, 256),
+        ("macaron_tiny", ["--encoder-layers", "2"], (StackSize(2, 4, 2), StackSize(4, 8, 2)), 128, 256),
+        ("transformer_iwslt_de_en", [], (StackSize(6, 4, 2), StackSize(6, 8, 2)), 512, 1024),
+        (
+            "transformer",
+            ["--encoder-layers", "0", "--encoder-ffn-embed-dim", "8", "--decoder-ffn-embed-dim", "2048"],
+            (StackSize(6, 8, 2),),
+            512,
+            2048,
+        ),
+    ],
+)
+def test_the_size_of_an_architecture(arch: str, flags: list[str], stacks: tuple, dim: int, inner: int) -> None:
+    size = model_size(training_options(arch, flags))
+    assert (tuple(size.stacks.values()), size.dim, size.inner) == (stacks, dim, inner)
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["analyse", "scaling", *arguments])
+    out, error = capsys.readouterr()
+    return status, out, error
+
+
+@pytest.mark.parametrize("arch", ["dlstm_tiny", "ode_transformer_rk2_tiny", "macaron_tiny", "reformer_base_tiny"])
+def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
+    """Biases, and parameters beside the layers, account for the tolerance."""
+    args = training_options(arch)
+    size = model_size(args)
+    step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
+    changes = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
+    old, new = (count_parameters(meta_model(args, options))[1] for options in ({}, changes))
+    predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
+    assert new / old == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
+
+
+def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--arch", "reformer_fast_iwslt_de_en", "--gradients", "0.01063", "0.01069"]
+    status, out, _ = command(capsys, *arguments, "--dictionaries", "8848", "6632")
+    assert status == 0
+    assert "alpha = 212.242, " in out
+    assert "--encoder-layers 7 --decoder-layers 7 --encoder-ffn-embed-dim 1536 --decoder-ffn-embed-dim 1536\n" in out
+    assert "without embeddings: 11,913,472 -> 22,167,808, 1.861 times" in out
+    assert "with embeddings: 17,574,144 -> 27,828,480, " in out

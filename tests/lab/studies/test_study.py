@@ -1,0 +1,182 @@
+"""What a study's file may say, and what is trained for it."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from models_for_tests import count_parameters
+
+from ode_transformer.cli import main
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.studies import find_study, study_names
+from ode_transformer.lab.studies.study import read_study
+from ode_transformer.lab.studies.study_runs import StudyRuns
+from ode_transformer.models import fairseq_parser
+from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
+
+SMALL = {
+    "title": "A question",
+    "source": "a paper",
+    "settings": {
+        "paper": {"recipe": "wmt14_en_de", "size": "wmt_en_de"},
+        "here": {
+            "recipe": "multi30k_en_de",
+            "size": "tiny",
+            "values": [2],
+            "flags": {"lr": 0.1, "clip-norm": 0.0},
+            "sizes": {"dropout": 0.2},
+        },
+    },
+    "seeds": [1, 2],
+    "axis": {"name": "layers", "flags": ["encoder-layers"], "values": [6, 12]},
+    "systems": [
+        {"name": "plain", "arch": "ode_transformer_euler_{size}"},
+        {"name": "deep", "arch": "ode_transformer_euler_{size}", "depth": 2, "control": "compute"},
+        {"name": "RK2", "arch": "ode_transformer_rk2_{size}", "flags": {"dropout": 0.3}},
+        {"name": "RK4", "arch": "ode_transformer_rk4", "only": ["here"]},
+    ],
+}
+
+
+def written(folder: Path, **changes: object) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(SMALL | changes, sort_keys=False))
+    return path
+
+
+def study_runs(path: Path, setting: str, folder: Path) -> StudyRuns:
+    return StudyRuns(read_study(path), setting, RunOptions(output=folder, gpus=0, dry_run=True))
+
+
+def test_what_is_trained(tmp_path: Path) -> None:
+    """Flags say only what is not so anyway: 6 layers at the paper's setting; here 4 of them, and the clip norm.
+
+    Sizes of the setting are for the architecture that has none of them in its name.
+    """
+    words = {
+        setting: {str(row): " ".join([row.arch(made.setting), *made.train_flags(row)]) for row in made.rows}
+        for setting in ("paper", "here")
+        for made in [study_runs(written(tmp_path), setting, tmp_path)]
+    }
+    euler, rk2 = "ode_transformer_euler_wmt_en_de", "ode_transformer_rk2_wmt_en_de"
+    assert words["paper"] == {
+        "plain, 6": euler,
+        "deep, 6": f"{euler} --encoder-layers 12",
+        "RK2, 6": f"{rk2} --dropout 0.3",
+        "plain, 12": f"{euler} --encoder-layers 12",
+        "deep, 12": f"{euler} --encoder-layers 24",
+        "RK2, 12": f"{rk2} --dropout 0.3 --encoder-layers 12",
+    }
+    assert words["here"] == {
+        "plain, 2": "ode_transformer_euler_tiny --lr 0.1 --encoder-layers 2",
+        "deep, 2": "ode_transformer_euler_tiny --lr 0.1",
+        "RK2, 2": "ode_transformer_rk2_tiny --dropout 0.3 --lr 0.1 --encoder-layers 2",
+        "RK4, 2": "ode_transformer_rk4 --lr 0.1 --dropout 0.2 --encoder-layers 2",
+    }
+
+
+def test_published_scores_belong_to_the_same_setting_on_the_axis(tmp_path: Path) -> None:
+    systems = [SMALL["systems"][0], {"name": "RK2", "arch": "ode_transformer_rk2_{size}"}]
+    own = written(tmp_path, systems=systems, tables=["Li et al. 2022, Table 10"])  # which comes first
+    assert study_runs(own, "here", tmp_path).published_scores()["RK2", 0].scores == {"BLEU": 28.86}
+    for setting, value in (("paper", 6), ("here", 2)):
+        made = study_runs(written(tmp_path, systems=systems), setting, tmp_path)
+        found = made.published_scores()
+        rows = {str(row): found.get(row.key) for row in made.rows}
+        entry = rows[f"RK2, {value}"]
+        assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
+
+
+def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> None:
+    """The paper of another system has a score of the same model, but not with Macaron's training."""
+    published = study_runs(find_study("macaron"), "wmt14_en_de", tmp_path).published_scores()
+    assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
+
+
+@pytest.mark.parametrize(
+    ("words", "changes", "complaint"),
+    [
+        ([None, "--setting", "nowhere"], {}, "--setting nowhere: the settings of "),
+        ([None, "--systems", "RK3"], {}, "no row of the study at paper matches; it has plain, 6 | deep, 6 | RK2"),
+        ([None], {"systems": [*SMALL["systems"][:1], {**SMALL["systems"][1], "flags": {"no-flag": 1}}]}, "--no-flag"),
+    ],
+)
+def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: Path, capsys) -> None:
+    path = written(tmp_path, **changes)
+    command = ["study", *(str(word or path) for word in words)] + ["--output", str(tmp_path / "out"), "--gpus", "0"]
+    assert main(command) == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.rglob("results.*"))
+
+
+# -- those of configs/studies -------------------------------------------------------------------------------------
+
+SETTINGS = [(name, setting) for name in study_names() for setting in read_study(find_study(name)).settings]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_fairseq_takes_every_command(name: str, setting: str, tmp_path: Path) -> None:
+    """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
+    made = study_runs(find_study(name), setting, tmp_path)
+    runs = [(row.value, experiment.folder) for row in made.rows for experiment in made.experiments(row, (1, 2))]
+    assert len(set(runs)) == len(runs)
+
+
+def costs_of(args: argparse.Namespace, kinds: set[str]) -> dict[str, int]:
+    """Return parameters and operations of a model, whose numbers are never drawn: that would take most of the time."""
+    with torch.device("meta"):
+        model = build_from_options(args, 100)
+    costs = {"parameters": count_parameters(model)}
+    if "compute" in kinds:
+        model.requires_grad_(False)  # else most of the time goes to hooks for gradients
+        for tensor in model.to_empty(device="cpu").state_dict().values():
+            tensor.zero_()
+        costs["compute"] = count_forward_operations(model)
+    return costs
+
+
+# The last setting of each study is small.
+CONTROLLED = [
+    pytest.param(name, setting, marks=[] if setting == list(chosen.settings)[-1] else pytest.mark.slow)
+    for name, chosen in ((name, read_study(find_study(name))) for name in study_names())
+    if any(system.control for system in chosen.systems)
+    for setting in chosen.settings
+]
+
+
+@pytest.mark.parametrize(("name", "setting"), CONTROLLED)
+def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) -> None:
+    """Within 20% of the compute or parameters of all that are compared with them, at the first value of the axis."""
+    chosen = read_study(find_study(name))
+    made = study_runs(find_study(name), setting, tmp_path)
+    controls = {system.name: system.control for system in chosen.systems if system.control}
+    pairs = [(system.name, name) for system in chosen.systems for name in controls if name in system.against]
+    assert {control for _, control in pairs} == set(controls)
+    costs = {}
+    for row in chosen.rows(setting):
+        if row.position == 0 and any(row.system.name in pair for pair in pairs):
+            args = fairseq_parser.parse("fairseq-train", made.experiments(row, (1,))[0].train_words())
+            costs[row.system.name] = costs_of(args, set(controls.values()))
+    compared = set()
+    for system, control in pairs:
+        if system in costs:
+            ratio = costs[control][controls[control]] / costs[system][controls[control]]
+            assert abs(ratio - 1) < 0.2, (setting, system, control, ratio)
+            compared.add(control)
+    assert compared == set(controls)
+
+
+def test_validations_of_a_language_model_count(tmp_path: Path) -> None:
+    """Its criterion reports no loss beside its own."""
+    runs = StudyRuns(read_study(find_study("does_it_help_lm")), "short", RunOptions(output=tmp_path, gpus=0))
+    row = runs.rows[0]
+    (experiment,) = runs.experiments(row, [1])
+    experiment.folder.mkdir(parents=True)
+    reports = [{"epoch": 1, "valid_loss": loss, "valid_num_updates": updates} for updates, loss in ((10, 5), (20, 4))]
+    lines = [f"2026-11-25 10:00:00 | INFO | valid | {json.dumps(report)}\n" for report in reports]
+    (experiment.folder / "train.log").write_text("".join(lines))
+    assert runs.run_results(row, experiment, {}, 1, 1).validations == [(10, 32), (20, 16)]
