@@ -9,10 +9,23 @@ from typing import Any
 import pytest
 import torch
 from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
 
-import ode_transformer.models  # noqa: F401  (registers the optimizer)
+from ode_transformer.models import adam
 
 CONFIG = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
+
+
+@pytest.fixture(params=["separate", "flat"])
+def storage(request: pytest.FixtureRequest) -> None:
+    """Keeps the parameters as separate tensors, as on a CPU, or in one flat tensor, as on a GPU."""
+    if request.param == "flat":
+        request.getfixturevalue("flat")
+
+
+@pytest.fixture
+def flat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adam, "FLAT_DEVICES", {"cpu"})
 
 
 def optimizer(name: str) -> FairseqOptimizer:
@@ -40,6 +53,7 @@ def values(trained: FairseqOptimizer) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in trained.params])
 
 
+@pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("max_norm", [0.0, 1.0, 9.0])
 def test_updates_and_norms_are_fairseqs(max_norm: float) -> None:
     ours, theirs = optimizer("fused_adam"), optimizer("adam")
@@ -47,6 +61,7 @@ def test_updates_and_norms_are_fairseqs(max_norm: float) -> None:
     torch.testing.assert_close(values(ours), values(theirs), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("names", [("adam", "fused_adam"), ("fused_adam", "adam"), ("fused_adam", "fused_adam")])
 def test_either_goes_on_from_the_state_of_the_other(names: tuple[str, str]) -> None:
     whole, first, second = optimizer("adam"), *(optimizer(name) for name in names)
@@ -97,9 +112,11 @@ class HalfPrecision:
         return norms
 
 
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("wrapper", [MemoryEfficientFP16Optimizer, FP16Optimizer])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_updated_through_a_float32_copy(dtype: torch.dtype) -> None:
-    ours = HalfPrecision("fused_adam", MemoryEfficientFP16Optimizer, dtype)
+def test_half_precision_is_updated_through_a_float32_copy(dtype: torch.dtype, wrapper: type) -> None:
+    ours = HalfPrecision("fused_adam", wrapper, dtype)
     theirs = HalfPrecision("adam", FP16Optimizer, dtype)
     assert ours.update(0, 40) == pytest.approx(theirs.update(0, 40), rel=1e-5)
     precision = 2 * torch.finfo(dtype).eps  # the copies differ by rounding, which can round to a neighbour
@@ -115,3 +132,46 @@ def test_half_precision_goes_on_from_its_state() -> None:
     assert second.update(4, 8) == pytest.approx(first.update(4, 8), rel=1e-2)
     for mine, other in zip(second.parameters, first.parameters, strict=True):
         torch.testing.assert_close(mine, other, rtol=5e-3, atol=5e-3)
+    state = first.optimizer.state_dict()["state"]
+    assert [len(moments["exp_avg"]) for moments in state.values()] == [7 * 5 + 3 + 1]  # fairseq's layout of --fp16
+
+
+class Launches(TorchDispatchMode):
+    """Names of the operators that a GPU would be given: no views, and no products of the norm after it is read."""
+
+    others = ("view", "slice", "detach", "_local_scalar_dense", "mul")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name.split("::")[1]
+        if name not in self.others and not name.startswith("_record_function"):
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("flat")
+def test_an_update_is_a_handful_of_launches() -> None:
+    training = HalfPrecision("fused_adam", MemoryEfficientFP16Optimizer, torch.float16)
+    training.update(1, 3)
+    training.optimizer.zero_grad()
+    training.optimizer.backward(sum((p.float() - 1).square().sum() for p in training.parameters))
+    training.optimizer.multiply_grads(0.25)
+    with Launches() as launches:
+        training.optimizer.clip_grad_norm(1.0)
+        training.optimizer.step()
+    collect, *update = launches.names
+    assert collect == "_foreach_copy_"  # not needed where gradients are recorded
+    assert update == ["linalg_vector_norm", "_to_copy", "full", "_fused_adamw_", "copy_"]
+
+
+@pytest.mark.usefixtures("flat")
+def test_flat_parameters_stay_the_same_objects() -> None:
+    trained = optimizer("fused_adam")
+    parameters = list(trained.params)
+    starts = [(p.data_ptr() - parameters[0].data_ptr()) / p.element_size() for p in parameters]
+    assert starts == [0, 64, 128]
+    update(trained, 2)
+    assert all(p.data_ptr() == parameters[0].data_ptr() + 4 * int(s) for p, s in zip(parameters, starts, strict=True))
