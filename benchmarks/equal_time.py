@@ -22,7 +22,6 @@ from ode_transformer.lab.recipes import run_experiment
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.quickstart import Quickstart
-from ode_transformer.lab.recipes.workflow import train_with_progress
 from ode_transformer.support.arguments import positive_float, whole_numbers
 from ode_transformer.support.console import compact_output
 from ode_transformer.support.files import write_text
@@ -59,7 +58,7 @@ def train_system(args: argparse.Namespace, task: str, system: str, setting: str,
     with compact_output(args.output / "commands.log"):
         quickstart.prepare(experiment)
         print(f"{task}, {system}, {setting or 'as in the recipe'}, seed {seed}")
-        train_with_progress(experiment)
+        run_experiment.train(experiment)
     return experiment
 
 

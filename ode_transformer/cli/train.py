@@ -27,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or resume a training."""
-    from ode_transformer.lab.recipes import workflow
+    from ode_transformer.lab.recipes import run_experiment, workflow
 
     options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
     (experiment,) = workflow.plan_experiments(recipe, data, options)
-    workflow.train(experiment, options)
+    run_experiment.train(experiment)
     return 0

@@ -22,8 +22,8 @@ class Manifest:
         self.path = folder / "manifest.jsonl"
 
     def entries(self) -> dict[str, Any]:
-        """Return the entries; without a manifest, and below its lines, those that earlier versions kept in files."""
-        entries = _earlier_entries(self.path.parent)
+        """Return the entries."""
+        entries: dict[str, Any] = {}
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
                 with suppress(ValueError):  # torn
@@ -36,20 +36,6 @@ class Manifest:
         with open(self.path, "ab", buffering=0) as file:
             file.write(f"\n{json.dumps(entries, default=str)}\n".encode())  # a torn line before it ends here
             os.fsync(file)
-
-
-def _earlier_entries(folder: Path) -> dict[str, Any]:
-    """Return the entries of a folder of an earlier version, which had a file for each of them."""
-    entries: dict[str, Any] = {}
-    for path in sorted(folder.glob("*.done")):
-        entries[f"done {path.stem}"] = path.read_text(errors="replace")
-    for name, entry in (("recipe.txt", "recipe"), ("study.txt", "study"), ("train.begun", "training")):
-        if (folder / name).exists():
-            entries[entry] = os.fsdecode((folder / name).read_bytes().strip())
-    for name, entry in (("raw.json", "raw"), ("averaged.json", "averaged")):
-        if (folder / name).exists():
-            entries[entry] = json.loads((folder / name).read_text())
-    return entries
 
 
 class Jobs:
@@ -86,12 +72,22 @@ class Jobs:
         :param request: all that decides the result, in values that JSON can express
         :param result: file or folder that the work leaves; if it is missing, the job runs again
         """
+        if self.begin(name, request, result):
+            work()
+            self.complete(name, request)
+
+    def begin(self, name: str, request: Any, result: Path) -> bool:
+        """Report a job and return whether it is to be done, until :meth:`complete`."""
         if self.is_done(name, request, result):
             self.report(f"{name}: already done")
-        else:
-            self.report(name)
-            if f"done {name}" in self.manifest.entries():
-                self.manifest.record(**{f"done {name}": None})
-            work()
-            self.manifest.record(**{f"done {name}": self.digest_of([name, request])})
+            self.skip(name, request)
+            return False
+        self.report(name)
+        if f"done {name}" in self.manifest.entries():
+            self.manifest.record(**{f"done {name}": None})
+        return True
+
+    def complete(self, name: str, request: Any) -> None:
+        """Record a job as done."""
+        self.manifest.record(**{f"done {name}": self.digest_of([name, request])})
         self.skip(name, request)

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ode_transformer.support.jobs import Jobs, Manifest
+from ode_transformer.support.jobs import Jobs
 
 
 def run(directory: Path, first: int = 1, second: int = 2, fail: bool = False) -> list[str]:
@@ -41,20 +41,6 @@ def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
     manifest.write_bytes(manifest.read_bytes()[:-10])
     assert run(tmp_path) == ["b"]
     assert run(tmp_path) == []
-
-
-def test_records_of_an_earlier_version(tmp_path: Path) -> None:
-    assert run(tmp_path) == ["a", "b"]
-    entries = Manifest(tmp_path).entries()
-    (tmp_path / "manifest.jsonl").unlink()
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.done").write_text(entries[f"done {name}"])
-    (tmp_path / "raw.json").write_text('[["file", 1]]')
-    (tmp_path / "recipe.txt").write_text("ptb")
-    assert run(tmp_path) == []
-    assert Manifest(tmp_path).entries() == entries | {"raw": [["file", 1]], "recipe": "ptb"}
-    assert run(tmp_path, second=3) == ["b"]  # a newer line counts
-    assert run(tmp_path, second=3) == []
 
 
 @pytest.mark.parametrize("runs", RUNS.values(), ids=RUNS)

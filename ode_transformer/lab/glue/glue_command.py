@@ -20,10 +20,9 @@ from pydantic import Field
 from ode_transformer.lab.glue import finetuning
 from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
-from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import Flags, FlagValue
-from ode_transformer.lab.recipes.training import train
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
@@ -147,7 +146,9 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
         digest = jobs.digest_of(run.request)
         if jobs.manifest.entries().get("training") != digest:
             shutil.rmtree(checkpoints, ignore_errors=True)  # a fine-tuning takes minutes: nobody wants the old one back
-        train(run.command, run.folder, checkpoints, digest)
+        resumes = training.resumes(run.folder, checkpoints, digest)
+        training.begin(run.folder, checkpoints, digest)
+        commands.run(run.command, run.folder / "train.log", append=resumes)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
         results = {}
         for split in (split for split in task.tables if split.startswith("valid")):

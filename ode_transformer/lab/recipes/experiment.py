@@ -8,9 +8,11 @@ RUN = DATA/ARCH-FLAGS/
     experiment.json         recipe, commands and published results, for ode-transformer report
 """
 
+import math
 import shlex
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 import torch
 from fairseq.models import BaseFairseqModel
 
+from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.recipes import machine, training
 from ode_transformer.lab.recipes.machine import Batch, Machine
 from ode_transformer.lab.recipes.options import RunOptions
@@ -30,6 +33,7 @@ from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.nn import STACKS
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import MAX_LENGTH
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 
@@ -38,7 +42,6 @@ Command = list[str | Path]
 GPU_WORKERS = 1  # processes that prepare batches while a GPU computes
 SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
 FIRST_SENTENCES = 200
-_LOGGED_OPTIONS = 2**15  # characters of a log, among which fairseq writes its options
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
@@ -150,17 +153,11 @@ class Experiment:
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
         ]
 
-    @cached_property
+    @property
     def _keeps_own_copy(self) -> bool:
-        """Whether ``fused_adam`` trains in half precision, and not on from checkpoints of fairseq's own copy."""
-        precision, optimizer = self.machine.precision, self.recipe.train.get("optimizer")
-        if precision == "fp32" or optimizer != "fused_adam" or "--optimizer" in self._users_flags:
-            return False
-        if not self.log.exists():
-            return True
-        with open(self.log, encoding="utf-8", errors="replace") as log:
-            begin = log.read(_LOGGED_OPTIONS)
-        return not (f"'{precision}': True" in begin and f"'memory_efficient_{precision}': False" in begin)
+        """Whether ``fused_adam`` trains in half precision, which keeps the float32 copy of the parameters itself."""
+        is_fused = self.recipe.train.get("optimizer") == "fused_adam" and "--optimizer" not in self._users_flags
+        return is_fused and self.machine.precision != "fp32"
 
     def train_options(self) -> dict[str, Any]:
         """Return the flags of fairseq-train."""
@@ -217,6 +214,22 @@ class Experiment:
             count = sum(parameter.numel() for parameter in self.meta_model(dictionaries).parameters())
             description += f", {count:,} parameters"
         return description
+
+    @property
+    def description(self) -> str:
+        """Model, batch and machine in words; parameters are counted once the data are prepared."""
+        sizes = self.data.dictionary_sizes() if self.data.is_prepared() else ()
+        return f"{self.model_description(sizes)}\n{self.batch_description}; {self.machine}"
+
+    def training_progress(self) -> training.TrainingProgress:
+        """Return the progress of the training, which counts the minutes before it was stopped."""
+        minutes = 0.0
+        if training.has_checkpoints(self.checkpoints) and self.log.exists():
+            with suppress(UserError):  # a log without reports: no reason to train nothing
+                minutes = max((point.minutes or 0.0 for point in read_log(self.log)), default=0.0)
+        warmup = getattr(self.train_settings, "warmup_updates", 0)
+        limit = self.time_limit or math.inf
+        return training.TrainingProgress(limit, minutes, self.last_update(), warmup=warmup)
 
     def last_update(self) -> int | None:
         """Return the update that ends the training; None if something else does."""

@@ -115,7 +115,7 @@ class Quickstart:
             self.prepare(experiment)
             sizes = (f"{name} {count:,}" for name, count in data.sizes().items())
             print(f"{data.folder}: {', '.join(sizes)}")
-            workflow.train_with_progress(experiment)
+            run_experiment.train(experiment)
             rows, scores = [], {}
             for minutes in self.measure_at or (None,):
                 until = None if minutes is None else last_update(experiment.log, minutes)

@@ -29,41 +29,43 @@ from ode_transformer.support.provenance import provenance
 Step = tuple[str, Any, Path, Callable[[], None]]  # a job of the evaluation: name, request, result and work
 
 
-def train(experiment: Experiment, progress: Callable[[str], None] | None = None) -> None:
-    """Train, or resume a stopped training.
+def train(experiment: Experiment) -> None:
+    """Train with a line of progress, or resume a stopped training; a dry run prints the command.
 
-    :param progress: called with every line that fairseq-train prints
     :raises UserError: the data were prepared for another recipe; the folder has checkpoints of another training, or
         none in the end
     """
-    data, command = experiment.data.prepared_jobs(), experiment.train_command()
-    model = experiment.model_description(experiment.data.dictionary_sizes())
-    description = f"{model}\n{experiment.batch_description}; {experiment.machine}"
-    folder, rank = experiment.folder, experiment.machine.rank
+    command, folder, checkpoints = experiment.train_command(), experiment.folder, experiment.checkpoints
+    if experiment.options.dry_run:
+        print(experiment.description)
+        if experiment.options.sources:
+            print(experiment.train_sources())
+        commands.print_command(command, experiment.log)
+        return
+    data, rank, threads = experiment.data.prepared_jobs(), experiment.machine.rank, experiment.recipe.threads
     folder.mkdir(parents=True, exist_ok=True)
     if rank > 0:  # only the first machine writes checkpoints and records
-        print(description, flush=True)
-        commands.run(command, folder / f"train.node{rank}.log", progress)
+        print(experiment.description, flush=True)
+        with experiment.training_progress() as progress:
+            commands.run(command, folder / f"train.node{rank}.log", progress)
         return
-    digest = experiment.digest(data)
-    if training.has_checkpoints(experiment.checkpoints):
-        training.require_same_training(folder, digest)
-
-    def run_training() -> None:
-        threads, last = experiment.recipe.threads, experiment.last_update()
-        training.train(command, folder, experiment.checkpoints, digest, progress, last, threads)
-        training.require_checkpoints(experiment.checkpoints, f"see {folder / 'train.log'}")
-        on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
-        origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
-        write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
-
+    jobs, digest, request = Jobs(folder, data.digest), experiment.digest(data), _train_request(experiment, data)
     with lock_directory(folder, "training"):
-        print(description, flush=True)
+        resumes = training.resumes(folder, checkpoints, digest)
+        print(experiment.description, flush=True)
         write_record(experiment)
         # Once they are averaged, checkpoints can be deleted.
         averaged = "averaged" in Manifest(folder).entries()
-        result = experiment.log if averaged else experiment.checkpoints
-        Jobs(folder, data.digest).run("train", _train_request(experiment, data), result, run_training)
+        if not jobs.begin("train", request, experiment.log if averaged else checkpoints):
+            return
+        if training.begin(folder, checkpoints, digest, experiment.last_update()):
+            with experiment.training_progress() as progress:
+                commands.run(command, experiment.log, progress, append=resumes, threads=threads)
+        training.require_checkpoints(checkpoints, f"see {experiment.log}")
+        on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
+        origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
+        write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
+        jobs.complete("train", request)
 
 
 def is_trained(experiment: Experiment) -> bool:

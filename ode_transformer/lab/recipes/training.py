@@ -9,13 +9,12 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.lab.analysis.training_log import TRAIN, UPDATES, Sample, parse_report, parse_samples
-from ode_transformer.support import commands
 from ode_transformer.support.console import print_text, time_left
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
@@ -54,30 +53,27 @@ def require_same_training(run: Path, digest: str) -> None:
         raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
 
 
-def train(
-    command: Sequence[str | Path],
-    run: Path,
-    checkpoints: Path,
-    digest: str,
-    progress: Callable[[str], None] | None = None,
-    max_update: int | None = None,
-    threads: int | None = None,
-) -> None:
-    """Run fairseq-train, which resumes from the last checkpoint if there is one of the same training.
+def resumes(run: Path, checkpoints: Path, digest: str) -> bool:
+    """Return whether there are checkpoints from which the training goes on.
 
-    :param run: existing folder for ``train.log`` and the manifest
-    :param digest: of everything that identifies the training
-    :param max_update: last update of the training, if updates end it; fairseq would make one more on resuming
-    :param threads: as for ``commands.run``
-    :raises UserError: the checkpoints belong to another training
+    :raises UserError: they belong to another training
     """
-    resume = has_checkpoints(checkpoints)
-    if resume:
+    if has_checkpoints(checkpoints):
         require_same_training(run, digest)
+        return True
+    return False
+
+
+def begin(run: Path, checkpoints: Path, digest: str, last_update: int | None = None) -> bool:
+    """Record a training and repair its last checkpoint; return whether updates are left to make.
+
+    :param run: existing folder of the manifest
+    :param digest: of everything that identifies the training
+    :param last_update: that ends the training, if updates end it; fairseq would make one more on resuming
+    """
     Manifest(run).record(training=digest)
     updates = repair_last_checkpoint(checkpoints)
-    if max_update is None or updates < max_update:
-        commands.run(command, run / "train.log", progress, append=resume, threads=threads)
+    return last_update is None or updates < last_update
 
 
 def has_checkpoints(checkpoints: Path) -> bool:
@@ -155,6 +151,7 @@ class TrainingProgress:
     :param minutes: limit of the training time; infinite if something else ends the training
     :param past_minutes: training time of the processes that were stopped before
     :param last_update: that ends the training at the latest
+    :param warmup: updates of the warm-up, before whose end no training should end
     """
 
     def __init__(
@@ -163,9 +160,10 @@ class TrainingProgress:
         past_minutes: float = 0.0,
         last_update: int | None = None,
         output: TextIO | None = None,
+        warmup: int = 0,
     ) -> None:
         self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
-        self.last_update = last_update
+        self.last_update, self.warmup = last_update, warmup
         self.values: dict[str, float] = {}
         self.sample: Sample | None = None  # of the validation that is about to end
         self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
@@ -196,7 +194,10 @@ class TrainingProgress:
     def __exit__(self, *_: object) -> None:
         if self.values:
             self.output.write("\n" if self.output.isatty() else f"  {self}\n")
-            self.output.flush()
+        if (updates := self.values.get(UPDATES, math.inf)) < self.warmup:
+            text = f"within its warm-up of {self.warmup} updates: train longer"
+            self.output.write(f"warning: training ended at update {updates:.0f}, {text}\n")
+        self.output.flush()
 
     @property
     def past(self) -> float:

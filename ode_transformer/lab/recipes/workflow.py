@@ -1,7 +1,5 @@
 """The way of a recipe: read it, plan its experiments, prepare, train, evaluate, compare with published results."""
 
-import contextlib
-import math
 import os
 import shlex
 import shutil
@@ -12,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from ode_transformer import __version__
-from ode_transformer.lab.analysis.training_log import UPDATES, read_log
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes import machine, run_experiment
 from ode_transformer.lab.recipes.experiment import Experiment
@@ -22,7 +19,6 @@ from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import comparison_table, published_table
 from ode_transformer.lab.recipes.recipe import Average, PublishedResult, Recipe, check_architecture, read_recipe
 from ode_transformer.lab.recipes.series import Training, run_all
-from ode_transformer.lab.recipes.training import TrainingProgress, has_checkpoints
 from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
 from ode_transformer.support.console import print_text
@@ -93,31 +89,6 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
     print(data.report())
 
 
-def train(experiment: Experiment, options: RunOptions) -> None:
-    """Train, or print the command that trains."""
-    if options.dry_run:
-        sizes = experiment.data.dictionary_sizes() if experiment.data.is_prepared() else ()
-        print(f"{experiment.model_description(sizes)}\n{experiment.batch_description}; {experiment.machine}")
-        if options.sources:
-            print(experiment.train_sources())
-        commands.print_command(experiment.train_command(), experiment.log)
-    else:
-        train_with_progress(experiment)
-
-
-def train_with_progress(experiment: Experiment) -> None:
-    """Train with a line of progress."""
-    log, minutes = experiment.log, 0.0
-    if has_checkpoints(experiment.checkpoints) and log.exists():
-        with contextlib.suppress(UserError):  # a log without reports: no reason to train nothing
-            minutes = max((point.minutes or 0.0 for point in read_log(log)), default=0.0)
-    with TrainingProgress(experiment.time_limit or math.inf, minutes, experiment.last_update()) as progress:
-        run_experiment.train(experiment, progress)
-    updates, warmup = progress.values.get(UPDATES, math.inf), getattr(experiment.train_settings, "warmup_updates", 0)
-    if updates < warmup:
-        print(f"warning: training ended at update {updates:.0f}, within its warm-up of {warmup} updates: train longer")
-
-
 def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
     """Evaluate and return the scores by title, or print the commands of the evaluation."""
     if options.dry_run:
@@ -145,7 +116,7 @@ def train_and_compare(
     """Do what ``reproduce`` does after the preparation."""
     scores: dict[int | None, Mapping[str, Score]] = {}
     for experiment in experiments:
-        train(experiment, options)
+        run_experiment.train(experiment)
         scores[experiment.seed] = evaluate(experiment, options)
         if options.model_only and not options.dry_run:
             shutil.rmtree(experiment.checkpoints, ignore_errors=True)

@@ -8,10 +8,9 @@ from math import inf
 from pathlib import Path
 
 from ode_transformer import __version__
-from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.lab.recipes.run_experiment import is_trained
 from ode_transformer.lab.recipes.series import Training, run_all
 from ode_transformer.lab.studies import STUDIES, equal_footing, find_study, paired_comparison
 from ode_transformer.lab.studies.analyses import analysis_commands
@@ -57,11 +56,11 @@ def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
         Training(
             f"{row}, {name}, seed {tuning.seed}",
             trial.folder,
-            partial(workflow.train, trial, runs.options),
+            partial(run_experiment.train, trial),
         )
         for row in rows
         for name, trial in runs.trials(row).items()
-        if runs.options.dry_run or not is_trained(trial)
+        if runs.options.dry_run or not run_experiment.is_trained(trial)
     ]
     failures = run_all(trials)
     for row in rows:
@@ -80,7 +79,7 @@ def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Row, Experim
     workflow.prepare(runs.data, runs.options)
 
     def train_and_evaluate_one(experiment: Experiment) -> None:
-        workflow.train(experiment, runs.options)
+        run_experiment.train(experiment)
         workflow.evaluate(experiment, runs.options)
 
     return run_all(

@@ -41,7 +41,7 @@ class StandIn:
         monkeypatch.setattr(finetuning, "predict", self.predict)
         monkeypatch.setattr(commands, "run", self.train)
 
-    def train(self, command: list, log: Path, progress: None, append: bool, threads: None) -> None:
+    def train(self, command: list, log: Path, append: bool) -> None:
         seed = int(log.parent.name.rpartition("=")[2])
         self.trainings.append((seed, append))
         (log.parent / "checkpoints").mkdir(exist_ok=True)

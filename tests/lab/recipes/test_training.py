@@ -16,13 +16,14 @@ from ode_transformer.support.errors import UserError
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def run(tmp_path: Path):
     """Asks for a training; returns for each that was started until now whether it was to go on."""
     calls: list[bool] = []
-    monkeypatch.setattr(training.commands, "run", lambda *_, append=False, **__: calls.append(append))
 
     def train(digest: str = "same", updates: int | None = None) -> list[bool]:
-        training.train(["fairseq-train"], tmp_path, tmp_path / "checkpoints", digest, None, updates)
+        resumes = training.resumes(tmp_path, tmp_path / "checkpoints", digest)
+        if training.begin(tmp_path, tmp_path / "checkpoints", digest, updates):
+            calls.append(resumes)
         return calls
 
     return train
