@@ -43,6 +43,7 @@ OTHERS: dict[str, Fields] = {
     **{f"scope `{name}`": {"scope": name} for name in SCOPES},
     "shared coefficients": {"share_coefficients": True},
     "a gate's sum `stages`": {"gate_sum": "stages"},
+    "a gate's start `xavier`": {"gate_start": "xavier"},
     "2 steps": {"steps": 2},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
     "step size 2": {"step_size": 2.0},

@@ -35,7 +35,7 @@ from ode_transformer.nn import (
     depth_schemes,
     refused_stack,
 )
-from ode_transformer.numerics import COEFFICIENTS, GATE_SUMS, SPLITTINGS
+from ode_transformer.numerics import COEFFICIENTS, GATE_STARTS, GATE_SUMS, SPLITTINGS
 from ode_transformer.support.arguments import (
     finite_float,
     flag_name,
@@ -106,6 +106,11 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
     for name, settings, description in (
         ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
         ("--ode-gate-sum", {"choices": GATE_SUMS}, "sum of a gate's weights; stages: as many as a step has (ours)"),
+        (
+            "--ode-gate-start",
+            {"choices": GATE_STARTS},
+            "a gate (or sigmoid, tanh) starts as the scheme, or by chance as released",
+        ),
         (
             "--ode-share-coefficients",
             {"action": argparse.BooleanOptionalAction},

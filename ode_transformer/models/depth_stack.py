@@ -37,6 +37,7 @@ _VARIANTS = 64  # of a sub-layer's code: its kind, masks, training or evaluation
 DEPTH_OPTIONS = {
     "ode_coefficients": "coefficients",
     "ode_gate_sum": "gate_sum",
+    "ode_gate_start": "gate_start",
     "ode_share_coefficients": "share_coefficients",
     "ode_function": "function",
     "ode_function_scope": "scope",

@@ -79,7 +79,7 @@ def _option_refusal(choice: DepthChoice) -> str | None:
 
 
 def _weights_refusal(choice: DepthChoice, tableau: ButcherTableau) -> str | None:
-    reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum)
+    reason = coefficients_refusal(choice.coefficients, tableau, choice.gate_sum, choice.gate_start)
     if reason is None and choice.share_coefficients and choice.coefficients not in LEARNED:
         why = f"coefficients '{choice.coefficients}' are not learned, there is nothing to share"
         return f"{why}: pass --no-ode-share-coefficients"
@@ -102,7 +102,7 @@ def _runge_kutta_refusal(choice: DepthChoice) -> str | None:
 
 def _recurrence_refusal(choice: DepthChoice, recurrence: Recurrence) -> str | None:
     if choice.weighed_stages is None:
-        options = ("coefficients", "gate_sum", "share_coefficients", "function", "steps", "step_size")
+        options = ("coefficients", "gate_sum", "gate_start", "share_coefficients", "function", "steps", "step_size")
         reason = _refuse_changes(choice, options, "the scheme is an equation in what blocks add, without stage weights")
     else:
         reason = _weights_refusal(choice, choice.weighed_stages) or _refuse_changes(
@@ -133,7 +133,7 @@ def _residual_refusal(choice: DepthChoice) -> str | None:
 
 def _lstm_refusal(choice: DepthChoice) -> str | None:
     options = (
-        *("coefficients", "gate_sum", "share_coefficients", "function", "scope", "steps"),
+        *("coefficients", "gate_sum", "gate_start", "share_coefficients", "function", "scope", "steps"),
         *("step_size", "stage_parameters", "splitting"),
     )
     reason = _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")

@@ -35,6 +35,7 @@ class DepthChoice:
     :param coefficients: key of ``COEFFICIENTS``
     :param share_coefficients: one set for the stack instead of one for each block
     :param gate_sum: one of ``GATE_SUMS``: the sum of the weights of a gate
+    :param gate_start: one of ``GATE_STARTS``: where W of a gate, of sigmoid and of tanh starts
     :param function: one of ``FUNCTIONS``: the function F that the scheme steps
     :param scope: one of ``SCOPES``: which sub-layers are stepped
     :param steps: N steps of size h/N for each block
@@ -58,6 +59,7 @@ class DepthChoice:
     coefficients: str = "tableau"
     share_coefficients: bool = False
     gate_sum: str = "one"
+    gate_start: str = "scheme"
     function: str = "increment"
     scope: str = "san+ffn"
     steps: int = 1
@@ -191,7 +193,7 @@ class DepthChoice:
 
 # Options that only some schemes read, by what these schemes have.
 OPTIONS_BY_USE = {
-    "stage weights": ("coefficients", "gate_sum", "share_coefficients"),
+    "stage weights": ("coefficients", "gate_sum", "gate_start", "share_coefficients"),
     "stages": ("stage_parameters", "middle_layers"),
     "steps": ("normalize_step",),
     "corrections": ("iterations", "normalize_stages"),

@@ -36,7 +36,8 @@ def build_scheme(
     stages = choice.weighed_stages
     coefficients = []
     if stages is not None:
-        coefficients = [build_coefficients(choice.coefficients, stages, dim, choice.gate_sum) for _ in range(sets)]
+        options_of_gate = choice.gate_sum, choice.gate_start
+        coefficients = [build_coefficients(choice.coefficients, stages, dim, *options_of_gate) for _ in range(sets)]
     scheme: DepthScheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())

@@ -2,6 +2,7 @@
 
 from ode_transformer.numerics.coefficients import (
     COEFFICIENTS,
+    GATE_STARTS,
     GATE_SUMS,
     GATES,
     LEARNED,

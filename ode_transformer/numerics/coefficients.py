@@ -89,17 +89,23 @@ class ProjectedCoefficients(nn.Module, ABC):
 
     W starts at zero and β where the link gives the tableau's weights, so training starts from the scheme itself; the
     papers do not give a start. Computed in float32 for increments of any precision, under autocast too.
+
+    :param start: one of ``GATE_STARTS``; ``xavier`` is the released code's start of W, with which the weights differ
+        from position to position before the first update
     """
 
     normalizes_increments = False  # W reads LN(F_i), without parameters, in the place of F_i
 
-    def __init__(self, tableau: ButcherTableau, dim: int) -> None:
+    def __init__(self, tableau: ButcherTableau, dim: int, start: str = "scheme") -> None:
         super().__init__()
-        start = torch.tensor(self.inverse(tableau.b))
-        self.projection = nn.Linear(tableau.stages * dim, len(start))
-        nn.init.zeros_(self.projection.weight)
+        bias = torch.tensor(self.inverse(tableau.b))
+        inputs = tableau.stages * dim
+        self.projection = nn.Linear(inputs, len(bias))
+        # Linear has drawn W within ±inputs^-½; to draw again would change all later random numbers.
+        xavier = math.sqrt(6 * inputs / (inputs + len(bias)))
         with torch.no_grad():
-            self.projection.bias.copy_(start)
+            self.projection.weight.mul_(xavier if start == "xavier" else 0)
+            self.projection.bias.copy_(bias)
 
     @staticmethod
     @abstractmethod
@@ -137,8 +143,8 @@ class GateCoefficients(ProjectedCoefficients):
         stages training then starts from coefficients 1, and a step keeps the size of two layers
     """
 
-    def __init__(self, tableau: ButcherTableau, dim: int, sum_of_weights: str = "one") -> None:
-        super().__init__(tableau, dim)
+    def __init__(self, tableau: ButcherTableau, dim: int, sum_of_weights: str = "one", start: str = "scheme") -> None:
+        super().__init__(tableau, dim, start)
         self.total = tableau.stages if sum_of_weights == "stages" else 1
 
     def forward(self, increments: Sequence[Tensor]) -> Sequence[Weight]:
@@ -206,15 +212,20 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
 }
 GATES = ("gate", "normalised-gate")
 GATE_SUMS = ("one", "stages")
+GATE_STARTS = ("scheme", "xavier")
 _PROJECTED = (*GATES, "sigmoid", "tanh")
 STEP_LENGTHS = ("scalar", "vector")  # weigh a single stage, too
 LEARNED = (*STEP_LENGTHS, "ema", "ema-vector", *_PROJECTED)
 
 
-def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "one") -> str | None:
+def coefficients_refusal(
+    name: str, tableau: ButcherTableau, gate_sum: str = "one", gate_start: str = "scheme"
+) -> str | None:
     """Return in one line why the coefficients ``name`` cannot weigh the stages of ``tableau``; None if they can."""
     if gate_sum != "one" and name not in GATES:
         return f"coefficients '{name}' have no gate whose weights could sum to '{gate_sum}'"
+    if gate_start != "scheme" and name not in _PROJECTED:
+        return f"coefficients '{name}' read no increments: gate start 'scheme' is all they take"
     if name == "tableau":
         return None
     if tableau.stages < 2 and name not in STEP_LENGTHS:
@@ -226,13 +237,19 @@ def coefficients_refusal(name: str, tableau: ButcherTableau, gate_sum: str = "on
     return None
 
 
-def build_coefficients(name: str, tableau: ButcherTableau, dim: int, gate_sum: str = "one") -> nn.Module:
+def build_coefficients(
+    name: str, tableau: ButcherTableau, dim: int, gate_sum: str = "one", gate_start: str = "scheme"
+) -> nn.Module:
     """Build the coefficients called ``name`` for the stages of ``tableau`` on states of width ``dim``.
 
     :param gate_sum: one of ``GATE_SUMS``, the sum of a gate's weights
+    :param gate_start: one of ``GATE_STARTS``, where the W of weights that read the increments starts
     :raises ValueError: with the reason, if they cannot weigh these stages
     """
-    reason = coefficients_refusal(name, tableau, gate_sum)
+    reason = coefficients_refusal(name, tableau, gate_sum, gate_start)
     if reason is not None:
         raise ValueError(reason)
-    return COEFFICIENTS[name](tableau, dim, gate_sum) if name in GATES else COEFFICIENTS[name](tableau, dim)
+    options = {"start": gate_start} if name in _PROJECTED else {}
+    if name in GATES:
+        options["sum_of_weights"] = gate_sum
+    return COEFFICIENTS[name](tableau, dim, **options)

@@ -22,6 +22,7 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
         (DepthChoice("polynet-released", scope="ffn"), "its scope is 'san+ffn' or 'san/ffn'"),
         (DepthChoice("rk4", lstm=LSTMChoice("linear")), "go with scheme 'dlstm' alone"),
         (DepthChoice("rk2", gate_sum="stages"), "have no gate whose weights could sum to 'stages'"),
+        (DepthChoice("rk4", gate_start="xavier"), "read no increments: gate start 'scheme' is all"),
         (DepthChoice(normalize_before=False), "use pre-norm (normalize-before) or the function 'layer-output'"),
         (DepthChoice(layerdrop=0.1), "LayerDrop"),
         (DepthChoice("euler", "scalar", normalize_step=True), "choose coefficients 'vector' or 'tableau'"),

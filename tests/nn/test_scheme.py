@@ -21,6 +21,7 @@ from ode_transformer.nn import (
 )
 from ode_transformer.numerics import (
     COEFFICIENTS,
+    GATE_STARTS,
     GATE_SUMS,
     GATES,
     RECURRENCES,
@@ -61,6 +62,7 @@ AXES = {
     "coefficients": list(COEFFICIENTS),
     "share_coefficients": [False, True],
     "gate_sum": GATE_SUMS,
+    "gate_start": GATE_STARTS,
     "function": FUNCTIONS,
     "scope": SCOPES,
     "steps": [1, 3],

@@ -43,6 +43,20 @@ def test_what_is_read_from_the_increments_starts_as_the_scheme(scheme: str, name
     torch.testing.assert_close(step, runge_kutta_step(f, y, tableau), rtol=0, atol=1e-6)
 
 
+def test_a_gate_can_start_by_chance_as_released() -> None:
+    """Xavier-uniform, and no other random number of a model changes."""
+
+    def build(start: str) -> tuple[torch.nn.Linear, torch.Tensor]:
+        torch.manual_seed(1)
+        return build_coefficients("gate", get_tableau("rk2"), 500, gate_start=start).projection, torch.rand(1)
+
+    (projection, following), (_, following_of_scheme) = build("xavier"), build("scheme")
+    bound = (6 / 1001) ** 0.5
+    assert 0.99 * bound < projection.weight.abs().max() <= bound
+    assert projection.bias.item() == 0
+    assert following == following_of_scheme
+
+
 def test_parameter_counts() -> None:
     counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
     each = 2 * (2 * DIM + 1)
