@@ -24,7 +24,6 @@ from ode_transformer.nn import (
     HISTORIES,
     LSTM,
     MERGES,
-    NORMALIZATIONS,
     SCOPES,
     SHARES,
     STACKS,
@@ -126,12 +125,6 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
         ),
         ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
         (
-            "--ode-iterations",
-            {"type": positive_int, "metavar": "R"},
-            "corrections of a scheme that iterates; by default the scheme's own number, such as 3 of iiet",
-        ),
-        ("--ode-normalize-stages", {"action": "store_true"}, "normalise the stages' outputs that pcformer* sums"),
-        (
             "--ode-middle-layers",
             {"type": positive_int, "metavar": "K"},
             "step only the K layers in the middle of a stack by its scheme of several stages, the others once",
@@ -148,8 +141,6 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             {"type": finite_float, "metavar": "B"},
             "initial bias of the forget gate; above 0 the gate starts open",
         ),
-        ("--dlstm-normalization", {"choices": NORMALIZATIONS}, "statistics of each gate, or of all gates together"),
-        ("--dlstm-output-norm", {"action": "store_true"}, "depth-wise LSTM: normalise the output of the last layer"),
         (
             "--post-norm",
             {"action": "store_true"},

@@ -44,8 +44,6 @@ DEPTH_OPTIONS = {
     "ode_steps": "steps",
     "ode_step_size": "step_size",
     "ode_stage_parameters": "stage_parameters",
-    "ode_iterations": "iterations",
-    "ode_normalize_stages": "normalize_stages",
     "ode_middle_layers": "middle_layers",
     "ode_normalize_step": "normalize_step",
     "value_residual": "value_residual",

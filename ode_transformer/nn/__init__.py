@@ -16,7 +16,6 @@ from ode_transformer.nn.depth_wise_lstm import (
     HIDDEN,
     LSTM,
     MERGES,
-    NORMALIZATIONS,
     SHARES,
     DepthWiseLSTM,
     HiddenSizes,

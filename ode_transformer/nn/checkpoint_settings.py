@@ -18,16 +18,14 @@ logger = logging.getLogger(__name__)
 _UNWRITTEN_OF_STEPS = {
     "gate_sum": "one",
     "step_size": "1.0",
-    "iterations": "0",
-    "normalize_stages": "False",
     "middle_layers": "0",
     "normalize_step": "False",
     "value_residual": "none",
 }
-UNWRITTEN = _UNWRITTEN_OF_STEPS | {"normalization": "separate", "input": "attention"}
+UNWRITTEN = _UNWRITTEN_OF_STEPS | {"input": "attention"}
 
 # Settings of a depth-wise LSTM that its parameters belong to.
-LSTM_SETTINGS = ("first_cell", "normalization", "input")
+LSTM_SETTINGS = ("first_cell", "input")
 
 
 def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
@@ -48,12 +46,10 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
         "splitting": choice.splitting,
     }
     further = {name: str(getattr(choice, name)) for name in _UNWRITTEN_OF_STEPS}
-    if isinstance(rule, Recurrence) and choice.iterations == rule.iterations:
-        further["iterations"] = UNWRITTEN["iterations"]
     if choice.is_lstm:
         settings["first_cell"] = choice.lstm.first_cell
         residual_input = choice.lstm.merge == "residual"
-        further |= {"normalization": choice.lstm.normalization, "input": "residual" if residual_input else "attention"}
+        further["input"] = "residual" if residual_input else "attention"
     return settings | {name: value for name, value in further.items() if value != UNWRITTEN[name]}
 
 
@@ -86,8 +82,6 @@ def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> Settings
 
 
 def _obstacle(trained: Mapping[str, str], choice: DepthChoice, changed: Mapping[str, str]) -> str | None:
-    if set(changed) == {"iterations"} and choice.copies == 1:
-        return None
     if "learned" in (trained["value_residual"], choice.value_residual) and "value_residual" in changed:
         return "learned weights of a value residual belong to the model that they were trained with"
     if learns_weights(trained["scheme"], trained["coefficients"]) or choice.has_learned_weights:
@@ -134,6 +128,9 @@ class CheckpointSettings(nn.Module):
         """
         line = bytes(int(number) for number in state.tolist()).decode()
         trained = dict(entry.split("=", 1) for entry in line.split())
+        known = {*UNWRITTEN, *LSTM_SETTINGS, *checkpoint_settings(self.choice), *self.fixed}
+        if gone := {name: value for name, value in trained.items() if name not in known}:
+            raise ValueError(f"{self.stack}: trained with {_join(gone)}, an option that this version does not have")
         change = settings_change(trained, self.choice)
         for name, value in self.fixed.items():
             if trained.get(name, value) != value:

@@ -10,7 +10,6 @@ from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
 from ode_transformer.numerics import (
     LEARNED,
-    RECURRENCES,
     ButcherTableau,
     Recurrence,
     coefficients_refusal,
@@ -51,15 +50,8 @@ def refused_stack(choices: Mapping[str, DepthChoice]) -> tuple[str, str] | None:
 
 
 def _option_refusal(choice: DepthChoice) -> str | None:
-    """Return what excludes the options of predictor–corrector schemes and of a scheme in middle layers only."""
+    """Return what excludes a normalised step and a scheme in middle layers only."""
     rule = choice.rule
-    if choice.predictor is None:
-        if choice.iterations or choice.normalize_stages:
-            option = "iterations" if choice.iterations else "normalised stages"
-            names = [name for name, rule in RECURRENCES.items() if rule.predictor is not None]
-            return f"scheme '{choice.scheme}' corrects no prediction: {option} go with {', '.join(names)}"
-    elif choice.normalize_stages and not (isinstance(rule, Recurrence) and rule.sums_stage_outputs):
-        return f"scheme '{choice.scheme}' sums no outputs of stages that could be normalised"
     if choice.normalize_step:
         if "steps" not in choice.uses:
             return f"scheme '{choice.scheme}' has no step that could be normalised"
@@ -136,10 +128,7 @@ def _lstm_refusal(choice: DepthChoice) -> str | None:
         *("coefficients", "gate_sum", "gate_start", "share_coefficients", "function", "scope", "steps"),
         *("step_size", "stage_parameters", "splitting"),
     )
-    reason = _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
-    if reason is None and choice.lstm.output_norm and (choice.normalize_before or choice.history != "none"):
-        return "pre-norm and a layer history normalise the output of a stack already: leave out dlstm-output-norm"
-    return reason
+    return _refuse_changes(choice, options, f"scheme '{LSTM}' steps no F and has no feed-forward networks")
 
 
 def _refuse_changes(choice: DepthChoice, options: Sequence[str], reason: str) -> str | None:

@@ -47,8 +47,6 @@ class DepthChoice:
     :param normalize_before: the layers are pre-norm; in a depth-wise LSTM, whether its attentions read LN(y) or y
     :param layerdrop: probability with which fairseq would leave out layers
     :param attention: variant of the self-attention
-    :param iterations: number of corrections of a predictor–corrector scheme; 0 for the scheme's own number
-    :param normalize_stages: normalise the stages' outputs that a predictor–corrector scheme in output form sums
     :param middle_layers: number of layers in the middle of the stack that the scheme steps, while the others are
         applied once, as by Euler; 0 for all
     :param normalize_step: normalise what a step adds
@@ -71,8 +69,6 @@ class DepthChoice:
     normalize_before: bool = True
     layerdrop: float = 0.0
     attention: AttentionChoice = AttentionChoice()
-    iterations: int = 0
-    normalize_stages: bool = False
     middle_layers: int = 0
     normalize_step: bool = False
     value_residual: str = "none"
@@ -90,11 +86,7 @@ class DepthChoice:
     @property
     def stages(self) -> int:
         """Number of evaluations of F in one step."""
-        if self.rule is None:
-            return 1
-        if self.predictor is not None and self.iterations:
-            return self.predictor.stages + self.iterations
-        return self.rule.stages
+        return 1 if self.rule is None else self.rule.stages
 
     @property
     def predictor(self) -> ButcherTableau | None:
@@ -181,7 +173,6 @@ class DepthChoice:
             "stage weights": self.has_stage_weights,
             "stages": self.stages > 1,
             "steps": isinstance(self.rule, ButcherTableau) or self.rule is not None and self.rule.normalizes_step,
-            "corrections": self.predictor is not None,
             "lstm": self.is_lstm,
         }
         return {use for use, is_used in used.items() if is_used}
@@ -196,7 +187,6 @@ OPTIONS_BY_USE = {
     "stage weights": ("coefficients", "gate_sum", "gate_start", "share_coefficients"),
     "stages": ("stage_parameters", "middle_layers"),
     "steps": ("normalize_step",),
-    "corrections": ("iterations", "normalize_stages"),
     "lstm": ("lstm",),
 }
 

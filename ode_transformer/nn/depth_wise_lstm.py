@@ -16,12 +16,10 @@ of the layer's attention, and h takes the place of its feed-forward network (3.2
 The first layer's o' is the embedded text. The paper states neither c' of the first layer nor dropout. Our decisions:
 zero, as LSTMs start (or learned); dropout as in the feed-forward network that h replaces, on its inner layer and on h.
 
-Later code of the authors' toolkit (hfxunlp/transformer) computes four parts in another way, which are options here:
+Later code of the authors' toolkit (hfxunlp/transformer) merges in another way, which are options here:
 
-    normalization "joint"         mean and deviation of LN over the three gates together, and over h where it is linear
     merge "residual"              x = s + o' in the encoder, x = s + e + o' in the decoder
     merge "concat-unprojected"    v = [s; e; o'] in the decoder
-    output_norm                   LN(o) of the last layer
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +39,6 @@ reserve_scheme_name(LSTM)
 
 HIDDEN = ("ffn", "linear")
 MERGES = ("add", "concat", "concat-unprojected", "residual")
-NORMALIZATIONS = ("separate", "joint")
 SHARES = ("gates", "all", "none")
 FIRST_CELLS = ("zero", "learned", "embedding")
 
@@ -55,8 +52,6 @@ class LSTMChoice:
     :param share: one of ``SHARES``: parameters that all layers of a stack share: gates, gates and hidden, or none
     :param first_cell: one of ``FIRST_CELLS``: cell below the first layer
     :param forget_bias: initial bias of the forget gate's normalisation
-    :param normalization: one of ``NORMALIZATIONS``: each gate has its own mean and deviation, or all have the same
-    :param output_norm: normalise the output of the last layer
     """
 
     hidden: str = "ffn"
@@ -64,8 +59,6 @@ class LSTMChoice:
     share: str = "gates"
     first_cell: str = "zero"
     forget_bias: float = 0.0
-    normalization: str = "separate"
-    output_norm: bool = False
 
     def inputs(self, attentions: int) -> int:
         """Return the number of vectors in v."""
@@ -83,27 +76,19 @@ class HiddenSizes:
 
 
 class Gates(nn.Module):
-    """Gates i, f and g by one projection, normalised alone or together; [.., n·dim] -> three tensors [.., dim]."""
+    """Gates i, f and g by one projection, each normalised; [.., n·dim] -> three tensors [.., dim]."""
 
-    def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2, joint: bool = False) -> None:
+    def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2) -> None:
         super().__init__()
         self.projection = linear(inputs * dim, 3 * dim)
         for weight in self.projection.weight.data.chunk(3):  # three matrices in one
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
         self.bias = nn.Parameter(torch.tensor([0.0, forget_bias, 0.0])[:, None].repeat(1, dim))
-        self.joint = joint
 
     def forward(self, v: Tensor) -> tuple[Tensor, ...]:
-        z = self.project(v)  # [.., 3, dim]
-        return self.activate(layer_norm(z, z.shape[-2:] if self.joint else z.shape[-1:]))  # three tensors [.., dim]
-
-    def project(self, v: Tensor) -> Tensor:
-        """Return W v + b of the three gates, [.., 3, dim]."""
-        return self.projection(v).unflatten(-1, self.weight.shape)
-
-    def activate(self, z: Tensor) -> tuple[Tensor, ...]:
-        """Return the gates of normalised projections, [.., 3, dim] -> three tensors [.., dim]."""
+        z = self.projection(v).unflatten(-1, self.weight.shape)  # [.., 3, dim]
+        z = layer_norm(z, z.shape[-1:])
         return torch.addcmul(self.bias, z, self.weight).sigmoid().unbind(dim=-2)
 
 
@@ -130,10 +115,6 @@ class OneLayer(nn.Module):
     def forward(self, v: Tensor) -> Tensor:
         return self.activation(self.layer_norm(self.projection(v)))
 
-    def activate(self, z: Tensor) -> Tensor:
-        """Return h of a normalised projection, [.., dim] -> [.., dim]."""
-        return self.activation(torch.addcmul(self.layer_norm.bias, z, self.layer_norm.weight))
-
 
 class DepthWiseLSTM(DepthScheme):
     """Scheme that passes output and cell, its memory, through layers whose blocks are their attentions.
@@ -145,14 +126,12 @@ class DepthWiseLSTM(DepthScheme):
         super().__init__()
         gates = layers if choice.share == "none" else 1
         hidden = 1 if choice.share == "all" else layers
-        inputs, joint = choice.inputs(attentions), choice.normalization == "joint"
-        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, inputs, joint) for _ in range(gates))
+        inputs = choice.inputs(attentions)
+        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, inputs) for _ in range(gates))
         self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes, inputs) for _ in range(hidden))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
         self.merge = choice.merge
-        self.normalizes_hidden_jointly = joint and choice.hidden == "linear"
-        self.output_norm = nn.LayerNorm(dim) if choice.output_norm else nn.Identity()
         self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
@@ -169,8 +148,8 @@ class DepthWiseLSTM(DepthScheme):
         for attention in layer:
             attended.append(attention.field(sum(attended, start=y)))
         v = torch.cat([*self._merge(attended, y, depth), y], dim=-1)  # [.., n·dim]
-        i, f, g, h = self._gates_and_hidden(v, depth)  # [.., dim] each
-        cell = torch.addcmul(cell * f, h, i)
+        i, f, g = _module_of_layer(self.gates, depth)(v)  # [.., dim] each
+        cell = torch.addcmul(cell * f, _module_of_layer(self.hidden, depth)(v), i)
         return DepthState(cell * g, depth + 1, memory=(cell.view_as(cell),))
 
     def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
@@ -181,22 +160,6 @@ class DepthWiseLSTM(DepthScheme):
             return attended
         total = sum(attended[1:], start=attended[0])
         return [total + y if self.merge == "residual" else total]
-
-    def _gates_and_hidden(self, v: Tensor, depth: int) -> tuple[Tensor, ...]:
-        """Return i, f, g and h of a layer, [.., dim] each."""
-        gates, hidden = _module_of_layer(self.gates, depth), _module_of_layer(self.hidden, depth)
-        if not self.normalizes_hidden_jointly:
-            return *gates(v), hidden(v)
-        assert isinstance(gates, Gates)
-        assert isinstance(hidden, nn.Sequential)
-        network, dropout = hidden
-        assert isinstance(network, OneLayer)
-        z = torch.cat([gates.project(v), network.projection(v).unsqueeze(-2)], dim=-2)  # [.., 4, dim]
-        z = layer_norm(z, z.shape[-2:])
-        return *gates.activate(z[..., :3, :]), dropout(network.activate(z[..., 3, :]))
-
-    def finish(self, depth_state: DepthState) -> Tensor:
-        return self.output_norm(depth_state.y)
 
     def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
         return DepthState(outputs[0], depth_state.depth + 1, memory=tuple(outputs[1:]))  # depth counts layers here

@@ -44,8 +44,9 @@ def build_scheme(
     elif isinstance(choice.rule, Recurrence):
         options: dict[str, Any] = {}
         if choice.predictor is not None:
-            options = {"coefficients": coefficients, "iterations": choice.iterations or choice.rule.iterations}
-        options |= {name: True for name in ("normalize_stages", "normalize_step") if getattr(choice, name)}
+            options["coefficients"] = coefficients
+        if choice.normalize_step:
+            options["normalize_step"] = True
         scheme = choice.rule.build(blocks, dim, **options)
     else:
         norms = [nn.LayerNorm(dim) for _ in range(blocks)] if choice.normalize_step else []

@@ -13,8 +13,8 @@ Increment form, a solver of y' = F(y):
 Output form, PCformer (Li et al. 2024) and IIET (Liu et al. 2025) as released. u(z) = z + F(z) is the whole layer, x_n
 enters layer n ≥ 1, s_0 = x_1 is the embedding, W and W' are lower triangular:
 
-    z_1 = x_n,  z_j = r + Σ_{i<j} a_ji u(z_i),  r = x_n              stages
-    P = r + Σ_j γ_j u(z_j);  P = u(x_n) if there is one stage        prediction
+    z_1 = x_n,  z_j = x_n + Σ_{i<j} a_ji u(z_i)                      stages
+    P = x_n + Σ_j γ_j u(z_j);  P = u(x_n) if there is one stage      prediction
     s_n = LN^p_n(P)
     c = Σ_{i≤n} W[n, i] s_i,  s_n ← LN_n(u(c))                       correction, r times
     x_{n+1} = Σ_{i≤n} W'[n, i] s_i
@@ -22,8 +22,8 @@ enters layer n ≥ 1, s_0 = x_1 is the embedding, W and W' are lower triangular:
     pcformer2, pcformer4    Heun's and RK4's stages, one correction; in the papers γ_j = α (1 − α)^(s−j)
     iiet                    one stage, three corrections
 
-With normalised stages r = LN_r(x_n), and the prediction sums LN_j(u(z_j)). The output form has no step size, adds the
-whole layer to x_n and normalises the sums: it solves no equation, and its order is 0. Layers are blocks, as elsewhere.
+The output form has no step size, adds the whole layer to x_n and normalises the sums: it solves no equation, and its
+order is 0. Layers are blocks, as elsewhere.
 """
 
 from collections.abc import Sequence
@@ -97,8 +97,6 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
 
     Its history is s_0 … s_n; its memory Σ_{i≤n} W[n + 1, i] s_i, what the next correction reads of them. The outputs of
     a layer are u(c) of its blocks, before they are normalised.
-
-    :param normalize_stages: normalise what the prediction sums, by LN_r and LN_j that all blocks share
     """
 
     def __init__(
@@ -108,16 +106,12 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
         predictor: ButcherTableau,
         iterations: int,
         coefficients: Sequence[nn.Module] = (),
-        normalize_stages: bool = False,
     ) -> None:
         super().__init__(dim, predictor, iterations, coefficients)
         self.weight = nn.Parameter(mean_weights(blocks))
         self.output_weight = nn.Parameter(mean_weights(blocks))
         self.predicted_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
         self.corrected_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
-        stages = predictor.stages if normalize_stages else 0
-        self.residual_norm = nn.LayerNorm(dim) if stages else nn.Identity()
-        self.stage_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(stages))
 
     def start(self, y0: Tensor) -> BlockHistory:
         # A view, so that its gradient is that of what reads x_1, without that of the sums over s_0.
@@ -140,12 +134,9 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
         outputs = [_layer_output(field, x)]
         if self.predictor.stages == 1:
             return outputs[0]
-        residual = self.residual_norm(x)
         for row in self.predictor.a[1:]:
-            outputs.append(_layer_output(field, add_weighted(residual, row, outputs)))
-        if len(self.stage_norms):
-            outputs = [norm(output) for norm, output in zip(self.stage_norms, outputs, strict=True)]
-        return add_weighted(residual, self.weigh_stages(block, outputs), outputs)
+            outputs.append(_layer_output(field, add_weighted(x, row, outputs)))
+        return add_weighted(x, self.weigh_stages(block, outputs), outputs)
 
     def add(self, output: Tensor, depth_state: BlockHistory) -> BlockHistory:
         depth = depth_state.depth + 1

@@ -157,7 +157,7 @@ class Recurrence:
     :param name: value of the scheme flags
     :param order: as for a tableau, with the weights at the start of training
     :param build: builds the scheme from a number of blocks and a width; as keywords, a predictor–corrector scheme takes
-        the coefficients of its stages, the number of iterations and ``normalize_stages``, momentum ``normalize_step``
+        the coefficients of its stages, momentum ``normalize_step``
     :param stages: number of evaluations of the vector field in one block
     :param remembers: the scheme reads earlier states than y_t
     :param trained: the equation has learned weights
@@ -165,7 +165,6 @@ class Recurrence:
     :param normalizes: the scheme applies the layer normalisations itself, so its fields have none
     :param normalizes_step: what a block adds can be normalised
     :param predictor: tableau whose stages predict, in a predictor–corrector scheme
-    :param iterations: its number of corrections, unless the user chooses another
     """
 
     name: str
@@ -179,12 +178,6 @@ class Recurrence:
     normalizes: bool = False
     normalizes_step: bool = False
     predictor: ButcherTableau | None = None
-    iterations: int = 0
-
-    @property
-    def sums_stage_outputs(self) -> bool:
-        """True for the output form of several stages: they can be normalised before the prediction sums them."""
-        return self.predictor is not None and self.predictor.stages > 1 and self.trained
 
 
 def _correction(
@@ -202,7 +195,6 @@ def _correction(
         remembers=len(beta) not in (1, 2),
         trained=not beta,
         predictor=tableau,
-        iterations=iterations,
     )
 
 

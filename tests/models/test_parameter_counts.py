@@ -101,8 +101,6 @@ COUNTS = [
     ("dlstm", {"dlstm_hidden": "linear"}, 28_376_064),
     ("dlstm", {"dlstm_merge": "concat"}, 63_043_584),
     ("dlstm", {"dlstm_merge": "concat-unprojected"}, 66_972_672),  # + d·3d for the gates, + 6·df
-    ("dlstm", {"dlstm_output_norm": True}, 59_896_832),  # + 2·2d
-    ("dlstm", {"dlstm_normalization": "joint"}, 59_894_784),
     ("dlstm", {"dlstm_share": "all"}, 28_370_944),
     ("dlstm", {"dlstm_share": "none"}, 75_669_504),
     ("dlstm_wmt_en_de", {}, 59_894_784),

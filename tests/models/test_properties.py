@@ -27,7 +27,6 @@ from ode_transformer.nn import (
     HIDDEN,
     HISTORIES,
     MERGES,
-    NORMALIZATIONS,
     REDUCTIONS,
     SCOPES,
     SHARES,
@@ -77,8 +76,6 @@ LSTM_AXES = {
     "dlstm_merge": MERGES,
     "dlstm_share": SHARES,
     "dlstm_first_cell": FIRST_CELLS,
-    "dlstm_normalization": NORMALIZATIONS,
-    "dlstm_output_norm": [False, True],
 }
 
 
@@ -100,8 +97,6 @@ CORRECTION_AXES = {
     "encoder_ode_scheme": ["rk4", "repeat", "pcformer4"],
     "decoder_ode_scheme": CORRECTED,
     "ode_coefficients": ["tableau", "ema", "ema-vector"],
-    "ode_iterations": [0, 2],
-    "ode_normalize_stages": [False, True],
     "ode_function_scope": ["san+ffn", "san/ffn"],
     "ode_middle_layers": [0, 1],
     "value_residual": VALUE_RESIDUALS,

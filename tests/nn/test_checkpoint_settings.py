@@ -14,7 +14,7 @@ def compare(trained: DepthChoice, model: DepthChoice) -> SettingsChange | None:
 
 
 COEFFICIENTS = "learned coefficients belong to the scheme that they were trained with"
-GATE, JOINT = DepthChoice("rk2", "gate"), LSTMChoice(normalization="joint")
+GATE, EMBEDDED = DepthChoice("rk2", "gate"), LSTMChoice(first_cell="embedding")
 POST_NORM = DepthChoice(function="layer-output", normalize_before=False)
 
 
@@ -25,7 +25,6 @@ POST_NORM = DepthChoice(function="layer-output", normalize_before=False)
         (RESIDUAL, DepthChoice(function="layer-output", scope="san/ffn")),  # the same computation in pre-norm
         (DepthChoice("polynet-released"), DepthChoice("polynet-released", scope="san/ffn")),  # its only scope
         (DepthChoice("dlstm", normalize_before=False), DepthChoice("dlstm")),
-        (DepthChoice("iiet"), DepthChoice("iiet", iterations=3)),
     ],
 )
 def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
@@ -37,7 +36,6 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
     [
         (DepthChoice("rk4"), DepthChoice("rk2"), "trained with scheme rk4; this model has scheme heun", None),
         (RESIDUAL, DepthChoice(step_size=2.0), "trained with step size 1.0; this model has step size 2.0", None),
-        (DepthChoice("iiet"), DepthChoice("iiet", iterations=1), "iterations 0; this model has iterations 1", None),
         (RESIDUAL, POST_NORM, "trained with function increment; this model has function layer-output", None),
         (GATE, DepthChoice("rk2", "gate", gate_sum="stages"), "gate sum one", COEFFICIENTS),
         (GATE, DepthChoice("rk4"), "scheme heun", COEFFICIENTS),
@@ -47,7 +45,7 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
         *((RESIDUAL, learned, "scheme euler", COEFFICIENTS) for learned in LEARNED),
         (DepthChoice("rk4"), SEPARATE, "stage parameters shared", "belong to the stages"),
         (SEPARATE, DepthChoice("rk38", stage_parameters="separate"), "scheme rk4", "belong to the stages"),
-        (DepthChoice("dlstm"), DepthChoice("dlstm", lstm=JOINT), "separate", "belong to its normalization"),
+        (DepthChoice("dlstm"), DepthChoice("dlstm", lstm=EMBEDDED), "zero", "belong to its first cell"),
         (DepthChoice("dlstm"), RESIDUAL, "scheme dlstm", "have different parameters"),
         (RESIDUAL, DepthChoice(splitting="strang"), "lie-trotter", "another splitting have other sub-layers"),
     ],

@@ -8,11 +8,8 @@ from ode_transformer.nn import AttentionChoice, DepthChoice, LSTMChoice, refusal
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        (DepthChoice("dlstm", lstm=LSTMChoice(output_norm=True)), "leave out dlstm-output-norm"),
         (DepthChoice("dlstm", "gate"), "steps no F and has no feed-forward networks: coefficients 'tableau' is all"),
         (DepthChoice("multistep", history="dlcl"), "pass --encoder-layer-history none for an encoder"),
-        (DepthChoice("rk4", iterations=2), "corrects no prediction: iterations go with pcformer2, pcformer4, iiet"),
-        (DepthChoice("iiet", normalize_stages=True), "sums no outputs of stages that could be normalised"),
         (DepthChoice("iiet", "ema"), "weigh at least two stages; scheme 'iiet' has one"),
         (DepthChoice("pcformer2", normalize_before=False), "use pre-norm (normalize-before)"),
         (DepthChoice(middle_layers=2), "evaluates all layers once: middle layers go with schemes of several stages"),
@@ -37,7 +34,7 @@ def test_reasons(choice: DepthChoice, reason: str) -> None:
 
 
 GATE = {"coefficients": "gate", "share_coefficients": True}
-EMA = {"coefficients": "ema", "share_coefficients": True, "normalize_stages": True}
+EMA = {"coefficients": "ema", "share_coefficients": True}
 LSTM_PARTS = LSTMChoice("linear", first_cell="learned")
 
 
@@ -47,7 +44,7 @@ LSTM_PARTS = LSTMChoice("linear", first_cell="learned")
         *((DepthChoice("rk2", **GATE), DepthChoice(scheme, **GATE)) for scheme in ("euler", "polynet", "leapfrog")),
         (DepthChoice("polynet", stage_parameters="separate"), DepthChoice(stage_parameters="separate")),
         (DepthChoice("leapfrog"), DepthChoice(history="dlcl")),
-        (DepthChoice("pcformer2", iterations=2, **EMA), DepthChoice(iterations=2, **EMA)),
+        (DepthChoice("pcformer2", **EMA), DepthChoice(**EMA)),
         (DepthChoice("repeat", middle_layers=2), DepthChoice(middle_layers=2)),
         (DepthChoice("dlstm", lstm=LSTM_PARTS), DepthChoice(lstm=LSTM_PARTS)),
         (DepthChoice("dlstm", lstm=LSTM_PARTS, **GATE), DepthChoice("rk2", lstm=LSTM_PARTS, **GATE)),

@@ -1,9 +1,8 @@
 """The depth-wise LSTM against its equations."""
 
-import itertools
-
 import pytest
 import torch
+from cover_for_tests import pairwise
 from torch import nn
 from torch.nn.functional import gelu
 
@@ -22,10 +21,10 @@ from ode_transformer.numerics import Block
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
-CHOICES = [LSTMChoice(*parts) for parts in itertools.product(HIDDEN, MERGES[:2], SHARES, FIRST_CELLS)] + [
-    LSTMChoice(hidden, merge, "gates", "embedding", normalization=normalization, output_norm=output_norm)
-    for hidden, merge, (normalization, output_norm) in itertools.product(
-        HIDDEN, MERGES, [("joint", False), ("joint", True), ("separate", True)]
+CHOICES = [
+    LSTMChoice(**parts)
+    for parts in pairwise(
+        {"hidden": HIDDEN, "merge": MERGES, "share": SHARES, "first_cell": FIRST_CELLS}, lambda parts: True
     )
 ]
 ENCODER = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
@@ -64,10 +63,6 @@ def normalised(x, weight, bias):  # Eq. 7
     return (x - mean) / ((x - mean).square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
 
 
-def normalised_jointly(parts, weights, biases):  # the toolkit's: Eq. 7 over all parts together
-    return normalised(torch.cat(parts, -1), torch.cat(weights), torch.cat(biases)).chunk(len(parts), -1)
-
-
 def by_the_equations(choice, scheme, attentions, y0):
     output, cell = y0, torch.zeros_like(y0)
     if choice.first_cell == "learned":
@@ -93,17 +88,10 @@ def by_the_equations(choice, scheme, attentions, y0):
             h = hidden.fc2(gelu(normalised(hidden.fc1(v), *norm)))
         else:  # Eq. 6
             h = gelu(normalised(hidden.projection(v), *norm))
-        if choice.normalization == "separate":  # Eqs. 3-5
-            i, f, g = map(normalised, projections, weights, biases)
-        elif choice.hidden == "ffn":
-            i, f, g = normalised_jointly(projections, [*weights], [*biases])
-        else:
-            parts = [*projections, hidden.projection(v)]
-            i, f, g, h = normalised_jointly(parts, [*weights, norm[0]], [*biases, norm[1]])
-            h = gelu(h)
+        i, f, g = map(normalised, projections, weights, biases)  # Eqs. 3-5
         cell = cell * f.sigmoid() + h * i.sigmoid()  # Eq. 9
         output = cell * g.sigmoid()  # Eq. 10
-    return normalised(output, scheme.output_norm.weight, scheme.output_norm.bias) if choice.output_norm else output
+    return output
 
 
 @pytest.mark.parametrize("stack", STACKS)
