@@ -29,7 +29,7 @@ ARROWS = {
     "lab.pages": "support numerics nn models decoding lab.metrics lab.analysis",
     "lab.corpora": "support lab.metrics",
     "lab.recipes": "support nn models checkpoints lab.corpora lab.metrics lab.analysis",
-    "lab.studies": "support models decoding lab.metrics lab.analysis lab.recipes",
+    "lab.studies": "support models decoding lab.metrics lab.analysis lab.recipes lab.pages",
     "lab.glue": "support checkpoints models lab.corpora lab.recipes",
     "cli": "support checkpoints models decoding export "
     "lab.recipes lab.studies lab.glue lab.metrics lab.analysis lab.pages",

@@ -1,7 +1,5 @@
 """Trained models with their tasks, from a checkpoint and the folder of its dictionaries."""
 
-import gc
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,18 +8,6 @@ from ode_transformer.checkpoints.reading import build_model, load_checkpoint, sa
 from ode_transformer.support.errors import UserError
 
 _TRANSLATION = ("translation", "joint_translation")
-
-
-def import_fairseq() -> None:
-    """Import fairseq without looking for garbage among the objects that it creates, which all stay."""
-    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
-    if "fairseq" in sys.modules:
-        return
-    gc.disable()
-    import fairseq  # noqa: F401
-
-    gc.freeze()
-    gc.enable()
 
 
 def load_trained_model(
@@ -41,7 +27,7 @@ def load_trained_model(
     :param scheme: scheme in place of the encoder's, and of the decoder's if it is the same; None for the trained ones
     :raises UserError: the checkpoint is broken, a dictionary is missing, or they do not belong together
     """
-    import_fairseq()
+    warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
     import ode_transformer.models  # noqa: F401  (registers the architectures)
 
     state = load_checkpoint(path)

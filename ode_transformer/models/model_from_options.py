@@ -41,6 +41,19 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
 
 
+def meta_model(
+    args: argparse.Namespace, dictionaries: Sequence[int] = (4, 4), changes: Mapping[str, Any] | None = None
+) -> BaseFairseqModel:
+    """Build the model of these options without memory for its parameters, which have sizes but no values.
+
+    :param dictionaries: sizes of the source's and the target's dictionary
+    :param changes: options that replace those of ``args``
+    """
+    options = argparse.Namespace(**(vars(args) | dict(changes or {})))
+    with torch.device("cpu" if options.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
+        return build_from_options(options, *dictionaries)
+
+
 def build_from_saved_options(options: Mapping[str, Any], source_size: int, target_size: int) -> BaseFairseqModel:
     """Build the model of options from a stranger's file, as :func:`build_from_options`.
 

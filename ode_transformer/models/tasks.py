@@ -9,6 +9,7 @@ symmetric_sentence_prediction is for pairs without an order. The released Macaro
 pairs keep their order.
 """
 
+import copy
 import logging
 import os
 import tempfile
@@ -102,11 +103,10 @@ class SymmetricSentencePredictionTask(SentencePredictionTask):
         self._links = tempfile.TemporaryDirectory()  # kept: some formats open their files when they are first read
         for name, content in (("input0", "input1"), ("input1", "input0"), ("label", "label")):
             os.symlink(os.path.join(data, content), os.path.join(self._links.name, name))
-        self.cfg.data = self._links.name
-        try:
-            swapped = super().load_dataset(split, combine, **kwargs)
-        finally:
-            self.cfg.data = data
+        cfg = copy.copy(self.cfg)
+        cfg.data = self._links.name
+        other_order = SentencePredictionTask(cfg, self.dictionary, self._label_dictionary)
+        swapped = other_order.load_dataset(split, combine, **kwargs)
         self.datasets[split] = RandomOrderPairs(dataset, swapped, self.cfg.seed)
         return self.datasets[split]
 

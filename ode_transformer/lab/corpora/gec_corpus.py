@@ -41,7 +41,6 @@ from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.yaml_file import YamlSection
 
-Pair = tuple[str, str]
 BeaDataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
 DataSet = BeaDataSet | Literal["nucle_3_2", "lang8_raw"]
 ValidationDataSet = Literal["nucle", "nucle_3_2", "fce", "wi_locness"]
@@ -127,7 +126,7 @@ class GecCorpus(TwoSidedCorpus):
         return dict(splits.counts)
 
 
-def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[Pair]:
+def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[tuple[str, str]]:
     keep = Keep(unit="words", max=options.max_tokens, ratio=options.max_ratio)
     for data_set in options.train:
         counts: Counter[str] = Counter()
@@ -144,7 +143,7 @@ def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int)
         print_progress(f"{data_set}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()))
 
 
-def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[Pair]:
+def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a data set for training, as tokens with spaces between them."""
     path = files[data_set]
     if data_set == "lang8_raw":
@@ -160,7 +159,7 @@ def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers
         yield from edited_sentences(path, TRAIN_MEMBERS[data_set], data_set)
 
 
-def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[Pair]:
+def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
     development_set = VALID_MEMBERS.get(options.valid)
     member = development_set or TRAIN_MEMBERS[options.valid]
     if options.valid == "nucle_3_2":
@@ -175,7 +174,7 @@ def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator
             yield original, correction
 
 
-def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[Pair]:
+def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tuple[str, str]]:
     """Yield the sentences that their first annotator changed, each with its correction, unless edits overlap.
 
     :param member: of an archive; None if the path is the M2 file
@@ -204,7 +203,7 @@ def copy_annotations(path: Path, member: str | None, output: Path) -> None:
             shutil.copyfileobj(text, file)
 
 
-def annotated_pairs(path: Path, member: str | None) -> Iterator[Pair]:
+def annotated_pairs(path: Path, member: str | None) -> Iterator[tuple[str, str]]:
     """Yield every sentence of an M2 file with its first annotator's correction."""
     for sentence in _annotated_sentences(path, member):
         yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))

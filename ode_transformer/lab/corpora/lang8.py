@@ -28,8 +28,6 @@ PUNKT_FOLDER = "punkt_tab/english"
 # Text between [sline] and [/sline] is struck out, [f-red] and the like are colours. The last is a known defect.
 _MARKS = re.compile(r"\[sline\].*?\[/sline\]|\[/sline\]|\[/?f-[a-zA-Z]*\]|rŠëyËb¢\{", re.DOTALL)
 
-Pair = tuple[str, str]  # a learner's sentence and a correction
-
 
 def read_entries(path: Path) -> Iterator[str]:
     """Yield the lines of the file; those that are not UTF-8 are left out and counted."""
@@ -44,7 +42,7 @@ def read_entries(path: Path) -> Iterator[str]:
         print_progress(f"{path}: entries left out because they are not UTF-8: {broken:,}")
 
 
-def entry_pairs(line: str) -> list[Pair]:
+def entry_pairs(line: str) -> list[tuple[str, str]]:
     """Return the pairs of an entry; none if it is broken, not in English or without corrections."""
     import langid  # slow to load
 
@@ -90,7 +88,7 @@ class WordTokenizer:
 _word_tokenizer = cache(WordTokenizer)  # slow to make
 
 
-def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[Pair]:
+def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Return the pairs of entries, as tokens with spaces between them."""
     tokenizer = _word_tokenizer(punkt)
     # Moses' clean-corpus-n takes out bars, which its format reserves.

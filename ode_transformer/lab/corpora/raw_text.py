@@ -25,8 +25,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import YamlSection
 
-Pair = tuple[str, str]
-
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 _SEGMENT_START = re.compile(r"<seg\b.*")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)
@@ -77,7 +75,7 @@ class PairLocation(YamlSection):
         return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
 
 
-def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
     """Yield sentence pairs, source first, in the order of the files.
 
     :raises UserError: a member is missing; a file has no text; the sides have different lengths
@@ -95,7 +93,7 @@ def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pa
         raise UserError(f"{paths}: no text of the format {location.format}")
 
 
-def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
     for name, text in open_texts(files[str(location.file)], location.member):
         if location.languages is not None:
             yield from _translation_units(text, location.languages)
@@ -106,7 +104,7 @@ def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pa
                 yield fields[source], fields[target]
 
 
-def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[Pair]:
+def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
     sides = ((location.source_file, location.source), (location.target_file, location.target))
     texts = [open_texts(files[str(location.file or file)], member) for file, member in sides]
     parse = _MONOLINGUAL[location.format]
@@ -159,7 +157,7 @@ def _tagged(text: IO[bytes], name: str) -> Iterator[str]:
             yield _SPOKEN.sub("", line).strip(" \t")
 
 
-def _translation_units(text: IO[bytes], languages: list[str]) -> Iterator[Pair]:
+def _translation_units(text: IO[bytes], languages: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a TMX file. The parser refuses entities that refer to other files."""
     ancestors: list[ElementTree.Element] = []
     for event, element in ElementTree.iterparse(text, ("start", "end")):

@@ -210,7 +210,7 @@ def _score(name: str, **options: Any) -> Callable[..., float]:
 
 
 # Each with its lowest value.
-METRICS: dict[str, tuple[Callable[..., float], float]] = {
+TASK_METRICS: dict[str, tuple[Callable[..., float], float]] = {
     "matthews": (_score("matthews_corrcoef"), -1),
     "accuracy": (_score("accuracy_score"), 0),
     "f1": (_score("f1_score", pos_label="1", zero_division=0.0), 0),
@@ -224,5 +224,5 @@ def evaluate(metrics: Sequence[str], predictions: Sequence[str], labels: Sequenc
     diverged = "nan" in predictions
     return {
         name: 100 * (lowest if diverged else metric(labels, predictions))
-        for name, (metric, lowest) in ((name, METRICS[name]) for name in metrics)
+        for name, (metric, lowest) in ((name, TASK_METRICS[name]) for name in metrics)
     }

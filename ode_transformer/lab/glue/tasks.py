@@ -22,7 +22,7 @@ class GlueTask:
 
     :param texts: columns of the one or two texts
     :param classes: possible labels; empty where the label is a number
-    :param metrics: keys of ``finetuning.METRICS``; their mean ranks the runs
+    :param metrics: keys of ``finetuning.TASK_METRICS``; their mean ranks the runs
     :param sources: entries of ``configs/sources.yaml`` to download
     :param tables: file of each split; fairseq calls a second development set valid1
     :param submissions: name of the submitted file for each test split, where it is not the task's

@@ -7,7 +7,7 @@ from typing import Any
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH, meta_model
 
 # Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu.json, euler-6.
 GPU_SPEED = 33e12
@@ -19,7 +19,7 @@ def model_of(experiment: Experiment) -> BaseFairseqModel:
     recipe, vocabulary = experiment.recipe, experiment.recipe.vocabulary
     sizes = [recipe.counts.get("dictionary"), getattr(vocabulary, "merges", None), getattr(vocabulary, "size", None)]
     size = next(filter(None, sizes), DEFAULT_DICTIONARY)
-    return experiment.meta_model([size] if vocabulary.joined else [size, size])
+    return meta_model(experiment.train_settings, [size] if vocabulary.joined else [size, size])
 
 
 def operations_of_token(model: Any) -> float:

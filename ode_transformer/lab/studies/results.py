@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.lab.metrics.significance import Comparison, compare_systems, half_interval, mean_text
+from ode_transformer.lab.pages.runs import STUDY_FILE
 from ode_transformer.lab.studies.study import Row, Study
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
@@ -27,7 +28,6 @@ TABLE_NOTE = (
     "95% interval, adjusted p, verdict; compute: operations of the matrix products in a forward pass over a sentence, "
     "the first system's being 1."
 )
-STUDY_FILE = "study.json"  # for ode-transformer report
 PAIRS_NOTE = "Dunnett's test of all systems against the one that is named: 95% intervals, adjusted p, verdict."
 
 

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 
 from ode_transformer import __version__
+from ode_transformer.lab.pages.runs import STUDY_FILE
 from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.options import RunOptions
@@ -15,7 +16,7 @@ from ode_transformer.lab.recipes.series import Training, run_all
 from ode_transformer.lab.studies import STUDIES, equal_footing, find_study, paired_comparison
 from ode_transformer.lab.studies.analyses import analysis_commands
 from ode_transformer.lab.studies.paired_comparison import PairedTest
-from ode_transformer.lab.studies.results import STUDY_FILE, StudyResults, StudyTable
+from ode_transformer.lab.studies.results import StudyResults, StudyTable
 from ode_transformer.lab.studies.study import Row, Study, Tuning, read_study
 from ode_transformer.lab.studies.study_runs import MAX_BITS, StudyRuns
 from ode_transformer.support import commands

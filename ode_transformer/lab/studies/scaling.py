@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,22 +118,6 @@ def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace
     return fairseq_parser.parse("fairseq-train", ["DATA", "--arch", arch, *flags])
 
 
-def meta_model(
-    args: argparse.Namespace, changes: Mapping[str, Any] | None = None, dictionaries: tuple[int, int] = (4, 4)
-) -> Any:
-    """Build the model of these options on the meta device, where parameters have sizes but no values.
-
-    :param changes: options that replace those of ``args``
-    :param dictionaries: sizes of the source's and the target's dictionary
-    """
-    import torch
-
-    from ode_transformer.models.model_from_options import build_from_options
-
-    with torch.device("meta"):
-        return build_from_options(argparse.Namespace(**(vars(args) | dict(changes or {}))), *dictionaries)
-
-
 def model_size(args: argparse.Namespace) -> ModelSize:
     """Return the size of the model of these options, with A and F of Eq. 8 counted in the model itself."""
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel
@@ -148,12 +132,16 @@ def model_size(args: argparse.Namespace) -> ModelSize:
 
 def _stack_size(args: argparse.Namespace, name: str, dim: int, inner: int) -> StackSize:
     """Return layers, A and F of a stack, measured on four models: one layer more or not, inner size doubled or not."""
+    from ode_transformer.models.model_from_options import meta_model
+
     layers = getattr(args, f"{name}_layers")
     weights_per_layer = []
     for inner_size in (inner, 2 * inner):
         sizes = {"encoder_ffn_embed_dim": inner_size, "decoder_ffn_embed_dim": inner_size}
         # A difference of two stacks, because a depth-wise LSTM has networks beside its layers.
-        smaller, larger = (meta_model(args, sizes | {f"{name}_layers": count}) for count in (layers, layers + 1))
+        smaller, larger = (
+            meta_model(args, changes=sizes | {f"{name}_layers": count}) for count in (layers, layers + 1)
+        )
         weights_per_layer.append(_matrix_weights(getattr(larger, name)) - _matrix_weights(getattr(smaller, name)))
     weights, weights_at_double_inner_size = weights_per_layer
     ffn = (weights_at_double_inner_size - weights) / inner / dim
@@ -201,13 +189,15 @@ def architecture_lines(
     :param args: options of fairseq-train for the model that is to be scaled
     :param dictionaries: sizes of the source's and the target's dictionary, to count with embeddings
     """
+    from ode_transformer.models.model_from_options import meta_model
+
     size = model_size(args)
     lines = solution_lines(size, gradients, beta)
     step = solve(tuple(size.stacks.values()), size.ffn_ratio, gradients, beta)
     flags = size.enlarged(step.rounded()).options()
     lines.append(f"flags: --arch {args.arch} " + " ".join(f"--{name} {value}" for name, value in flags.items()))
     changes = {name.replace("-", "_"): value for name, value in flags.items()}
-    models = (meta_model(args, options, dictionaries or (4, 4)) for options in ({}, changes))
+    models = (meta_model(args, dictionaries or (4, 4), options) for options in ({}, changes))
     old, new = map(count_parameters, models)
     lines.append(f"parameters without embeddings: {old[1]:,} -> {new[1]:,}, {new[1] / old[1]:.3f} times as many")
     if dictionaries is not None:

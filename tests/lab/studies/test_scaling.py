@@ -11,12 +11,12 @@ from ode_transformer.lab.studies.scaling import (
     StackSize,
     count_parameters,
     growth,
-    meta_model,
     model_size,
     released_step,
     solve,
     training_options,
 )
+from ode_transformer.models.model_from_options import meta_model
 
 PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
 
@@ -100,7 +100,7 @@ def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
     size = model_size(args)
     step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
     changes = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
-    old, new = (count_parameters(meta_model(args, options))[1] for options in ({}, changes))
+    old, new = (count_parameters(meta_model(args, changes=options))[1] for options in ({}, changes))
     predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
     assert new / old == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
 

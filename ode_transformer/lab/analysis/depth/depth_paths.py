@@ -82,7 +82,7 @@ def depth_paths(
     """Return the model's own path of a sentence as ``TRAINED``, and its path under each scheme.
 
     :param model: in evaluation mode
-    :param stack: name of a stack that ``block_flows.refusal`` accepts
+    :param stack: name of a stack that ``block_flows.refusals`` does not name
     :param sample: fairseq's batch of a single sentence, so that nothing is padding
     """
     module, paths = observable_stacks(model)[stack], {}
