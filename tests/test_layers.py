@@ -19,7 +19,7 @@ ARROWS = {
     "support": "",
     "numerics": "",
     "nn": "numerics",
-    "checkpoints": "support",
+    "checkpoints": "support nn",
     "graphs": "support",
     "models": "support numerics nn graphs checkpoints",
     "decoding": "support nn graphs checkpoints models",

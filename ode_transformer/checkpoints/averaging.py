@@ -7,12 +7,13 @@ and then digits that only keep names apart. ``checkpoint_last.pt`` and ``checkpo
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ode_transformer.checkpoints.parameters import tied_names
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options, saved_updates
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.console import print_progress, print_text
@@ -99,7 +100,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
             elif tensor.is_floating_point():
                 sums[name] = tensor.to(torch.float64, copy=True)
     model = state["model"]
-    ties = _ties(model.items())
+    ties = tied_names(model.items())
     for name in sums:
         model[name] = (sums[name] / len(paths)).to(model[name].dtype)
     for name, first in ties.items():
@@ -123,18 +124,6 @@ def _describe(name: str, tensor: torch.Tensor) -> str:
     if name.endswith("_extra_state"):
         return bytes(tensor.flatten().tolist()).decode()
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-def _ties(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, str]:
-    """Map each further name of a tied parameter (the same elements of one storage) to its first name."""
-    firsts: dict[tuple[object, ...], str] = {}
-    ties = {}
-    for name, tensor in tensors:
-        identity = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape, tensor.stride())
-        first = firsts.setdefault(identity, name)
-        if first != name:
-            ties[name] = first
-    return ties
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -112,6 +113,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
                 raise UserError("not a fairseq checkpoint, it has no 'model'")
             for options in {"args", "cfg"} & state.keys():
                 state[options] = harmless_options(state[options])
+            upgrade_checkpoint(state)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
         except Exception as error:  # bytes that are no checkpoint make the unpickler fail in any way

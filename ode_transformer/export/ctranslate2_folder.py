@@ -241,12 +241,10 @@ def set_layer(layer_spec: Any, layer: PlainLayer, asymmetric: bool) -> None:
     attention: Any = layer.self_attention.function
     if attention.relative_keys is not None:
         layer_spec.self_attention = relative_specification(attention, asymmetric)
-    projections = attention.q_proj, attention.k_proj, attention.v_proj
-    set_attention(layer_spec.self_attention, layer.self_attention, [projections])
+    set_attention(layer_spec.self_attention, layer.self_attention, attention.in_proj)
     if layer.encoder_attention is not None:
         attention = layer.encoder_attention.function
-        projections_of = [(attention.q_proj,), (attention.k_proj, attention.v_proj)]
-        set_attention(layer_spec.attention, layer.encoder_attention, projections_of)
+        set_attention(layer_spec.attention, layer.encoder_attention, attention.q_proj, attention.kv_proj)
     network: Any = layer.feed_forward.function
     set_layer_norm(layer_spec.ffn.layer_norm, layer.feed_forward.layer_norm)
     set_linear(layer_spec.ffn.linear_0, network.fc1)
@@ -271,22 +269,19 @@ def relative_specification(attention: Any, asymmetric: bool) -> attention_spec.M
     return specification
 
 
-def set_attention(specification: Any, sublayer: SubLayer, joined: list[tuple[nn.Linear, ...]]) -> None:
-    """Set the weights of an attention.
-
-    :param joined: projections that are stored as one matrix, one tuple for each matrix
-    """
+def set_attention(specification: Any, sublayer: SubLayer, *projections: nn.Linear) -> None:
+    """Set the weights of an attention."""
     set_layer_norm(specification.layer_norm, sublayer.layer_norm)
     function: Any = sublayer.function
-    for linear_spec, projections in zip(specification.linear, [*joined, (function.out_proj,)], strict=True):
-        set_linear(linear_spec, *projections)
+    for linear_spec, module in zip(specification.linear, [*projections, function.out_proj], strict=True):
+        set_linear(linear_spec, module)
 
 
-def set_linear(specification: Any, *modules: nn.Linear) -> None:
-    """Set the weights of one linear map, or of several that read the same input."""
-    specification.weight = array(torch.cat([module.weight for module in modules]))
-    if modules[0].bias is not None:
-        specification.bias = array(torch.cat([module.bias for module in modules]))
+def set_linear(specification: Any, module: nn.Linear) -> None:
+    """Set the weights of a linear map."""
+    specification.weight = array(module.weight)
+    if module.bias is not None:
+        specification.bias = array(module.bias)
 
 
 def set_layer_norm(specification: Any, module: Any) -> None:

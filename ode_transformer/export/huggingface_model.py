@@ -11,6 +11,8 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
+from transformers.conversion_mapping import register_checkpoint_conversion_mapping
+from transformers.core_model_loading import Concatenate, WeightConverter
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
@@ -18,6 +20,19 @@ from ode_transformer.models.model_from_options import build_from_saved_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
+
+# Folders of earlier versions keep the projections of an attention apart (see nn.older_parameters).
+_OF_SELF_ATTENTION = r"(?<!encoder_attn\.)(?<!encoder_attn\.\d\.)function\."
+register_checkpoint_conversion_mapping(
+    "ode_transformer",
+    [
+        WeightConverter(
+            [f"{_OF_SELF_ATTENTION}{letter}_proj" for letter in "qkv"], "function.in_proj", [Concatenate(dim=0)]
+        ),
+        WeightConverter([r"function\.k_proj", r"function\.v_proj"], "function.kv_proj", [Concatenate(dim=0)]),
+    ],
+    overwrite=True,  # a program may load the module twice
+)
 
 
 class ODETransformerConfig(PretrainedConfig):

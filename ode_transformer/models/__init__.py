@@ -5,7 +5,7 @@ Installed packages can add more: each entry point of the group ``ode_transformer
 
 from importlib.metadata import entry_points
 
-from ode_transformer.models import adam, criteria, fairseq_parser, tasks  # noqa: F401
+from ode_transformer.models import adam, criteria, fairseq_corrections, fairseq_parser, tasks  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.language_model import ODELanguageModel
 from ode_transformer.models.ode_transformer import ODETransformerModel

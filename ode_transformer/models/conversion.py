@@ -32,7 +32,7 @@ _NAMES: tuple[tuple[str, str | None], ...] = (
         r"layers\.(\d+)\.(self_attn|encoder_attn)\.relative_position_(keys|values)",
         r"layers.\1.\2.function.relative_\3.weight",
     ),
-    (r"layers\.(\d+)\.(self_attn|encoder_attn)\.(in_proj_\w+|out_proj\.\w+)", r"layers.\1.\2.function.\3"),
+    (r"layers\.(\d+)\.(self_attn|encoder_attn)\.(in|out)_proj[._](\w+)", r"layers.\1.\2.function.\3_proj.\4"),
     (r"layers\.(\d+)\.(fc[12]\.\w+)", r"layers.\1.ffn.function.\2"),
     (r"layers\.(\d+)\.macaron_(fc[12]\.\w+)", r"layers.\1.ffn_down.function.\2"),
     (r"layers\.(\d+)\.macaron_layer_norm\.(\w+)", r"layers.\1.ffn_down.layer_norm.\2"),
@@ -83,9 +83,11 @@ def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if renamed.startswith("coefficients."):  # a layer history contains the scheme that steps the layers
             has_history = any(released_name.startswith(f"{stack}.history.") for released_name in released)
             renamed = f"scheme.scheme.{renamed}" if has_history else f"scheme.{renamed}"
-        if match := re.search(r"\.in_proj_(weight|bias)$", renamed):
-            for letter, block in zip("qkv", tensor.chunk(3), strict=True):
-                ours[f"{stack}.{renamed[: match.start()]}.{letter}_proj.{match[1]}"] = block.clone()
+        if match := re.fullmatch(r"(.*\.encoder_attn\.function\.)in_proj\.(\w+)", renamed):
+            start, kind = match.groups()
+            parts = {"q_proj": len(tensor) // 3, "kv_proj": len(tensor) - len(tensor) // 3}
+            for part, block in zip(parts, tensor.split(list(parts.values())), strict=True):
+                ours[f"{stack}.{start}{part}.{kind}"] = block.clone()
         else:
             ours[f"{stack}.{renamed}"] = tensor
     return ours
@@ -104,7 +106,8 @@ def _rename(stack: str, name: str) -> str | None:
     if stack == "decoder" and (match := re.fullmatch(r"layers\.(\d+)\.sublayers\.([0-3])\.(.+)", name)):
         layer, number, parameter = match.groups()
         function = "" if parameter.startswith("layer_norm.") else "function."
-        return f"layers.{layer}.{_CHAIN_SUBLAYERS[int(number)]}.{function}{parameter.removeprefix('self_attn.')}"
+        parameter = parameter.removeprefix("self_attn.").replace("in_proj_", "in_proj.")
+        return f"layers.{layer}.{_CHAIN_SUBLAYERS[int(number)]}.{function}{parameter}"
     if stack in _NUMBERED_NORMS and (match := re.fullmatch(r"layers\.(\d+)\.layer_norms\.([012])\.(\w+)", name)):
         layer, number, kind = match.groups()
         return f"layers.{layer}.{_NUMBERED_NORMS[stack][int(number)]}.layer_norm.{kind}"

@@ -189,12 +189,11 @@ class DepthStack(nn.Module):
 
         first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
         stepped_layers = self.choice.stepped_layers(len(self.layers))
-        several = self.choice.stages * self.choice.steps > 1 and not self.compiled
 
         def step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
             layer = self.layers[index]
             grouping = self.grouping if index in stepped_layers else [(tuple(layer), False)]
-            blocks = layer.blocks(context, self.choice.function, grouping, several)
+            blocks = layer.blocks(context, self.choice.function, grouping)
             if index in self.replacements:
                 inputs_of_layer = self.scheme.layer_inputs(depth_state)
                 outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(

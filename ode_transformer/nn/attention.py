@@ -7,6 +7,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,9 @@ from ode_transformer.nn.attention_scores import (
     scaled_product,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.joined_projection import JoinedParameters, joined, project_heads
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
-from ode_transformer.nn.linear import Linear, linear_map
+from ode_transformer.nn.linear import Linear
+from ode_transformer.nn.older_parameters import join_projections
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues
 
 _FEW_QUERIES = 8
@@ -52,15 +53,17 @@ class MultiheadAttention(nn.Module):
         self.heads = heads
         self.dropout = Dropout(dropout, shared_noise)
         self.scale = (dim // heads) ** -0.5
-        self.q_proj = Linear(dim, dim)
-        self.k_proj = Linear(encoder_dim or dim, dim)
-        self.v_proj = Linear(encoder_dim or dim, dim)
+        self.is_self_attention = encoder_dim is None
+        if encoder_dim is None:
+            self.in_proj = Linear(dim, 3 * dim)  # Q, K, V
+            nn.init.xavier_uniform_(self.in_proj.weight)
+        else:
+            self.q_proj, self.kv_proj = Linear(dim, dim), Linear(encoder_dim, 2 * dim)
+            for part in (self.q_proj.weight, *self.kv_proj.weight.detach().chunk(2)):
+                nn.init.xavier_uniform_(part, gain=2**-0.5)  # as in_proj
         self.out_proj = Linear(dim, dim)
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as if the three were one matrix
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
-        self.joined_projection: nn.Module | None = None  # in place of q_proj, k_proj and v_proj of self-attention
         clip, head_dim = choice.max_relative_positions, dim // heads
         self.relative_keys = RelativePositionKeys(clip, head_dim) if clip else None
         self.relative_values = RelativePositionValues(clip, head_dim) if choice.relative_values else None
@@ -73,7 +76,6 @@ class MultiheadAttention(nn.Module):
         cache: Cache | None = None,
         report_weights: Callable[[Tensor], None] | None = None,
         change_values: Callable[[Tensor], Tensor] | None = None,
-        joined_parameters: JoinedParameters | None = None,
     ) -> Tensor:
         """Attend from the positions of ``x`` to themselves, or to ``encoder_output`` if there is one.
 
@@ -84,14 +86,13 @@ class MultiheadAttention(nn.Module):
             positions; keys and values of the encoder output are computed once
         :param report_weights: called with the attention weights [B, H, T, S]
         :param change_values: maps the values [B, H, T, C/H] of ``x`` to those that are attended to
-        :param joined_parameters: joined weights that the evaluations of one step share; None for one evaluation
         :returns: [B, T, C]
         """
         dropout = self.dropout.active
         is_plain = not (report_weights or change_values or dropout or self.relative_values is not None)
         if cache and is_plain and x.dim() == 3 and x.size(1) == 1 and not torch.is_grad_enabled():
             return self._step(x, mask, cache)
-        query, key, value = self._project(x, encoder_output, cache, change_values, joined_parameters)
+        query, key, value = self._project(x, encoder_output, cache, change_values)
         rows, entries = query.size(0), key.size(0)
         if entries < rows:  # several rows attend to one encoder output
             query = query.unflatten(0, (entries, -1)).transpose(1, 2).flatten(2, 3)  # [B/k, H, k · T, C/H]
@@ -130,7 +131,7 @@ class MultiheadAttention(nn.Module):
         rows, _, dim = x.shape
         bias, factor = mask.addend_of_heads(x.dtype, self.heads), 1.0
         if isinstance(cache, KeyValueCache):
-            projected = self._project_jointly(x, cache).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
+            projected = self.in_proj(x).view(1, rows, 3, self.heads, -1)  # [1, B, 3, H, C/H]
             cache.write(projected[:, :, 1:].transpose(1, 2))
             query = projected[:, :, 0].reshape(rows * self.heads, 1, -1)  # [B · H, 1, C/H]
             if self.relative_keys is not None:
@@ -150,10 +151,6 @@ class MultiheadAttention(nn.Module):
             out = out.view(rows // cache.run, self.heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, C/H]
         return self.out_proj(out.reshape(rows, 1, dim))  # [B, 1, C]
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """[B, T, C] -> [B, H, T, C/H]"""
-        return x.view(*x.shape[:-1], self.heads, -1).transpose(-3, -2)
-
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
         """Call PyTorch's attention, whose fast implementations take a single batch axis: fold B into it."""
         shape = query.shape
@@ -171,38 +168,30 @@ class MultiheadAttention(nn.Module):
         encoder_output: Tensor | None,
         cache: Cache | None,
         change_values: Callable[[Tensor], Tensor] | None,
-        joined_parameters: JoinedParameters | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries [B, H, T, C/H], and keys and values [B, H, S, C/H], fewer rows of them if rows share some."""
-        projections = (self.q_proj, self.k_proj, self.v_proj)
         if encoder_output is None:
-            if self.joined_projection is not None or not torch.is_grad_enabled():
-                query, key, value = map(self._split_heads, self._project_jointly(x).chunk(3, dim=-1))
-            else:
-                query, key, value = project_heads(x, projections, self.heads, joined_parameters)
+            query, key, value = self._split_heads(self.in_proj(x), 3)
             if change_values is not None:
                 value = change_values(value)
             return query, *(cache.append(key, value) if isinstance(cache, KeyValueCache) else (key, value))
-        query = self._split_heads(self.q_proj(x))
+        (query,) = self._split_heads(self.q_proj(x), 1)
         if isinstance(cache, EncoderCache) and cache:
             return query, *cache.read()
-        key, value = project_heads(encoder_output, projections[1:], self.heads, joined_parameters)
+        key, value = self._split_heads(self.kv_proj(encoder_output), 2)
         if isinstance(cache, EncoderCache):
             cache.store(key, value, rows=len(query))
         return query, key, value
 
-    def _project_jointly(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
-        """Return queries, keys and values of self-attention side by side, [B, T, C] -> [B, T, 3 · C]; no gradients."""
-        if self.joined_projection is not None:
-            result: Tensor = self.joined_projection(x)
-            return result
-        parameters = None if cache is None else cache.projection
-        if parameters is None:
-            projections = self.q_proj, self.k_proj, self.v_proj
-            parameters = joined([p.weight for p in projections]), joined([p.bias for p in projections])
-            if cache is not None:
-                cache.projection = parameters
-        return linear_map(x, *parameters)
+    def _split_heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """[B, T, n · C] -> n tensors [B, H, T, C/H]"""
+        y = x.view(*x.shape[:-1], parts, self.heads, -1).movedim(-3, 0).transpose(-3, -2)  # [n, B, H, T, C/H]
+        # On a CPU for products of matrices, which would each copy its part.
+        return (y.contiguous() if x.device.type == "cpu" else y).unbind()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
+        join_projections(state_dict)  # PyTorch passes a copy with the parameters of this module alone
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 class _CuDNNSwitch:

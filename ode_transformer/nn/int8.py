@@ -12,9 +12,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.nn.attention import MultiheadAttention
 from ode_transformer.nn.linear import Linear
-from ode_transformer.nn.sublayers import SELF_ATTENTIONS, SubLayer
 
 # x uses 7 of 8 bits: the products of two 8-bit numbers overflow on processors without VNNI.
 REDUCE_RANGE = True
@@ -50,24 +48,8 @@ def convert_to_int8(model: nn.Module) -> int:
     """
     count = 0
     for module in list(model.modules()):
-        if isinstance(module, SubLayer) and module.kind in SELF_ATTENTIONS:
-            count += _join_projections(module.function)
         for name, child in list(module.named_children()):
             if type(child) is Linear or (name == "output_projection" and type(child) is nn.Linear):
                 setattr(module, name, Int8Linear(child.weight, child.bias))
                 count += type(child) is Linear
     return count
-
-
-def _join_projections(attention: nn.Module) -> int:
-    """Give self-attention one map in the place of three; return how many it has replaced."""
-    assert isinstance(attention, MultiheadAttention)
-    if attention.joined_projection is not None:
-        return 0
-    names = ("q_proj", "k_proj", "v_proj")
-    projections = [getattr(attention, name) for name in names]
-    weight, bias = (torch.cat([getattr(projection, name) for projection in projections]) for name in ("weight", "bias"))
-    attention.joined_projection = Int8Linear(weight, bias)
-    for name in names:
-        setattr(attention, name, nn.Identity())  # nothing reads them beside the joined one
-    return len(names)

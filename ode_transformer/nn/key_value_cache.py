@@ -23,7 +23,6 @@ class KeyValueCache:
     def __init__(self) -> None:
         self.positions = torch.empty(0)
         self.length = 0
-        self.projection: tuple[Tensor, Tensor] | None = None  # joined weight and bias, found once for each search
 
     def __len__(self) -> int:
         """Return T, the number of positions."""

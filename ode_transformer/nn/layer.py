@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.nn.attention_scores import AttentionMask
-from ode_transformer.nn.joined_projection import JoinedParameters
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.sublayers import SELF_ATTENTIONS, SubLayer, SubLayerKind
 from ode_transformer.numerics import Block, composed, sequential_increment
@@ -116,16 +115,13 @@ class Layer(nn.ModuleDict):
         context: LayerContext | None = None,
         function: str = "increment",
         grouping: Sequence[Group] | None = None,
-        several: bool = False,
     ) -> list[Block]:
         """Return the layer in the form that a depth scheme steps; a scheme's step needs new blocks.
 
         :param context: inputs of the attentions
         :param grouping: from :func:`groups`; by default all sub-layers form one block
-        :param several: the scheme evaluates a block several times in a step
         """
-        joined: JoinedParameters | None = {} if several else None
-        evaluations = {name: _Evaluations(name, self[name], context or {}, joined) for name in self}
+        evaluations = {name: _Evaluations(name, self[name], context or {}) for name in self}
         blocks = []
         for names, stepped in grouping or [(tuple(self), True)]:
             members = [evaluations[name] for name in names]
@@ -147,11 +143,10 @@ def copies_of(sublayer: nn.Module) -> list[SubLayer]:
 class _Evaluations:
     """Evaluations of one sub-layer during one step, counted so that each finds its parameters and its cache."""
 
-    def __init__(self, name: str, sublayer: nn.Module, context: LayerContext, joined: JoinedParameters | None) -> None:
+    def __init__(self, name: str, sublayer: nn.Module, context: LayerContext) -> None:
         self.name = name
         self.copies = copies_of(sublayer)
         self.context = context.get(self.copies[0].kind)
-        self.joined = joined
         self.evaluation = count()
 
     def increment(self, x: Tensor) -> Tensor:
@@ -167,5 +162,4 @@ class _Evaluations:
         copy = evaluation % len(self.copies)
         if self.context is None:
             return self.copies[copy], {}
-        arguments = self.context.arguments(self.name, evaluation, copy)
-        return self.copies[copy], arguments if self.joined is None else arguments | {"joined_parameters": self.joined}
+        return self.copies[copy], self.context.arguments(self.name, evaluation, copy)

@@ -1,7 +1,7 @@
 """Builds registered architectures without a data set."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
@@ -108,6 +108,23 @@ def check_search(
         tokens, source = torch.cat([tokens[rows], new[:, None]], dim=1), source[rows]
 
 
+def split_projections(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Parameters as versions until November 2026 kept them: Q, K and V of an attention by themselves."""
+    older = {}
+    for name, tensor in parameters.items():
+        start, _, end = name.rpartition("function.")
+        if end in ("in_proj.weight", "kv_proj.weight"):
+            letters = "qkv" if end == "in_proj.weight" else "kv"
+            bias = parameters[name.removesuffix("weight") + "bias"]
+            parts = (x.chunk(len(letters)) for x in (tensor, bias))
+            for letter, *both in zip(letters, *parts, strict=True):
+                for kind, part in zip(("weight", "bias"), both, strict=True):
+                    older[f"{start}function.{letter}_proj.{kind}"] = part.clone()
+        elif end not in ("in_proj.bias", "kv_proj.bias"):
+            older[name] = tensor
+    return older
+
+
 RENAMED = {
     "self_attn.layer_norm": "self_attn_layer_norm",
     "self_attn.function": "self_attn",
@@ -121,7 +138,7 @@ RENAMED = {
 def fairseqs_names(model) -> dict[str, torch.Tensor]:
     """The state of a model of ours as fairseq's own transformer names it."""
     weights = {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in split_projections(model.state_dict()).items():
         for old, new in RENAMED.items():
             name = name.replace(old, new)
         if not name.endswith("_extra_state"):  # what the parameters are for, which fairseq does not keep

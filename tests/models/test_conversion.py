@@ -104,10 +104,8 @@ def test_options_and_names() -> None:
     assert (ours.encoder_layer_history, ours.max_relative_positions, ours.relative_values) == ("none", 2, False)
     assert (ours.dropout, ours.activation_dropout) == (0.3, 0.2)
     assert ours.word_dropout_prob == pytest.approx(0.2)
-    attention = made["model"], "encoder.layers.0.self_attn.function"
-    for number, projection in enumerate("qkv"):
-        block = model["encoder.layers.0.self_attn.in_proj_weight"][8 * number : 8 * number + 8]
-        assert torch.equal(attention[0][f"{attention[1]}.{projection}_proj.weight"], block)
+    attention = made["model"], "encoder.layers.0.self_attn.function", "encoder.layers.0.self_attn"
+    assert torch.equal(attention[0][f"{attention[1]}.in_proj.weight"], model[f"{attention[2]}.in_proj_weight"])
     assert torch.equal(made["model"]["decoder.output_projection.weight"], model["decoder.embed_out"])
 
 

@@ -15,7 +15,7 @@ def naive(attention: MultiheadAttention, x: torch.Tensor, lengths: list[int], ca
     out = torch.zeros_like(x)
     width = DIM // HEADS
     for b, length in enumerate(lengths):
-        query, key, value = (p(x[b]) for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+        query, key, value = attention.in_proj(x[b]).chunk(3, dim=-1)
         for head in range(HEADS):
             part = slice(head * width, (head + 1) * width)
             for i in range(x.size(1)):
@@ -135,7 +135,8 @@ def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool
 @pytest.mark.parametrize("over_source", [False, True])
 def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
     """And it calls few operators, whose calls take longer than what they compute."""
-    attention, length, rows = MultiheadAttention(64, 8, choice=AttentionChoice(0 if over_source else 8)), 60, 4
+    length, rows, choice = 60, 4, AttentionChoice(0 if over_source else 8)
+    attention = MultiheadAttention(64, 8, choice=choice, encoder_dim=64 if over_source else None)
     x, encoder_output = torch.randn(2, rows, length, 64), torch.randn(2, length, 64) if over_source else None
     cache = EncoderCache() if over_source else KeyValueCache()
     for step in range(2):
@@ -152,11 +153,9 @@ def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
 def test_parity_with_the_released_module(side: str) -> None:
     recorded = read_recording("rpr_attention_encoder__konly")
     attention = MultiheadAttention(16, 4, choice=AttentionChoice(3)).double()
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     with torch.no_grad():
         for kind in ("weight", "bias"):
-            for projection, block in zip(projections, recorded[f"sd/in_proj_{kind}"].chunk(3), strict=True):
-                getattr(projection, kind).copy_(block)
+            getattr(attention.in_proj, kind).copy_(recorded[f"sd/in_proj_{kind}"])
             getattr(attention.out_proj, kind).copy_(recorded[f"sd/out_proj.{kind}"])
         attention.relative_keys.weight.copy_(recorded["sd/relative_position_keys"])
     x = recorded["x"].transpose(0, 1).requires_grad_()

@@ -34,7 +34,7 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
         (block,) = Layer({"self_attn": sublayer}).blocks(context)
         for evaluation in range(2):
             y = y + block.field(y)
-            q, k, v = (p(expected).view(2, 4, HEADS, -1).transpose(1, 2) for p in projections(attention))
+            q, k, v = (x.view(2, 4, HEADS, -1).transpose(1, 2) for x in attention.in_proj(expected).chunk(3, -1))
             if n == evaluation == 0:
                 first = v
             if n > 0:
@@ -42,7 +42,3 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
             out = (q @ k.transpose(-1, -2) / (DIM / HEADS) ** 0.5).softmax(-1) @ v
             expected = expected + attention.out_proj(out.transpose(1, 2).flatten(2))
     torch.testing.assert_close(y, expected)
-
-
-def projections(attention: MultiheadAttention) -> tuple[nn.Linear, ...]:
-    return attention.q_proj, attention.k_proj, attention.v_proj

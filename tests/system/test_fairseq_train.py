@@ -91,10 +91,14 @@ def test_fused_forms_and_fairseqs_resume_each_other(text: Text, tmp_path: Path) 
     for updates, choice in ((1, ()), (3, FUSED), (4, ())):
         mixed = parameters(train(text, tmp_path / "mixed", RK2, updates, *options, *choice))
     for name in whole:
-        if not name.endswith("k_proj.bias"):  # whose gradient is rounding: a softmax does not see it
-            torch.testing.assert_close(
-                mixed[name], whole[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
-            )
+        ours, other = mixed[name], whole[name]
+        if name.endswith(
+            ("in_proj.bias", "kv_proj.bias")
+        ):  # the gradient of K's is rounding: a softmax does not see it
+            width = len(ours) // 3 if "in_proj" in name else len(ours) // 2
+            key = slice(-2 * width, -width or None)
+            ours[key] = other[key] = 0
+        torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
 @pytest.mark.parametrize(("name", "least"), [("euler", 36), ("rk2", 36), ("rk4", 36), ("reformer_fast", 38)])

@@ -1,0 +1,153 @@
+"""Checkpoints of earlier versions, whose attentions kept Q, K and V apart: parameters, averages, training goes on."""
+
+from copy import deepcopy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from checkpoint_for_tests import make_model, rewrite
+from fairseq import checkpoint_utils
+from fairseq.optim import OPTIMIZER_REGISTRY, FP16Optimizer, MemoryEfficientFP16Optimizer
+from models_for_tests import SMALL, batch, build_model, perturb, split_projections, teacher_forced
+
+from ode_transformer.checkpoints.averaging import average_checkpoints
+from ode_transformer.checkpoints.parameters import upgrade_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.support.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"arch": "ode_transformer_rk2", "ode_stage_parameters": "separate"},
+        {"arch": "macaron", "relative_values": True},
+        {"arch": "dlstm"},
+        {"arch": "reformer_fast"},
+        {"arch": "ode_transformer_lm_rk2"},
+        {"arch": "ode_bert_tiny"},
+    ],
+)
+@torch.no_grad()
+def test_an_older_state_dict_gives_the_same_output(options: dict[str, Any]) -> None:
+    saved, loaded = perturb(build_model(**(SMALL | options))), build_model(**(SMALL | options))
+    older = split_projections(saved.state_dict())
+    assert len(older) > len(saved.state_dict())
+    nn_load = torch.nn.Module.load_state_dict(loaded, older)
+    assert nn_load.missing_keys == nn_load.unexpected_keys == []
+    for ours, theirs in zip(loaded.parameters(), saved.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_an_average_of_old_and_new_is_that_of_new_ones(tmp_path: Path) -> None:
+    new = make_model(tmp_path)
+    old = tmp_path / "old.pt"
+    old.write_bytes(new.read_bytes())
+    state = torch.load(old)
+    torch.save(state | {"model": split_projections(state["model"])}, old)
+    average, expected = (average_checkpoints(paths)["model"] for paths in ([old, new], [new, new]))
+    assert list(average) == list(expected)
+    assert all(torch.equal(average[name], expected[name]) for name in expected)
+
+
+CONFIG = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
+COMMON = {"fp16_scale_window": 1000, "fp16_init_scale": 4, "fp16_scale_tolerance": 0, "threshold_loss_scale": None}
+
+
+def optimizer(name: str, mode: str, parameters: dict[str, torch.Tensor]) -> Any:
+    """fairseq's optimizer as its trainer makes it: in float32, or for half precision with a flat copy or without."""
+    trained, config = list(parameters.values()), SimpleNamespace(**CONFIG)
+    common = SimpleNamespace(**COMMON, bf16=False, min_loss_scale=1e-4)
+    cfg: Any = SimpleNamespace(common=common, optimizer=None)
+    if mode == "float32":
+        return OPTIMIZER_REGISTRY[name](config, trained)
+    if mode == "memory-efficient":
+        return MemoryEfficientFP16Optimizer(cfg, trained, OPTIMIZER_REGISTRY[name](config, trained))
+    flat = torch.nn.Parameter(torch.cat([p.detach().flatten() for p in trained]).float())
+    flat.grad = torch.zeros_like(flat)
+    return FP16Optimizer(cfg, trained, OPTIMIZER_REGISTRY[name](config, [flat]), {None: flat})
+
+
+def trained(model: torch.nn.Module, mode: str) -> dict[str, torch.Tensor]:
+    dtype = torch.float32 if mode == "float32" else torch.float16
+    return {name: p.detach().to(dtype).clone().requires_grad_() for name, p in model.named_parameters()}
+
+
+def update(optimizer: Any, parameters: dict[str, torch.Tensor], begin: int, end: int, older: bool) -> None:
+    """Updates with gradients that belong to today's names."""
+    for number in range(begin, end):
+        generator = torch.Generator().manual_seed(number)
+        gradients = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+        gradients = split_projections(gradients) if older else gradients
+        optimizer.zero_grad()
+        loss = sum((parameters[name].float() * gradient).sum() for name, gradient in gradients.items())
+        optimizer.backward(loss)
+        optimizer.multiply_grads(0.25)
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+
+
+MODEL = build_model("ode_transformer_rk2", **(SMALL | {"encoder_layers": 1, "decoder_layers": 1}))
+SHAPES = {name: parameter.shape for name, parameter in MODEL.named_parameters()}
+
+
+@pytest.mark.parametrize("name", ["adam", "fused_adam"])
+@pytest.mark.parametrize("mode", ["float32", "flat copy", "memory-efficient"])
+def test_a_training_goes_on_with_the_moments_of_the_same_numbers(name: str, mode: str) -> None:
+    whole = trained(MODEL, mode)
+    straight = optimizer(name, mode, whole)
+    update(straight, whole, 0, 6, older=False)
+
+    first = {n: p.detach().clone().requires_grad_() for n, p in split_projections(trained(MODEL, mode)).items()}
+    begun = optimizer(name, mode, first)
+    update(begun, first, 0, 3, older=True)
+    # Tied embeddings have two names in a model's state, and buffers are in it, too.
+    state = {"model": split_projections(MODEL.state_dict()) | first, "last_optimizer_state": begun.state_dict()}
+    state["model"]["decoder.embed_tokens.weight"] = first["encoder.embed_tokens.weight"]
+    state["model"]["decoder.output_projection.weight"] = first["encoder.embed_tokens.weight"]
+    upgraded = upgrade_checkpoint(deepcopy(state))
+    second = {n: upgraded["model"][n].detach().clone().requires_grad_() for n in whole}
+    resumed = optimizer(name, mode, second)
+    resumed.load_state_dict(upgraded["last_optimizer_state"], resumed.optimizer_config)
+    update(resumed, second, 3, 6, older=False)
+    precision = {"rtol": 1e-5, "atol": 1e-6} if mode == "float32" else {"rtol": 1e-2, "atol": 2e-3}
+    for parameter in whole:
+        torch.testing.assert_close(second[parameter], whole[parameter], **precision)
+
+
+def test_a_state_that_is_not_of_each_number_is_refused() -> None:
+    older = split_projections(MODEL.state_dict())
+    names = [name for name in split_projections(SHAPES_OF_ONES)]
+    entries = {number: {"exp_avg_sq_row": torch.ones(3)} for number in range(len(names))}
+    state = {"model": older, "last_optimizer_state": {"state": entries, "param_groups": [{"params": list(entries)}]}}
+    with pytest.raises(UserError, match="--reset-optimizer"):
+        upgrade_checkpoint(state)
+
+
+SHAPES_OF_ONES = {name: torch.ones(shape) for name, shape in SHAPES.items()}
+
+
+def test_fairseq_reads_what_we_read(tmp_path: Path) -> None:
+    make_model(tmp_path)
+    path = rewrite(tmp_path, lambda state: state.update(model=split_projections(state["model"])))
+    theirs, ours = checkpoint_utils.load_checkpoint_to_cpu(str(path)), load_checkpoint(path)
+    assert list(theirs["model"]) == list(ours["model"])
+    assert "encoder.layers.0.self_attn.function.in_proj.weight" in ours["model"]
+
+
+@torch.no_grad()
+def test_no_pass_moves_a_parameter() -> None:
+    """Training, validation and search read a parameter where it stands, as a recorded graph does."""
+    model = build_model("ode_transformer_rk2", **SMALL)
+    source, target = batch([6, 9]), teacher_forced(batch([5, 7], seed=1))
+    places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
+    for training in (True, False):
+        with torch.set_grad_enabled(training):
+            model.train(training)(source, source.ne(1).sum(1), target)
+    state: dict[str, Any] = {}
+    encoder_out = model.encoder(source, None)
+    for length in (1, 2):
+        model.decoder(target[:, :length], encoder_out=encoder_out, incremental_state=state)
+        model.decoder.reorder_incremental_state_scripting(state, torch.tensor([1, 0]))
+    assert {name: parameter.data_ptr() for name, parameter in model.named_parameters()} == places
