@@ -21,8 +21,16 @@ HELP
 }
 
 pip_install() { # WHAT ARGUMENTS…
+    local meter failed=false
     say "== $1"
-    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check "${@:2}" 2>"$VENV/pip.log" ||
+    # pip is silent for minutes. The loop ends with this script, however that ends.
+    while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
+        say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
+    done &
+    meter=$!
+    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check "${@:2}" 2>"$VENV/pip.log" || failed=true
+    kill "$meter"
+    ! $failed ||
         die "pip could not install $1: $(grep -a ERROR "$VENV/pip.log" | tail -n 1) ($VENV/pip.log; start again to continue)"
 }
 
@@ -39,13 +47,23 @@ ensure_environment() {
     for info in "$VENV"/lib/python3*/site-packages/*.dist-info; do
         [[ ! -d $info || -e $info/INSTALLER ]] || rm -rf "$info"
     done
-    pip_install "pip and setuptools" "$(grep ^pip== "$ROOT/constraints.txt")" "$(grep ^setuptools== "$ROOT/constraints.txt")"
+    pip_install "setuptools" "$(grep ^setuptools== "$ROOT/constraints.txt")"
     # Before all that depends on it and would choose another build. The rest comes without dependencies, which
     # constraints.txt lists: fairseq would bring torchaudio, which nothing here needs.
     pip_install "PyTorch" -c "$ROOT/constraints.txt" "$(grep ^torch== "$ROOT/constraints.txt")"
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
     pip_install "everything else" --no-deps --no-build-isolation -r "$ROOT/constraints.txt" -e "$ROOT"
     say "$inputs" >"$VENV/.set-up"
+}
+
+# Adds what tests and checks need.
+ensure_tools() {
+    local inputs
+    ensure_environment
+    inputs="$VENV $(sha256sum <"$ROOT/constraints-dev.txt")"
+    [[ $(cat "$VENV/.set-up-tools" 2>/dev/null) != "$inputs" ]] || return 0
+    pip_install "pytest, ruff, mypy and shellcheck" --no-deps -r "$ROOT/constraints-dev.txt"
+    say "$inputs" >"$VENV/.set-up-tools"
 }
 
 # run_subcommand NAME WORD…: runs a subcommand of ode-transformer, which explains its options itself.

@@ -31,7 +31,7 @@ while (($#)); do
     shift
 done
 
-ensure_environment
+ensure_tools
 cd "$ROOT"
 
 options=(--color=no)

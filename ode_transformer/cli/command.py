@@ -20,7 +20,7 @@ from typing import Any
 
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.errors import UserError, one_line, printable_line, unknown_arguments
+from ode_transformer.support.errors import FAIRSEQ_MISSING, UserError, one_line, printable_line, unknown_arguments
 from ode_transformer.support.files import PACKAGE, check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
@@ -136,6 +136,8 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return printable_line(error.strerror if error.filename is None else f"{error.filename}: {error.strerror}")
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("ode_transformer"):
+        if error.name == "fairseq":
+            return FAIRSEQ_MISSING
         extras = "experiments,plots,serve,export,huggingface"
         return f"{error.name} is not installed: pip install 'ode-transformer[{extras}]'"
     return one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE) + " (--traceback shows where)"

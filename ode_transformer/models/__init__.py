@@ -4,6 +4,12 @@ Installed packages can add more: each entry point of the group ``ode_transformer
 """
 
 from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from ode_transformer.support.errors import FAIRSEQ_MISSING
+
+if find_spec("fairseq") is None:
+    raise ModuleNotFoundError(FAIRSEQ_MISSING, name="fairseq")
 
 from ode_transformer.models import adam, criteria, fairseq_corrections, fairseq_parser, tasks  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel

@@ -3,6 +3,11 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+FAIRSEQ_MISSING = (
+    "fairseq is not installed: its wheels, ve-fairseq==0.12.3, are for Python 3.11 and 3.12 on Linux x86-64; without "
+    "it ode_transformer.numerics and ode_transformer.nn work"
+)
+
 
 class UserError(Exception):
     """A file or option of the user is wrong.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-INPUTS = ("constraints.txt", "requirements-fairseq.txt", "setup.py")
+INPUTS = ("constraints.txt", "constraints-dev.txt", "requirements-fairseq.txt", "setup.py")
 
 # Its `-m venv` makes an environment out of this very script; its pip writes down what it was asked for and fails at
 # the call of the number FAIL_AT. All other questions are answered by the real one.
