@@ -64,7 +64,9 @@ class SavedOptions(argparse.Namespace):
         return argparse.Namespace, (), vars(self)
 
 
-torch.serialization.add_safe_globals([(SavedOptions, "argparse.Namespace")])
+def allow_saved_options() -> None:
+    """Let torch build :class:`SavedOptions`, and no other class, in the place of the options in a checkpoint."""
+    torch.serialization.add_safe_globals([(SavedOptions, "argparse.Namespace")])
 
 
 def harmless_options(value: Any, name: str = "") -> Any:
@@ -108,6 +110,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
                     if archive.testzip() is not None:  # torch writes them and does not read them
                         raise zipfile.BadZipFile
             file.seek(0)
+            allow_saved_options()
             state = torch.load(file, map_location="cpu", weights_only=True)
             if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
                 raise UserError("not a fairseq checkpoint, it has no 'model'")

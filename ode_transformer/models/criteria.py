@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 from fairseq import criterions
-from fairseq.criterions import register_criterion, sentence_prediction
-from fairseq.logging.meters import safe_round
+from fairseq.criterions import register_criterion
 from fairseq.models import FairseqDecoder
 from torch import Tensor
 
@@ -27,10 +26,6 @@ COUNTERPARTS = {
     "fused_label_smoothed_cross_entropy": "label_smoothed_cross_entropy",
     "fused_cross_entropy": "cross_entropy",
 }
-
-
-# Plain numbers: NumPy's, as of Pearson's correlation, would make a checkpoint unreadable.
-sentence_prediction.safe_round = lambda number, digits: safe_round(float(number), digits)
 
 
 def label_smoothed_cross_entropy(

@@ -1,17 +1,212 @@
-"""Corrections of fairseq, applied when our models register."""
+"""Faults of fairseq 0.12.3 that give wrong results or a traceback, corrected when our models are imported.
 
+A number is that of the public report, https://github.com/facebookresearch/fairseq/issues/NUMBER; the faults without one
+were found here. The function that a correction replaces is its ``__wrapped__``.
+"""
+
+import atexit
+import contextlib
+import functools
+import queue
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from fairseq import checkpoint_utils
+import numpy as np
+import torch
+from fairseq import checkpoint_utils, search, utils
+from fairseq.criterions import sentence_prediction
+from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
+from fairseq.models import BaseFairseqModel
+from fairseq.models.ema.ema import EMA
+from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
+from torch import Tensor
 
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
+from ode_transformer.checkpoints.reading import allow_saved_options
+from ode_transformer.models.fairseq_parser import suggest_architecture
+from ode_transformer.support.errors import OptionError
 
-_upgrade_to_fairseqs_present = checkpoint_utils._upgrade_state_dict
+Function = Callable[..., Any]
 
 
-def _upgrade_state_dict(state: dict[str, Any]) -> Any:
+def _replace(owner: Any, name: str) -> Callable[[Function], Function]:
+    """Put the decorated function in the place of fairseq's, which becomes its first argument."""
+
+    def install(correction: Function) -> Function:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def corrected(*arguments: Any, **options: Any) -> Any:
+            return correction(original, *arguments, **options)
+
+        setattr(owner, name, corrected)
+        return correction
+
+    return install
+
+
+@_replace(NGramRepeatBlock, "forward")
+def _block_repeated_ngrams(
+    original: Function, block: NGramRepeatBlock, tokens: Tensor, scores: Tensor, bsz: int, beam_size: int, step: int
+) -> Tensor:
+    """Compare the last words of a hypothesis, not the padding behind them (5206).
+
+    A prefix that the user gave may repeat itself: where all other words are forbidden, none is blocked.
+    """
+    blocked = original(block, tokens[:, : step + 1], scores.clone(), bsz, beam_size, step)
+    return torch.where(blocked.isneginf().all(dim=1, keepdim=True), scores, blocked)
+
+
+@_replace(search.DiverseBeamSearch, "step")
+def _step_diverse_beams(
+    original: Function,
+    strategy: Any,
+    step: int,
+    scores: Tensor,
+    earlier_scores: Tensor | None,
+    tokens: Tensor | None = None,
+    ids: Tensor | None = None,
+) -> Any:
+    """Number sentences within their batch: fairseq takes their numbers in the data set, which end in an IndexError."""
+    if step == 0:
+        strategy.first_ids = ids
+    if ids is not None:
+        ids = ids[:, None].eq(strategy.first_ids).int().argmax(dim=1)
+    return original(strategy, step, scores, earlier_scores, tokens, ids)
+
+
+@_replace(search.LexicallyConstrainedBeamSearch, "init_constraints")
+def _require_constraints(original: Function, strategy: Any, constraints: Tensor | None, beam_size: int) -> None:
+    """Refuse ``fairseq-generate --constraints``, whose data have none, in one line (4332)."""
+    if constraints is None:
+        raise OptionError("--constraints: binarised data have none; give fairseq-interactive LINE<TAB>CONSTRAINT")
+    original(strategy, constraints, beam_size)
+
+
+@_replace(BaseFairseqModel, "prepare_for_inference_")
+def _align_unknown_words(original: Function, model: BaseFairseqModel, cfg: Any) -> None:
+    """Let ``--replace-unk`` imply ``--print-alignment``: without it there is nothing to replace a word by (3533)."""
+    if cfg.generation.replace_unk is not None:
+        if cfg.common_eval.post_process is not None:
+            raise OptionError("--replace-unk replaces whole words: it cannot go with --remove-bpe or --post-process")
+        cfg.generation.print_alignment = "hard"
+    original(model, cfg)
+
+
+@_replace(utils, "replace_unk")
+def _replace_unknown_words(
+    original: Function, output: str, source: str, alignment: Sequence[tuple[int, int]], *options: Any
+) -> str:
+    """Read an alignment as what it is, pairs of a source and a target position (3533)."""
+    replaced: str = original(output, source, {target: position for position, target in alignment}, *options)
+    return replaced
+
+
+@_replace(utils, "load_align_dict")
+def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] | None:
+    """Take ``--replace-unk`` without a value, for which fairseq puts "@@ ", for no file (3533)."""
+    words: dict[str, str] | None = original("" if path == "@@ " else path)
+    return words
+
+
+@_replace(data_utils, "batch_by_size")
+def _keep_last_batch(original: Function, indices: Any, *arguments: Any, **options: Any) -> Any:
+    """Keep all sentences: fairseq drops a last batch that ``--required-batch-size-multiple`` does not divide (5036)."""
+    batches = original(indices, *arguments, **options)
+    rest = indices[sum(map(len, batches)) :]
+    return [*batches, rest] if len(rest) else batches
+
+
+@_replace(FairseqTask, "get_batch_iterator")
+def _batch_as_from_the_start(
+    original: Function,
+    task: FairseqTask,
+    dataset: Any,
+    *arguments: Any,
+    epoch: int = 1,
+    disable_iterator_cache: bool = False,
+    update_epoch_batch_itr: bool = False,
+    **options: Any,
+) -> Any:
+    """Form the batches that a training keeps in all its epochs by the number of its first, also when it is resumed.
+
+    fairseq takes the number of the epoch in which it is resumed: sentences are then repeated and left out.
+    """
+    keeps = not disable_iterator_cache and not update_epoch_batch_itr and task.can_reuse_epoch_itr(dataset)
+    is_new = dataset not in task.dataset_to_epoch_iter
+    options |= {"disable_iterator_cache": disable_iterator_cache, "update_epoch_batch_itr": update_epoch_batch_itr}
+    iterator = original(task, dataset, *arguments, epoch=1 if keeps else epoch, **options)
+    if keeps and is_new:
+        iterator.epoch = epoch
+    return iterator
+
+
+@_replace(Trainer, "load_checkpoint")
+def _read_checkpoint_in_each_process(original: Function, trainer: Trainer, *arguments: Any, **options: Any) -> Any:
+    """Let ``--load-checkpoint-on-all-dp-ranks`` be the rule: PyTorch >= 2.6 refuses what the first process sends."""
+    trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+    return original(trainer, *arguments, **options)
+
+
+@_replace(checkpoint_utils, "_upgrade_state_dict")
+def _join_parameters(original: Function, state: dict[str, Any]) -> Any:
     """Upgrade what fairseq reads; a model sees its parameters alone, but the optimizer's state belongs to them."""
-    return _upgrade_to_fairseqs_present(upgrade_checkpoint(state))
+    return original(upgrade_checkpoint(state))
 
 
-checkpoint_utils._upgrade_state_dict = _upgrade_state_dict
+@_replace(EMA, "_step_internal")
+def _average_shared_once(original: Function, average: EMA, model: Any, updates: int | None = None) -> None:
+    """Move ``--store-ema``'s average by one step for each matrix; fairseq takes one for each of its names."""
+    names = {tensor.data_ptr(): name for name, tensor in average.model.state_dict().items()}.values()
+    unique = {name: tensor for name, tensor in model.state_dict().items() if name in names}
+    original(average, SimpleNamespace(state_dict=lambda: unique), updates)
+
+
+@_replace(iterators.BufferedIterator, "_create_consumer")
+def _stop_loading_at_exit(original: Function, batches: iterators.BufferedIterator) -> None:
+    """End the thread that loads batches ahead, which aborts the process if it outlives Python."""
+    original(batches)
+    _LOADERS.add(batches._consumer)
+
+
+_LOADERS: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_loaders() -> None:
+    for loader in list(_LOADERS):
+        loader._max_len = 0  # the batch that is being loaded is the last
+        while loader.is_alive():
+            with contextlib.suppress(queue.Empty):
+                loader._queue.get(timeout=0.1)
+
+
+@_replace(bucket_pad_length_dataset, "get_buckets")
+def _length_buckets(original: Function, sizes: Any, buckets: int) -> np.ndarray:
+    """Return the upper bounds of ``--num-batch-buckets`` lengths; NumPy 2.4 renamed the argument that fairseq gives."""
+    return np.unique(np.percentile(sizes, np.linspace(0, 100, buckets + 1), method="lower")[1:])
+
+
+# Left out of NumPy 2, and read by --num-batch-buckets and by fairseq-interactive with a language model.
+if not hasattr(np, "compat"):
+    np.compat = SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
+
+
+@_replace(sentence_prediction, "safe_round")
+def _round_to_plain_numbers(original: Function, number: Any, digits: int) -> Any:
+    """Round NumPy's numbers, as of Pearson's correlation, to plain ones: others make a checkpoint unreadable (5603)."""
+    return original(float(number), digits)
+
+
+# fairseq's checkpoints hold an argparse.Namespace, which PyTorch >= 2.6 refuses (5610).
+allow_saved_options()
+
+# fairseq's parser answers a mistyped --arch by a list of 250 names. At exit, because it has ended the program by then.
+if Path(sys.argv[0]).name == "fairseq-train":
+    atexit.register(suggest_architecture, sys.argv)

@@ -1,13 +1,11 @@
 """fairseq's own command-line parsers, with the architectures and options of this package registered."""
 
 import argparse
-import atexit
 import contextlib
 import io
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 from fairseq import options
@@ -55,11 +53,6 @@ def suggest_architecture(words: Sequence[str]) -> None:
     arch = named.get("--arch", named.get("-a", ""))
     if arch not in ARCH_MODEL_REGISTRY and (similar := did_you_mean(arch, ARCH_MODEL_REGISTRY)):
         print(f"--arch {arch}: no such architecture{similar}", file=sys.stderr)
-
-
-# At exit, because fairseq's parser has ended the program by then.
-if Path(sys.argv[0]).name == "fairseq-train":
-    atexit.register(suggest_architecture, sys.argv)
 
 
 def _new_parser(program: str) -> argparse.ArgumentParser:

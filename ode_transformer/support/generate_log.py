@@ -51,7 +51,7 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
         raise UserError(f"{path}: no output of fairseq-generate in this file")
     for expected, number in enumerate(numbers):
         if number != expected or number not in texts["D"]:
-            # fairseq leaves out the last batch, the longest sentences, unless its size is a multiple of 8.
+            # Without this plugin fairseq leaves out a last batch whose size 8 does not divide.
             hint = "decode to the end with --required-batch-size-multiple 1 and without skipping sentences"
             raise UserError(f"{path}: sentence {expected} has no hypothesis (D-{expected}): {hint}")
     kind = output_pieces(list(texts["D"].values()), remove_bpe, os.fspath(path))

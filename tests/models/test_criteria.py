@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from fairseq.criterions import CRITERION_REGISTRY, sentence_prediction
+from fairseq.criterions import CRITERION_REGISTRY
 from models_for_tests import PAD, SMALL, batch, build_model, perturb, teacher_forced
 
 from ode_transformer.models.criteria import label_smoothed_cross_entropy
@@ -73,8 +72,3 @@ def test_loss_is_exact_also_for_impossible_words(dtype: torch.dtype, scale: floa
     torch.testing.assert_close(
         logits.grad.double(), exact_logits.grad, rtol=0, atol=1e-6 if dtype == torch.float32 else 4e-3
     )
-
-
-def test_metrics_of_sentence_prediction_are_plain_numbers() -> None:
-    """NumPy's would make the checkpoint that keeps the best one unreadable."""
-    assert type(sentence_prediction.safe_round(np.float64(63.14159), 2)) is float

@@ -1,6 +1,5 @@
 """Schemes and coefficients of all kinds train and decode, and a checkpoint says for which scheme it was trained."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -62,15 +61,14 @@ def test_training_does_not_go_on_under_another_scheme(text: Text, trained: Path,
 
 
 def test_an_exponential_moving_average_of_the_parameters_trains_and_decodes(text: Text, tmp_path: Path) -> None:
-    """It goes on when the training does. Of a matrix with several names fairseq takes a step for each name."""
+    """It goes on when the training does."""
     ema = ("--store-ema", "--ema-decay", 0.9, "--save-interval-updates", 1)
     train(text, tmp_path, "ode_transformer_rk2_tiny", 4, *ema)
     checkpoint = train(text, tmp_path, "ode_transformer_rk2_tiny", 6, *ema)
     before, after = (load_checkpoint(path) for path in (*tmp_path.glob("checkpoint_*_5.pt"), checkpoint))
-    places = Counter(value.data_ptr() for value in after["model"].values())
     for name, old in before["extra_state"]["ema"].items():
         new = after["model"][name]
-        decay = 0.9 ** places[new.data_ptr()] if new.is_floating_point() else 0.0
+        decay = 0.9 if new.is_floating_point() else 0.0
         expected = (decay * old + (1 - decay) * new).to(new.dtype)
         torch.testing.assert_close(after["extra_state"]["ema"][name], expected)
     average = tmp_path / "average.pt"

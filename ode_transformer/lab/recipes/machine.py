@@ -55,8 +55,6 @@ class Machine:
             "distributed-world-size": self.processes,
             self.precision: self.precision != "fp32" and not own_copy,
             f"memory-efficient-{self.precision}": self.precision != "fp32" and own_copy,
-            # By default the first process sends the others what it has read, in a form that PyTorch 2.6 refuses.
-            "load-checkpoint-on-all-dp-ranks": self.processes > 1,
             **(CPU_GROUP if self.processes > 1 and not self.gpus else {}),
         }
 

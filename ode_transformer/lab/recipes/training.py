@@ -20,12 +20,12 @@ from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.jobs import Manifest
 
-# Without these flags of fairseq-train a training loses sentences, or differs after it has been resumed.
+# Flags of fairseq-train that decide which sentences a batch has, also after the training has been resumed.
 RESUMABLE_FLAGS: dict[str, Any] = {
     "num-workers": 0,
-    "data-buffer-size": 0,  # fairseq's loading thread can abort the process when training stops within an epoch
-    "required-batch-size-multiple": 1,  # with fairseq's 8, batches lose sentences
-    "update-epoch-batch-itr": "True",  # without it, a resumed training batches an epoch differently
+    "data-buffer-size": 0,
+    "required-batch-size-multiple": 1,
+    "update-epoch-batch-itr": "True",  # other batches in each epoch
 }
 
 # Longest sentence that fairseq's models accept, in tokens; validation refuses a sentence longer than its batches.

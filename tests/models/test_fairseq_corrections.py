@@ -1,0 +1,202 @@
+"""Faults of the pinned fairseq, each shown in fairseq's own function and gone with the correction."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commands_for_tests import USER_DIR, lines_of, run
+from fairseq import search, utils
+from fairseq.criterions import sentence_prediction
+from fairseq.data import (
+    Dictionary,
+    LanguagePairDataset,
+    TokenBlockDataset,
+    bucket_pad_length_dataset,
+    data_utils,
+    iterators,
+)
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from models_for_tests import EOS, PAD, batch, small_model
+
+from ode_transformer.models import fairseq_corrections
+from ode_transformer.support.errors import OptionError
+
+SENTENCES = batch([6, 3, 1, 5])
+
+
+@pytest.fixture
+def pinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str], None]:
+    """Put fairseq's own function back in the place of its correction."""
+    return lambda owner, name: monkeypatch.setattr(owner, name, getattr(owner, name).__wrapped__)
+
+
+def hypotheses(sample: dict[str, Any], **options: Any) -> list[list[list[int]]]:
+    """Return the words of the hypotheses of a model that repeats itself."""
+    model = small_model()
+    found = SequenceGenerator([model], model.decoder.dictionary, beam_size=2, **options).generate([model], sample)
+    return [[h["tokens"].tolist() for h in of_sentence] for of_sentence in found]
+
+
+def repeats_a_bigram(words: list[int]) -> bool:
+    bigrams = list(zip(words, words[1:], strict=False))
+    return len(set(bigrams)) < len(bigrams)
+
+
+def test_a_repeated_ngram_is_blocked(pinned: Callable[[Any, str], None]) -> None:
+    tokens, scores = torch.tensor([[EOS, 7, 8, 7, PAD, PAD]]), torch.zeros(1, 10)
+    assert NGramRepeatBlock(2)(tokens, scores, 1, 1, 3).isneginf().nonzero().tolist() == [[0, 8]]
+    forced = torch.full((1, 10), -torch.inf)
+    forced[0, 8] = 0  # a prefix goes on with it
+    assert torch.equal(NGramRepeatBlock(2)(tokens, forced, 1, 1, 3), forced)
+
+    sample = {"net_input": {"src_tokens": SENTENCES}}
+    options = {"no_repeat_ngram_size": 2, "max_len_b": 12, "min_len": 12}
+    assert not any(repeats_a_bigram(words) for found in hypotheses(sample, **options) for words in found)
+    pinned(NGramRepeatBlock, "forward")
+    assert not NGramRepeatBlock(2)(tokens, scores, 1, 1, 3).isneginf().any()
+    assert all(repeats_a_bigram(found[0]) for found in hypotheses(sample, **options))
+
+
+def test_diverse_beams_do_not_depend_on_numbers_in_the_data_set(pinned: Callable[[Any, str], None]) -> None:
+    def diverse(ids: list[int]) -> list[list[list[int]]]:
+        sample = {"id": torch.tensor(ids), "net_input": {"src_tokens": SENTENCES}}
+        strategy = search.DiverseBeamSearch(small_model().decoder.dictionary, 2, 5.0)
+        return hypotheses(sample, search_strategy=strategy, max_len_b=8)
+
+    found = diverse([3, 9, 5, 40])
+    assert found == diverse([0, 1, 2, 3])
+    assert all(one[0] != other[0] for one, other in found)  # the groups begin differently
+    pinned(search.DiverseBeamSearch, "step")
+    with pytest.raises(IndexError):
+        diverse([3, 9, 5, 40])
+
+
+def test_constraints_come_from_lines(pinned: Callable[[Any, str], None], untrained: Any) -> None:
+    words = (untrained.parent, "--user-dir", USER_DIR, "--cpu", "--path", untrained, "--beam", 4, "--max-len-b", 9)
+    options = ("--source-lang", "en", "--target-lang", "de", "--constraints", "--buffer-size", 3, "--batch-size", 3)
+    # Another order within the batch, where the longest sentence is the first.
+    lines = "▁The\tde\n▁The ▁child ▁read\tnd\ts\n▁The ▁child\n"
+    done = run("interactive", *words, *options, stdin=lines)
+    found = {number: fields[1].split() for number, fields in lines_of(done.stdout, "H").items()}
+    assert len(found) == 3, done.stderr
+    assert "de" in found[0]
+    assert {"nd", "s"} <= set(found[1])
+
+    strategy = search.LexicallyConstrainedBeamSearch(small_model().decoder.dictionary, "ordered")
+    with pytest.raises(OptionError, match="--constraints: binarised data have none"):
+        strategy.init_constraints(None, 2)
+    pinned(search.LexicallyConstrainedBeamSearch, "init_constraints")
+    with pytest.raises(TypeError):
+        strategy.init_constraints(None, 2)
+
+
+def test_unknown_words_are_replaced_by_aligned_ones(pinned: Callable[[Any, str], None], untrained: Any) -> None:
+    words = (untrained.parent, "--user-dir", USER_DIR, "--cpu", "--path", untrained, "--beam", 2, "--max-len-b", 5)
+    options = ("--source-lang", "en", "--target-lang", "de", "--unkpen", -100, "--replace-unk")
+    done = run("interactive", *words, *options, stdin="▁The ▁child\n")
+    assert set(lines_of(done.stdout, "H")[0][1].split()) <= {"▁The", "▁child"}, done.stderr
+    refused = run("interactive", *words, *options, "--remove-bpe", stdin="▁The ▁child\n")
+    assert refused.stderr.splitlines()[-1].startswith("error: --replace-unk replaces whole words")
+
+    assert utils.replace_unk("a <unk>", "x y", [(0, 0), (1, 1)], {"y": "z"}, "<unk>") == "a z"
+    pinned(utils, "replace_unk")
+    with pytest.raises(TypeError):
+        utils.replace_unk("a <unk>", "x y", [(0, 0), (1, 1)], {"y": "z"}, "<unk>")
+    pinned(utils, "load_align_dict")
+    with pytest.raises(FileNotFoundError):
+        utils.load_align_dict("@@ ")
+
+
+def pairs(number: int = 30, **options: Any) -> LanguagePairDataset:
+    """Sentence pairs of several lengths."""
+    dictionary = Dictionary()
+    sentences = [torch.tensor([4] * (1 + index % 4) + [EOS]) for index in range(number)]
+    sizes = np.array([len(sentence) for sentence in sentences])
+    return LanguagePairDataset(sentences, sizes, dictionary, sentences, sizes, dictionary, **options)
+
+
+def batches_of_epochs(*stops: int) -> list[list[list[int]]]:
+    """Return the batches of four epochs of a training that is stopped after some of its batches and resumed."""
+    state, seen = {"epoch": 1}, [[] for _ in range(4)]
+    for stop in (*stops, 4 * 10):
+        task = TranslationTask(TranslationConfig(), Dictionary(), Dictionary())
+        iterator = task.get_batch_iterator(dataset=pairs(), max_sentences=3, epoch=state["epoch"])
+        iterator.load_state_dict(state)
+        while iterator.next_epoch_idx <= 4 and sum(map(len, seen)) < stop:
+            for sample in iterator.next_epoch_itr():
+                seen[iterator.epoch - 1].append(sample["id"].tolist())
+                if sum(map(len, seen)) == stop:
+                    break
+        state = iterator.state_dict()
+    return seen
+
+
+def test_a_resumed_training_goes_on_with_the_batches_of_its_start(pinned: Callable[[Any, str], None]) -> None:
+    whole = batches_of_epochs()
+    assert batches_of_epochs(5, 20, 27) == whole
+    assert all(sorted(sum(epoch, [])) == list(range(30)) for epoch in whole)
+    pinned(FairseqTask, "get_batch_iterator")
+    assert batches_of_epochs() == whole
+    resumed = batches_of_epochs(27)
+    assert resumed[2] != whole[2]
+    assert sorted(sum(resumed[2], [])) != list(range(30))  # some sentences twice, others never
+
+
+def test_the_last_batch_is_kept(pinned: Callable[[Any, str], None]) -> None:
+    options = {"max_sentences": 8, "required_batch_size_multiple": 8}
+    assert np.concatenate(pairs().batch_by_size(np.arange(30), **options)).tolist() == list(range(30))
+    pinned(data_utils, "batch_by_size")
+    assert sum(map(len, pairs().batch_by_size(np.arange(30), **options))) == 24
+
+
+def test_length_buckets_with_numpy_2(pinned: Callable[[Any, str], None]) -> None:
+    buckets = pairs(num_buckets=2)
+    assert sorted({len(buckets[number]["source"]) for number in range(30)}) == [3, 5]
+    assert len(TokenBlockDataset([torch.tensor([4, EOS])] * 3, [2] * 3, None, PAD, EOS, break_mode="eos")) == 3
+    pinned(bucket_pad_length_dataset, "get_buckets")
+    with pytest.raises(TypeError, match="interpolation"):
+        pairs(num_buckets=2)
+
+
+def test_without_the_name_that_numpy_2_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(np, "compat")
+    with pytest.raises(AttributeError, match="compat"):
+        pairs(num_buckets=2)
+
+
+def test_a_matrix_of_two_names_is_averaged_once(pinned: Callable[[Any, str], None]) -> None:
+    def average() -> float:
+        layers = torch.nn.ModuleList([torch.nn.Linear(1, 1, bias=False)] * 2)
+        torch.nn.init.zeros_(layers[0].weight)
+        ema = EMA(layers, EMAConfig(store_ema=True, ema_decay=0.9))
+        torch.nn.init.ones_(layers[0].weight)
+        ema.step(layers)
+        return float(ema.model[1].weight.detach())
+
+    assert average() == pytest.approx(0.1)
+    pinned(EMA, "_step_internal")
+    assert average() == pytest.approx(0.19)
+
+
+def test_batches_are_not_loaded_while_python_ends(pinned: Callable[[Any, str], None]) -> None:
+    def outlives() -> bool:
+        batches = iterators.BufferedIterator(2, range(100))
+        next(batches)
+        fairseq_corrections._stop_loaders()
+        return batches._consumer.is_alive()
+
+    assert not outlives()
+    pinned(iterators.BufferedIterator, "_create_consumer")
+    assert outlives()
+
+
+def test_metrics_of_sentence_prediction_are_plain_numbers() -> None:
+    assert type(sentence_prediction.safe_round(np.float64(63.14159), 2)) is float
+    assert type(sentence_prediction.safe_round.__wrapped__(np.float64(63.14159), 2)) is np.float64
