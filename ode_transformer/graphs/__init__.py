@@ -1,5 +1,16 @@
 """Training recorded as CUDA graphs, and the flat tensors that a recorded training and its optimizer share."""
 
 from ode_transformer.graphs.flat import FlatTensor, flatten, static_gradients
+from ode_transformer.graphs.recording import is_recording
+from ode_transformer.graphs.training import UNRECORDED_BATCH, RecordedTraining, log_shares, unrecorded_reason
 
-__all__ = ["FlatTensor", "flatten", "static_gradients"]
+__all__ = [
+    "UNRECORDED_BATCH",
+    "FlatTensor",
+    "RecordedTraining",
+    "flatten",
+    "is_recording",
+    "log_shares",
+    "static_gradients",
+    "unrecorded_reason",
+]

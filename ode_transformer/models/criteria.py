@@ -12,6 +12,7 @@ The forward pass computes the gradient in the place of the probabilities: one te
 the log-probabilities and allocates three more such tensors on the way back. Axes: N positions, V words.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +21,15 @@ from fairseq.criterions import register_criterion
 from fairseq.models import FairseqDecoder
 from torch import Tensor
 
+from ode_transformer.graphs import RecordedTraining
+from ode_transformer.models.recorded_criterion import RecordedCriterion, RecordingConfig
+
 # Value of --optimizer or --criterion -> fairseq's counterpart, whose checkpoints it resumes, and the other way round.
 COUNTERPARTS = {
     "fused_adam": "adam",
     "fused_label_smoothed_cross_entropy": "label_smoothed_cross_entropy",
     "fused_cross_entropy": "cross_entropy",
+    "fused_masked_lm": "masked_lm",
 }
 
 
@@ -107,13 +112,32 @@ def _only_logits_matter(decoder: Any) -> bool:
     return not getattr(decoder, "is_observed", not inherits)
 
 
+@dataclass
+class LabelSmoothedConfig(
+    RecordingConfig, criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterionConfig
+):
+    """Options of ``fused_label_smoothed_cross_entropy``."""
+
+
+@dataclass
+class CrossEntropyConfig(RecordingConfig, criterions.cross_entropy.CrossEntropyCriterionConfig):
+    """Options of ``fused_cross_entropy``."""
+
+
+@dataclass
+class MaskedLmConfig(RecordingConfig, criterions.masked_lm.MaskedLmConfig):
+    """Options of ``fused_masked_lm``."""
+
+
 # fairseq resumes a training only with a criterion of the same class name; either of the two can resume the other's.
-@register_criterion(
-    "fused_label_smoothed_cross_entropy",
-    dataclass=criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterionConfig,
-)
-class LabelSmoothedCrossEntropyCriterion(criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterion):
+@register_criterion("fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedConfig)
+class LabelSmoothedCrossEntropyCriterion(
+    RecordedCriterion, criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterion
+):
     """fairseq's ``label_smoothed_cross_entropy``, with one softmax for loss and gradient."""
+
+    def is_recordable(self, recorded: RecordedTraining, sample: dict[str, Any]) -> bool:
+        return not self.report_accuracy and super().is_recordable(recorded, sample)
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
@@ -123,8 +147,8 @@ class LabelSmoothedCrossEntropyCriterion(criterions.label_smoothed_cross_entropy
         return losses or super().compute_loss(model, net_output, sample, reduce)
 
 
-@register_criterion("fused_cross_entropy", dataclass=criterions.cross_entropy.CrossEntropyCriterionConfig)
-class CrossEntropyCriterion(criterions.cross_entropy.CrossEntropyCriterion):
+@register_criterion("fused_cross_entropy", dataclass=CrossEntropyConfig)
+class CrossEntropyCriterion(RecordedCriterion, criterions.cross_entropy.CrossEntropyCriterion):
     """fairseq's ``cross_entropy``, with one softmax for loss and gradient."""
 
     def compute_loss(
@@ -133,3 +157,30 @@ class CrossEntropyCriterion(criterions.cross_entropy.CrossEntropyCriterion):
         """Return the loss, summed if ``reduce``, twice."""
         losses = _losses(self, model, net_output, sample, reduce)
         return (losses[0], losses[0]) if losses else super().compute_loss(model, net_output, sample, reduce)
+
+
+@register_criterion("fused_masked_lm", dataclass=MaskedLmConfig)
+class MaskedLmLoss(RecordedCriterion, criterions.masked_lm.MaskedLmLoss):
+    """fairseq's ``masked_lm``; a recorded step has one softmax, and a padded list of the masked positions."""
+
+    def inputs(self, sample: dict[str, Any]) -> dict[str, Tensor]:
+        masked = sample["target"].ne(self.padding_idx).sum()
+        return super().inputs(sample) | {"masked": sample["target"].new_empty(int(masked))}
+
+    def counts(self, sample: dict[str, Any]) -> dict[str, Any]:
+        names = "ntokens", "nsentences"
+        return {name: sample[name] for name in names} | {"sample_size": sample["target"].ne(self.padding_idx).sum()}
+
+    def step(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss at as many positions as the input ``masked`` is long, which has no values."""
+        features = model(inputs["src_tokens"], features_only=True)[0].flatten(0, 1)  # [N, C]
+        target = inputs["target"].flatten()  # [N]
+        is_masked = target.ne(self.padding_idx)
+        ranks = is_masked.cumsum(0)  # 1, 2, … at masked positions
+        places = torch.arange(len(target), device=target.device)
+        # Place 0 collects the other positions.
+        positions = target.new_zeros(len(inputs["masked"]) + 1).scatter_(0, ranks * is_masked, places)[1:]
+        surplus = torch.arange(1, len(positions) + 1, device=target.device) > ranks[-1]
+        words = target.index_select(0, positions).masked_fill(surplus, self.padding_idx)
+        logits = model.encoder.lm_head(features.index_select(0, positions))  # [masked, words]
+        return label_smoothed_cross_entropy(logits, words, self.padding_idx)[0].sum(), {}

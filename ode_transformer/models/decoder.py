@@ -128,11 +128,6 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
                 observer.see_log_probabilities(probabilities)
         return probabilities
 
-    @property
-    def is_observed(self) -> bool:
-        """True if an observer is to see what the decoder computes."""
-        return any(observer.active for observer in self.observers)
-
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
         positions = None
         if self.embed_positions is not None:

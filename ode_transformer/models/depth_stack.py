@@ -11,6 +11,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ode_transformer.graphs import is_recording
 from ode_transformer.nn import (
     STACKS,
     AttentionChoice,
@@ -161,6 +162,28 @@ class DepthStack(nn.Module):
         return [BlockId(self.stack, index + 1, name) for index in stepped_layers for name in names]
 
     @property
+    def is_observed(self) -> bool:
+        """True if an observer is to see what the stack computes."""
+        return any(observer.active for observer in self.observers)
+
+    def is_replayable(self, positions: int) -> bool:
+        """Tell whether a training step with this number of positions may be replayed from a recording.
+
+        Observers would see nothing, an adaptive softmax selects by value, and what activation checkpointing computes
+        again would get another dropout.
+
+        :param positions: rows times the lengths of source and target
+        """
+        adaptive = getattr(self, "adaptive_softmax", None) is not None
+        return not (self.is_observed or adaptive or (self.recompute and self.drops_out))
+
+    @property
+    def drops_out(self) -> bool:
+        """True if training draws random numbers."""
+        cfg = self.cfg
+        return any((cfg.dropout, cfg.attention_dropout, cfg.activation_dropout, cfg.word_dropout_prob))
+
+    @property
     def needs_whole_batch(self) -> bool:
         """True if an observer has to see all rows of the batch at once."""
         return any(observer.whole_batch for observer in self.observers if observer.active)
@@ -204,7 +227,12 @@ class DepthStack(nn.Module):
 
         def recomputed_step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
             # Only a tensor among the arguments tells PyTorch which GPU's random numbers dropout has to draw again.
-            return checkpoint(lambda tensor: step(index, context, depth_state), depth_state.y, use_reentrant=False)
+            return checkpoint(
+                lambda tensor: step(index, context, depth_state),
+                depth_state.y,
+                use_reentrant=False,
+                preserve_rng_state=not is_recording(),
+            )
 
         one_step = recomputed_step if self.recompute and self.training else step
         depth_state = self.scheme.start(y0)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
+from ode_transformer.graphs import is_recording
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.layers import build_joint_layer
@@ -117,6 +118,10 @@ class Pairs(NamedTuple):
         """Return the length of each source and of each target, without padding."""
         source, target = (x.logical_not().sum(dim=1).tolist() for x in (self.source_padding, self.target_padding))
         return source, target
+
+    def padded_lengths(self) -> tuple[list[int], list[int]]:
+        """Return the length of each source and of each target, with padding."""
+        return [self.source.size(1)] * len(self.source), [self.target.size(1)] * len(self.target)
 
     def rows(self, rows: slice) -> Pairs:
         """Return some rows of the batch."""
@@ -215,6 +220,10 @@ class ReformerDecoder(ODETransformerDecoder):
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [y.transpose(0, 1)]}
 
+    def is_replayable(self, positions: int) -> bool:
+        divided = positions > self.cfg.max_joint_cells > 0
+        return super().is_replayable(positions) and not (divided and self.drops_out)
+
     @property
     def computes_fixed_steps(self) -> bool:
         """False: most of a grid with room for more positions would be masked."""
@@ -226,9 +235,10 @@ class ReformerDecoder(ODETransformerDecoder):
         Only the grids of one part are in memory, cropped to its longest sentences. Rows are independent of each other,
         so that only the order of sums changes.
         """
-        lengths = pairs.lengths()
+        recorded = is_recording()  # without a look at what is padding
+        lengths = pairs.padded_lengths() if recorded else pairs.lengths()
         largest = max(s * t for s, t in zip(*lengths, strict=True))
-        if self.training and largest > self.cfg.max_joint_cells:
+        if self.training and largest > self.cfg.max_joint_cells and not recorded:
             raise OptionError(
                 f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
                 f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation "
@@ -237,11 +247,15 @@ class ReformerDecoder(ODETransformerDecoder):
         results = []
         for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
             pairs_of_part = pairs.rows(rows)
-            source_range = real_range(pairs_of_part.source_padding)
-            target_range = real_range(pairs_of_part.target_padding)
+            source_range, target_range = (
+                slice(0, padding.size(1)) if recorded else real_range(padding)
+                for padding in (pairs_of_part.source_padding, pairs_of_part.target_padding)
+            )
             pairs_of_part = pairs_of_part.crop(source_range, target_range)
             if torch.is_grad_enabled():
-                y, attention = checkpoint(compute, pairs_of_part, None, use_reentrant=False)
+                y, attention = checkpoint(
+                    compute, pairs_of_part, None, use_reentrant=False, preserve_rng_state=not recorded
+                )
             else:
                 y, attention = compute(pairs_of_part, None)
             right = pairs.target.size(1) - target_range.stop

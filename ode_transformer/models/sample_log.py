@@ -84,6 +84,9 @@ def lines(dictionary: Any, rows: Tensor) -> list[str]:
     return [join_pieces(dictionary.string(row, extra_symbols_to_ignore={dictionary.pad()}), kind) for row in rows]
 
 
+SampleLog.see_batch.only_in_evaluation = True  # type: ignore[attr-defined]  # a recorded training goes on
+
+
 def log_samples(model: Any, count: int) -> None:
     """Let a translation model log sample translations at each validation; 0 for never."""
     if count:

@@ -105,7 +105,9 @@ def attention_mask(
     :param choice: variant of the attention
     """
     masked = None
-    if padding_mask is not None and (padding_mask[..., 0] if causal else padding_mask).any():
+    # A look at a value of a GPU waits for all that it still has to do.
+    looks = device.type == "cpu"
+    if padding_mask is not None and not (looks and not (padding_mask[..., 0] if causal else padding_mask).any()):
         masked = padding_mask[..., None, None, :]  # [.., 1, 1, S]
     if causal and queries > 1:
         future = torch.ones(queries, keys, dtype=torch.bool, device=device).triu(keys - queries + 1)  # [T, S]

@@ -1,0 +1,123 @@
+"""A forward and a backward pass recorded as two CUDA graphs, which replay both without Python."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+# Computes the loss and the other results of a step from static inputs.
+Compute = Callable[[], tuple[Tensor, dict[str, Tensor]]]
+
+_RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
+
+
+def is_recording() -> bool:
+    """Tell whether a recorder watches the step, so that nothing may look at a value of the GPU."""
+    return _RECORDING.get()
+
+
+class Recording(Protocol):
+    """A recorded step.
+
+    :param loss: static result of the forward pass
+    :param results: other static results
+    :param size: memory that the recording takes, in bytes
+    """
+
+    loss: Tensor
+    results: dict[str, Tensor]
+    size: int
+
+    def forward(self) -> None:
+        """Compute the static results anew from the static inputs."""
+
+    def backward(self, gradient: Tensor) -> None:
+        """Add to the gradients that the parameters had when the step was recorded."""
+
+
+class Recorder(Protocol):
+    """Records steps that are replayed one after the other, each backward pass right after its forward pass."""
+
+    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> Recording:
+        """Record a step, and leave the random numbers as they were.
+
+        :param attach_gradients: called after a first computation, which finds the parameters that have a gradient
+        :raises RuntimeError: out of memory
+        """
+
+    def free_bytes(self) -> int:
+        """Return the free memory in bytes."""
+
+
+class CUDARecorder:
+    """Records on a stream of its own into memory that all recordings share."""
+
+    def __init__(self) -> None:
+        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+
+    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> Recording:
+        torch.cuda.empty_cache()
+        free, state = self.free_bytes(), torch.cuda.get_rng_state()
+        try:
+            # PyTorch sets up libraries and kernels in a first pass, which a recording cannot do.
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                compute()[0].backward()
+            torch.cuda.current_stream().wait_stream(self.stream)
+            attach_gradients()
+            recording = CUDARecording(compute, self.pool, self.stream)
+        except RuntimeError:
+            # A recording that fails leaves a generator that believes it is still being recorded.
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
+            raise
+        finally:
+            torch.cuda.set_rng_state(state)
+        torch.cuda.empty_cache()
+        recording.size = max(0, free - self.free_bytes())
+        return recording
+
+    def free_bytes(self) -> int:
+        return torch.cuda.mem_get_info()[0]
+
+
+class CUDARecording:
+    """Two CUDA graphs: of the forward pass with the loss, and of the backward pass."""
+
+    size = 0
+
+    def __init__(self, compute: Compute, pool: Any, stream: torch.cuda.Stream) -> None:
+        self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        # Other threads, such as the loader's, may use CUDA meanwhile.
+        settings: dict[str, Any] = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
+        with recording():
+            with torch.cuda.graph(self._forward, **settings):
+                loss, self.results = compute()
+            self.gradient = torch.ones_like(loss)
+            with torch.cuda.graph(self._backward, **settings):
+                loss.backward(self.gradient)
+        self.loss = loss.detach()
+
+    def forward(self) -> None:
+        self._forward.replay()
+
+    def backward(self, gradient: Tensor) -> None:
+        self.gradient.copy_(gradient)
+        self._backward.replay()
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """Let :func:`is_recording` be true within the ``with`` block."""
+    token = _RECORDING.set(True)
+    try:
+        yield
+    finally:
+        _RECORDING.reset(token)
+
+
+# Type of the device -> recorder; tests add one that computes again on a CPU.
+RECORDERS: dict[str, Callable[[], Recorder]] = {"cuda": CUDARecorder}

@@ -1,0 +1,208 @@
+"""Training steps that are recorded when their shape comes the second time, and replayed from then on.
+
+A batch is padded to a shape of :mod:`ode_transformer.graphs.shapes`. A replay computes the loss; the backward pass of
+this loss replays the gradients, into static tensors that are the ``grad`` of the parameters.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.logging import metrics
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.modules import module as torch_module
+
+from ode_transformer.graphs.flat import static_gradients
+from ode_transformer.graphs.recording import RECORDERS, Recorder
+from ode_transformer.graphs.shapes import length_edges, round_up_count, round_up_length
+
+logger = logging.getLogger(__name__)
+
+MEMORY_SHARE = 0.5  # of the memory that is free before the first recording; all recordings together take no more
+KNOWN_INPUTS = {"src_tokens", "src_lengths", "prev_output_tokens"}
+_COUNTS = ("batches", "replays", "symbols", "padded_symbols")
+UNRECORDED_BATCH = {f"graph_{name}": int(name == "batches") for name in _COUNTS}  # for log_shares
+
+# Tensors of a batch by name: numbers [B] and symbols [B, T].
+Inputs = dict[str, Tensor]
+# Computes the loss and other results from the inputs of a batch.
+Step = Callable[[Inputs], tuple[Tensor, dict[str, Tensor]]]
+
+
+def unrecorded_reason(model: nn.Module) -> str | None:
+    """Return why no step of a training can be recorded, as the rest of an error message; None if steps can."""
+    device = next(model.parameters()).device.type
+    if device not in RECORDERS:
+        return "it needs a GPU"
+    if torch.is_autocast_enabled(device):
+        return "--amp chooses precisions while a step runs; --fp16 and --bf16 are recorded"
+    if hasattr(model, "module") and not hasattr(model, "all_reduce_grads"):
+        return "of the --ddp-backend values, only legacy_ddp reduces gradients after the backward pass"
+    return None
+
+
+class RecordedTraining:
+    """The recordings of a training.
+
+    :param model: model whose parameters keep their place in memory
+    :param padding: number of the padding symbol
+    :param lengths: lengths of the sentences of the training data, in tokens; may be empty
+    """
+
+    def __init__(self, model: nn.Module, padding: int, lengths: np.ndarray) -> None:
+        self.model, self.padding, self.edges = model, padding, length_edges(lengths)
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.gradients = static_gradients(self.parameters)
+        self.anchor = torch.zeros((), device=self.gradients.whole.device, requires_grad=True)
+        self.hooks = list(_hooks(model))
+        self.uses: Counter[Any] = Counter()  # of each shape
+        self.steps: dict[Any, _RecordedStep] = {}
+        self.recorder: Recorder | None = RECORDERS[self.anchor.device.type]()
+        self.memory = MEMORY_SHARE * self.recorder.free_bytes()
+
+    def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
+        """Tell whether a batch is one of training, has no input beyond the known ones, and is seen by no hook."""
+        hooks = (hook for hooks in self.hooks for hook in hooks.values())
+        hooked = any(not getattr(hook, "only_in_evaluation", False) for hook in hooks)
+        return self.model.training and torch.is_grad_enabled() and net_input.keys() <= KNOWN_INPUTS and not hooked
+
+    def padded_shapes(self, inputs: Inputs) -> dict[str, list[int]]:
+        """Return the shape to which each input is padded."""
+        return {
+            name: [round_up_count(len(x)), *(round_up_length(size, self.edges) for size in x.shape[1:])]
+            for name, x in inputs.items()
+        }
+
+    def compute(self, step: Step, inputs: Inputs) -> tuple[Tensor, dict[str, Any]]:
+        """Compute a step of a padded batch, by a replay if its shape has come before; return loss and other results.
+
+        The results include what :func:`log_shares` reads.
+        """
+        shapes = self.padded_shapes(inputs)
+        shape = tuple(map(tuple, shapes.values()))
+        self.uses[shape] += 1
+        padded = {name: x.new_empty(shapes[name]) for name, x in inputs.items() if shape not in self.steps}
+        if padded and self.uses[shape] > 1:
+            self._write(inputs, padded)
+            self._record(step, padded, shape)
+        recorded = self.steps.get(shape)
+        if recorded is None:
+            self._write(inputs, padded)
+            loss, results = step(padded)
+        else:
+            self._write(inputs, recorded.inputs)
+            loss, results = recorded.replay()
+        texts = [name for name, x in inputs.items() if x.dim() > 1]
+        symbols = sum(inputs[name].numel() for name in texts)
+        padded_symbols = sum(prod(shapes[name]) for name in texts)
+        counts = (1, int(recorded is not None), symbols, padded_symbols)
+        return loss, results | dict(zip(UNRECORDED_BATCH, counts, strict=True))
+
+    def _write(self, inputs: Inputs, padded: Inputs) -> None:
+        """Write inputs into larger tensors: the rest of [B, T] is padding, the rest of [B] is zero."""
+        for name, x in inputs.items():
+            if x.shape != padded[name].shape:
+                padded[name].fill_(self.padding if x.dim() > 1 else 0)
+            padded[name][tuple(map(slice, x.shape))] = x
+
+    def _record(self, step: Step, inputs: Inputs, shape: Any) -> None:
+        """Record a shape if there is room for it beside the shapes that have come more often."""
+        if self.recorder is None or not self._make_room(self.uses[shape]):
+            return
+        kept = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        try:
+            self.steps[shape] = _RecordedStep(self, self.recorder, step, inputs)
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            self.steps.clear()
+            self.recorder = None
+            logger.warning("--cuda-graphs: out of memory while recording; the training goes on unrecorded")
+        finally:
+            for parameter, gradient in zip(self.parameters, kept, strict=True):
+                parameter.grad = gradient
+
+    def _make_room(self, uses: int) -> bool:
+        """Drop the steps that are used least while all take too much memory; return False at one used more often."""
+        while sum(step.recording.size for step in self.steps.values()) > self.memory:
+            least = min(self.steps, key=self.uses.__getitem__)
+            if self.uses[least] > uses:
+                return False
+            del self.steps[least]
+        return True
+
+
+class _RecordedStep:
+    """A recorded step and its static inputs."""
+
+    def __init__(self, training: RecordedTraining, recorder: Recorder, step: Step, inputs: Inputs) -> None:
+        self.training, self.inputs = training, inputs
+        self.trained: list[int] = []  # numbers of the parameters that have a gradient
+        self.recording = recorder.record(lambda: step(inputs), self._attach_gradients)
+
+    def _attach_gradients(self) -> None:
+        parameters, parts = self.training.parameters, self.training.gradients.parts
+        self.trained = [number for number, parameter in enumerate(parameters) if parameter.grad is not None]
+        for number in self.trained:
+            parameters[number].grad = parts[number]
+
+    def replay(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """Replay the forward pass; return copies, because an update may hold several batches of this shape."""
+        self.recording.forward()
+        loss: Tensor = _ReplayedLoss.apply(self.training.anchor, self)
+        return loss, {name: x.clone() for name, x in self.recording.results.items()}
+
+    def replay_backward(self, gradient: Tensor) -> None:
+        """Replay the backward pass; optimizers may have replaced the static gradients, or removed them."""
+        parameters, gradients = self.training.parameters, self.training.gradients
+        empty = all(parameter.grad is None for parameter in parameters)
+        if empty:
+            gradients.whole.zero_()
+        for number in self.trained:
+            parameter, part = parameters[number], gradients.parts[number]
+            if parameter.grad is None and not empty:
+                part.zero_()
+            elif parameter.grad is not None and parameter.grad is not part:
+                part.copy_(parameter.grad)
+            parameter.grad = part
+        self.recording.backward(gradient)
+
+
+class _ReplayedLoss(torch.autograd.Function):
+    """Loss of a replayed forward pass; its backward pass replays the gradients of the parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, step: _RecordedStep) -> Tensor:
+        ctx.step = step
+        return step.recording.loss.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None]:
+        ctx.step.replay_backward(gradient)
+        return None, None
+
+
+def _hooks(model: nn.Module) -> Iterator[Mapping[int, Any]]:
+    """Yield the hooks that would see a forward or backward pass, as PyTorch keeps them."""
+    for owner, prefix in (*((module, "") for module in model.modules()), (torch_module, "_global")):
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
+            yield getattr(owner, prefix + name)
+
+
+def log_shares(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log the share of replayed batches and the padding that was added, relative to the symbols of the batches."""
+    batches, replays, symbols, padded = (
+        sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in _COUNTS
+    )
+    if batches > 0:
+        metrics.log_scalar("replayed", replays / batches, batches, round=3)
+    if symbols > 0:
+        metrics.log_scalar("padding", padded / symbols - 1, symbols, round=3)

@@ -1,0 +1,54 @@
+"""A stand-in for CUDA graphs: it computes a recorded step again, into the same tensors.
+
+As ``--user-dir`` of fairseq-train it lets trainings on a CPU run by ``--cuda-graphs``, with flat parameters.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ode_transformer.graphs import recording
+from ode_transformer.graphs.recording import RECORDERS, Compute
+from ode_transformer.models import adam
+
+
+class RecomputedStep:
+    """A step that is computed again from its static inputs at every replay."""
+
+    size = 1  # byte
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+        self.loss, self.results = self.compute_again()
+        self.loss = self.loss.detach().clone()
+
+    def compute_again(self) -> tuple[Tensor, dict[str, Tensor]]:
+        with recording.recording():
+            return self.compute()
+
+    def forward(self) -> None:
+        self.computed, results = self.compute_again()
+        self.loss.copy_(self.computed.detach())
+        for name, x in results.items():
+            self.results[name].copy_(x)
+
+    def backward(self, gradient: Tensor) -> None:
+        self.computed.backward(gradient)
+
+
+class RecomputingRecorder:
+    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> RecomputedStep:
+        state = torch.get_rng_state()
+        compute()[0].backward()
+        attach_gradients()
+        step = RecomputedStep(compute)
+        torch.set_rng_state(state)
+        return step
+
+    def free_bytes(self) -> int:
+        return 1000
+
+
+RECORDERS["cpu"] = RecomputingRecorder
+adam.FLAT_DEVICES.add("cpu")
